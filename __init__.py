@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from .jobs.labels import annotate
     from .jobs.named_options import prepare
     from .jobs.outcome import Report
-    from .jobs.tally import Progress
+    from .jobs.progress.tally import Progress
     from .jobs.work import Failure
     from .ray_data.ray_dataset import ray_dataset
     from .readers.dataset import Dataset, open  # noqa: A004
@@ -146,7 +146,7 @@ _MODULES = {
     "jobs.labels": ("annotate",),
     "jobs.named_options": ("prepare",),
     "jobs.outcome": ("Report",),
-    "jobs.tally": ("Progress",),
+    "jobs.progress.tally": ("Progress",),
     "jobs.work": ("Failure",),
     "ray_data.ray_dataset": ("ray_dataset",),
     "readers.dataset": ("Dataset", "open"),

@@ -10,10 +10,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from shortgop.jobs.job_status import StatusBoard
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
-from shortgop.jobs.source import Source
-from shortgop.jobs.tally import Tally, ignore
+from shortgop.jobs.progress.job_status import StatusBoard
+from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress
 

@@ -20,9 +20,9 @@ import av
 from footage import ffmpeg, sample_folder
 
 from shortgop.errors import ShortGopError
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import look_at
 from shortgop.jobs.planning import Known, plan_window, sort_out
-from shortgop.jobs.source import Source
 from shortgop.jobs.work import run_unit
 from shortgop.manifests import layout
 from shortgop.manifests.tables import empty

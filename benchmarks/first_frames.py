@@ -32,9 +32,9 @@ from obstore.store import S3Store
 from process_memory import peak_bytes
 from s3_place import means
 
+from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.sources import found_in
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.windows import WINDOW_SOURCES
 from shortgop.manifests.layout import create, read_root, set_id_roots
 from shortgop.manifests.merge import merge

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import psutil
 import ray
 
-from shortgop.jobs import ray_connection
-from shortgop.jobs.progress_boards import progress_board
+from shortgop.jobs.cluster import ray_connection
+from shortgop.jobs.cluster.progress_boards import progress_board
 from shortgop.jobs.work import UnitProgress
 
 _START_SECONDS = 10

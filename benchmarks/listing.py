@@ -19,8 +19,8 @@ from pathlib import Path
 import footage
 from process_memory import peak_bytes
 
+from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.sources import found_in
 from shortgop.jobs.windows import WINDOW_SOURCES
 
 _FOLDERS = 1000

@@ -28,13 +28,13 @@ from process_memory import forget_peak, peak_bytes
 from scale import timed
 
 from shortgop.jobs.deciding import decide
+from shortgop.jobs.finding.source import Found, Source
 from shortgop.jobs.how import How
 from shortgop.jobs.look import Expected, Looked
 from shortgop.jobs.planning import plan_window, sort_out
-from shortgop.jobs.source import Found, Source
+from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.source_listing import Listing
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.tally import Tally, ignore
 from shortgop.jobs.units import Item
 from shortgop.jobs.where import Where
 from shortgop.jobs.windows import WINDOW_SOURCES

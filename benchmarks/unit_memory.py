@@ -53,7 +53,7 @@ import sys
 from pathlib import Path
 from shortgop.jobs.task_memory import LOOKS_OF_TASK
 from shortgop.jobs.look import look_at
-from shortgop.jobs.source import Source
+from shortgop.jobs.finding.source import Source
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 sources = [Source(each.name, str(each), each.name, "{}") for each in sorted(Path(sys.argv[1]).iterdir())]

@@ -43,7 +43,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
     Exit status: 0 every id is in the dataset, 3 some are not; the others have their columns.
     """
     with errors():
-        from ..jobs.column_types import parse_types
+        from ..jobs.finding.column_types import parse_types
         from ..jobs.labels import annotate as set_columns
         from ..manifests.tidy import parse_duration
 

@@ -125,7 +125,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
                     damaged.setdefault(video_id, line)
         report = None
         if repair and damaged:
-            from ..jobs.importing import importing_of
+            from ..jobs.finding.importing import importing_of
             from ..jobs.prepare import repair as make_again
 
             end_tidily_on_sigterm()

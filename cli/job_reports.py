@@ -31,7 +31,7 @@ def print_report(report: job.Report, dataset: str, out: Console, err: Console) -
 
 def show_types(file: str, types: Mapping[str, str]) -> None:
     """Print the types of a list's columns on standard error."""
-    from ..jobs.column_types import types_text
+    from ..jobs.finding.column_types import types_text
     from .app import err
 
     err.print(types_text(file, types), markup=False, soft_wrap=True)

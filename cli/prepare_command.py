@@ -106,7 +106,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     """
     end_tidily_on_sigterm()
     with errors():
-        from ..jobs.column_types import parse_types
+        from ..jobs.finding.column_types import parse_types
         from ..jobs.named_options import prepare
 
         with report_at_the_end(report_path, out_path), job_progress(err) as on_progress:

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from ..wording import counted
 
 if TYPE_CHECKING:
-    from ..jobs import tally as job
-    from ..jobs.job_status import JobStatus
+    from ..jobs.progress import tally as job
+    from ..jobs.progress.job_status import JobStatus
 
 # Without a terminal a line is printed this often: often enough to follow a job in a log.
 _LINE_EVERY_SECONDS = 10.0
@@ -27,7 +27,7 @@ def encoded(found: job.Progress | JobStatus) -> str:
 
 
 def _speed(found: job.Progress | JobStatus) -> str:
-    from ..jobs.time_left import speed
+    from ..jobs.progress.time_left import speed
 
     return speed(found.pending)
 

@@ -23,8 +23,8 @@ from .parameters import DatasetArgument, JsonOption
 from .progress import encoded
 
 if TYPE_CHECKING:
-    from ..jobs.job_status import JobStatus, Task
-    from ..jobs.node_work import NodeWork
+    from ..jobs.progress.job_status import JobStatus, Task
+    from ..jobs.progress.node_work import NodeWork
 
 _LOOK_EVERY_SECONDS = 2.0
 # A job that wrote nothing for so long is given up, and so is a dataset that cannot be read for so long. A head that
@@ -91,7 +91,7 @@ def _second(since: str | None, *, watch: bool) -> float | None:
 
 def _read(storage: Storage) -> JobStatus:
     """ShortGopError if it cannot be read."""
-    from ..jobs.job_status import STATUS_KEY, read_status
+    from ..jobs.progress.job_status import STATUS_KEY, read_status
     from ..manifests.layout import read_root
 
     try:
@@ -111,7 +111,7 @@ def _first(storage: Storage, after: float | None) -> JobStatus:
     waits. A job that runs writes it every few seconds, and one that finds nothing to do writes it too. So an older one
     is that of a job that is over or dead.
     """
-    from ..jobs.job_status import NoStatusError
+    from ..jobs.progress.job_status import NoStatusError
 
     waits, read = False, time.monotonic()
     old: Stored | None = None
@@ -141,7 +141,7 @@ def _first(storage: Storage, after: float | None) -> JobStatus:
 
 def _stored(storage: Storage) -> Stored | None:
     """The file of the status; None if there is none. ShortGopError if that cannot be found out."""
-    from ..jobs.job_status import STATUS_KEY
+    from ..jobs.progress.job_status import STATUS_KEY
 
     try:
         return storage.find(STATUS_KEY)
@@ -157,7 +157,7 @@ def _is_after(stored: Stored | None, after: float) -> bool:
 
 
 def _changed(storage: Storage, found: JobStatus) -> float | None:
-    from ..jobs.job_status import status_changed
+    from ..jobs.progress.job_status import status_changed
 
     return status_changed(storage, found)
 

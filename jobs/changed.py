@@ -11,8 +11,8 @@ from typing import Literal, get_args
 from ..errors import SourceError, UsageError
 from ..manifests.tables import Manifest
 from ..wording import counted
-from .addresses import is_url
-from .source import Source
+from .finding.addresses import is_url
+from .finding.source import Source
 from .units import Item
 from .work import Failure
 

@@ -11,11 +11,11 @@ import statistics
 from collections import Counter, deque
 from typing import NamedTuple
 
+from .finding.source import Source
+from .finding.source_parts import Member
+from .finding.video_names import is_video_name
 from .gpu_slots import Place
-from .source import Source
-from .source_parts import Member
 from .steps import Join, Look, OneSection, Step, Whole
-from .video_names import is_video_name
 
 # What is usual is the median over the last steps of a class, of which there have to be at least `_ENOUGH_STEPS`.
 _LAST_STEPS, _ENOUGH_STEPS = 101, 3

@@ -75,7 +75,7 @@ def _looking_ahead(how: How) -> Iterator[LookingAtMany]:
 
         def looking_at(num_sources: int) -> Looking:
             if num_sources > 2 * how.window_sources and how.where.cluster is not None and looking.elsewhere is None:
-                from . import ray_looks
+                from .cluster import ray_looks
 
                 how.tally.note(f"joining the Ray cluster at {how.where.cluster}")
                 looking.elsewhere = joined.enter_context(ray_looks.looks_before_encoding(how.where))

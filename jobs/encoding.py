@@ -14,11 +14,11 @@ from .how import How
 from .look import Expected, Looking, count_in_stores
 from .order import Order
 from .planning import plan_window, sort_out
+from .progress.tally import Tally
 from .running import Totals, run_all
 from .source_listing import Listing
 from .source_table import SourceWindow
 from .survey import Survey, surveyed, there_of, together
-from .tally import Tally
 from .units import Unit
 
 # So often it is asked whether more sources are found.

@@ -11,8 +11,8 @@ from fractions import Fraction
 from ..errors import TooManyFailuresError, UsageError
 from ..storage.interface import Storage
 from ..wording import counted
+from .finding.source import Source
 from .known_failures import said
-from .source import Source
 from .work import Failure
 
 # Part of the reason that is recorded for a source that kills its workers.

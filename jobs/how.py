@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..prep.options import Options
 from .changed import Changed
 from .failing import MaxFailures
-from .tally import Tally
+from .progress.tally import Tally
 from .where import Where
 from .windows import WINDOW_SOURCES
 

@@ -21,8 +21,8 @@ from ..manifests.snapshots import open_failures
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.stretch import Stretch
 from ..storage.interface import Storage
-from .addresses import is_url, parse
-from .source import Source
+from .finding.addresses import is_url, parse
+from .finding.source import Source
 
 WITHDRAWN = ""
 

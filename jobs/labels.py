@@ -16,12 +16,12 @@ from ..manifests.publish import publish
 from ..manifests.tables import Manifest
 from ..manifests.tidy import KEEP_SECONDS
 from ..storage.interface import Storage
-from .column_types import check_types
-from .importing import Importing, importing_of
-from .list_lines import is_list
-from .lists import NotJsonError, OnTypes, ignore_types, plain, read_labels, valid_text
-from .places import dataset_at
-from .source_parts import stretch_of_row
+from .finding.column_types import check_types
+from .finding.importing import Importing, importing_of
+from .finding.list_lines import is_list
+from .finding.lists import NotJsonError, OnTypes, ignore_types, plain, read_labels, valid_text
+from .finding.places import dataset_at
+from .finding.source_parts import stretch_of_row
 from .units import Item
 
 

@@ -20,11 +20,11 @@ from ..prep.probe import Estimate, estimate
 from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
 from ..prep.stretch import Stretch
-from .addresses import is_url, parse, shown
-from .identity import identity_of
-from .source import Source
-from .source_parts import identity_of_part
-from .store_files import StoreFile, asked, copied, identity_of_file
+from .finding.addresses import is_url, parse, shown
+from .finding.identity import identity_of
+from .finding.source import Source
+from .finding.source_parts import identity_of_part
+from .finding.store_files import StoreFile, asked, copied, identity_of_file
 from .task_memory import header_bytes, looks_of_driver
 from .units import Item
 

@@ -13,14 +13,14 @@ from ..manifests.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
 from .failing import parse_max_failures
+from .finding.importing import importing_of
+from .finding.lists import OnTypes, ignore_types
+from .finding.places import dataset_at, text_of, without_scheme
 from .gpu_slots import DEFAULT_STREAMS_PER_GPU
-from .importing import importing_of
-from .lists import OnTypes, ignore_types
 from .outcome import Report
-from .places import dataset_at, text_of, without_scheme
 from .prepare import existing_profile
 from .prepare import prepare as run_job
-from .tally import OnProgress, ignore
+from .progress.tally import OnProgress, ignore
 from .where import Where
 
 StrPath = str | os.PathLike[str]

@@ -28,21 +28,21 @@ from .changed import Changed, changed_failure, check_choice
 from .deciding import Decided, FindLost, decide
 from .encoding import encode
 from .failing import MaxFailures
+from .finding.ids import MAX_ROOTS
+from .finding.importing import PLAIN, Importing
+from .finding.lists import OnTypes, ignore_types
+from .finding.source import Found
+from .finding.sources import found_in
 from .gpu_readable import not_for_gpus
 from .how import How
-from .ids import MAX_ROOTS
-from .importing import PLAIN, Importing
 from .known_failures import withdraw_gone
 from .labels import update_listed
-from .lists import OnTypes, ignore_types
 from .outcome import Report, with_context
 from .planning import Known
+from .progress.tally import OnProgress, Tally, ignore
 from .running import Totals, job_followed
-from .source import Found
 from .source_listing import Listing, list_first
 from .source_table import SourceTable
-from .sources import found_in
-from .tally import OnProgress, Tally, ignore
 from .where import Where
 from .windows import WINDOW_SOURCES
 
@@ -300,7 +300,7 @@ def _try_cluster(where: Where) -> None:
     """ToolError if the cluster cannot be joined. A new dataset always has something to encode, and nothing is left of
     one that was refused. Of a dataset that is there a job may find that all is done, and then needs no cluster."""
     if where.cluster is not None:
-        from .ray_login import login_to_cluster, restored_login
+        from .cluster.ray_login import login_to_cluster, restored_login
 
         with restored_login():
             login_to_cluster(where.cluster)

@@ -12,11 +12,11 @@ from ..manifests.publish import publish
 from ..manifests.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .job_status import StatusBoard, status_kept, status_left
 from .look import Looking
 from .order import Order
+from .progress.job_status import StatusBoard, status_kept, status_left
+from .progress.tally import Tally
 from .steps import run_step
-from .tally import Tally
 from .where import Where
 from .work import Failure, UnitResult
 
@@ -135,7 +135,7 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
         return
     cluster = where.cluster
     tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
-    from . import progress_boards, ray_connection, ray_looks, ray_runner
+    from .cluster import progress_boards, ray_connection, ray_looks, ray_runner
 
     shared = cluster is not None
     looking.is_joining = True

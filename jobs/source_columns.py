@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..prep.stretch import Stretch
-from .source import Found, Source
+from .finding.source import Found, Source
 
 # What most sources have is in columns of its own, since pickling a million sources takes long; `rest` is pickled.
 # `given` is null where it is the path, `attributes` where it is an empty object. `flags` are those below. `leader` is

@@ -15,11 +15,11 @@ from ..manifests import layout
 from ..prep.options import SourcePolicy
 from ..prep.stalls import given_up_when
 from ..storage.interface import Storage
-from .ids import id_roots
+from .finding.ids import id_roots
+from .finding.source import Found
+from .finding.sources import folders_of
 from .look import search
-from .source import Found
 from .source_table import SourceTable, SourceWindow, TableBusyError
-from .sources import folders_of
 from .windows import Window
 
 # After so many sources progress shows how many were found.

@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..errors import OutputError
+from .finding.source import Found, Source, same
 from .look import Looked
-from .source import Found, Source, same
 from .source_columns import (
     FLAGS,
     INSERT,

@@ -26,8 +26,8 @@ from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
 from ..storage.scratch import remove_abandoned
 from ..whole_files import writing
-from .fetched_sources import SourceFile, file_of, surveyed
-from .store_files import NoRoomError
+from .finding.fetched_sources import SourceFile, file_of, surveyed
+from .finding.store_files import NoRoomError
 from .units import Unit
 from .work import (
     ANY_TERMS,

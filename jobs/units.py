@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from ..manifests.edits import Drop
 from ..prep.stretch import Stretch
-from .source import Source
+from .finding.source import Source
 from .task_memory import UNKNOWN_BYTES
 
 UNITS_PER_CORPUS = 64

@@ -25,10 +25,10 @@ from ..prep.shards import Committed, ShardWriter
 from ..prep.stretch import Stretch
 from ..prep.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
-from .fetched_sources import SourceFile, cut_out, file_of
+from .finding.fetched_sources import SourceFile, cut_out, file_of
+from .finding.source_files import options_of
+from .finding.store_files import NoRoomError
 from .known_failures import Said, said
-from .source_files import options_of
-from .store_files import NoRoomError
 from .task_memory import header_bytes
 from .units import Item, Unit, same_file
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ShortGopError
-from ..jobs.addresses import is_url
-from ..jobs.identity import identity_of
+from ..jobs.finding.addresses import is_url
+from ..jobs.finding.identity import identity_of
 from ..prep.mounts import read_in_time
 from ..prep.picture_quality import Quality, quality_of
 from ..prep.profile import Profile

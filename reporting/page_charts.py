@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..jobs.job_history import Stretch
+from ..jobs.progress.job_history import Stretch
 from ..wording import duration
 from .content_summary import GopBytes, Shares
 from .page_markup import Html, joined, tag

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..jobs.job_history import Stretch
-from ..jobs.job_status import JobStatus
+from ..jobs.progress.job_history import Stretch
+from ..jobs.progress.job_status import JobStatus
 from ..prep.picture_quality import Quality
 from ..wording import duration
 from .content_summary import Contents

@@ -6,8 +6,8 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Sequence
 
-from ..jobs.job_status import JobStatus, Task
-from ..jobs.node_work import NodeWork
+from ..jobs.progress.job_status import JobStatus, Task
+from ..jobs.progress.node_work import NodeWork
 from ..wording import duration
 from .content_summary import Contents
 from .failure_groups import FailureGroups

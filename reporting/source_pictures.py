@@ -14,8 +14,8 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from ..errors import ShortGopError, SourceError
-from ..jobs.addresses import is_url, parse
-from ..jobs.store_files import StoreFile, copied, told
+from ..jobs.finding.addresses import is_url, parse
+from ..jobs.finding.store_files import StoreFile, copied, told
 from ..manifests.ragged import Array
 from ..prep.mounts import read_in_time
 from ..prep.opening import open_contents, open_source, packets_of, video_stream

@@ -44,8 +44,8 @@ from datasets import current_manifest, rows_of
 from machine_leftovers import assert_nothing_left, opened_by
 from ray_machines import Machines, machines, may_have_networks, start_missing
 from shortgop.jobs.failing import WORKER_DIED
-from shortgop.jobs.job_status import read_status
 from shortgop.jobs.prepare import Where
+from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.windows import WINDOW_SOURCES
 from shortgop.manifests.layout import ROOT_KEY
 from shortgop.manifests.parts import finished_parts

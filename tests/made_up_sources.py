@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shortgop.jobs.source import Found, Source
+from shortgop.jobs.finding.source import Found, Source
 from shortgop.jobs.source_table import SourceTable
 from shortgop.prep.stretch import Stretch
 

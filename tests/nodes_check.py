@@ -24,7 +24,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from datasets import rows_of
-from shortgop.jobs.job_status import read_status
+from shortgop.jobs.progress.job_status import read_status
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video
 

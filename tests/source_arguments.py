@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from shortgop.errors import UsageError
-from shortgop.jobs.importing import PLAIN, Importing
-from shortgop.jobs.lists import OnTypes, ignore_types
-from shortgop.jobs.source import Source
+from shortgop.jobs.finding.importing import PLAIN, Importing
+from shortgop.jobs.finding.lists import OnTypes, ignore_types
+from shortgop.jobs.finding.source import Source
+from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.sources import found_in
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.mp4")
 

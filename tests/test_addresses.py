@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.jobs.addresses import Address, beside, is_url, parse, shown
+from shortgop.jobs.finding.addresses import Address, beside, is_url, parse, shown
 
 
 @pytest.mark.parametrize("text", ["s3://bucket/a.mp4", "S3://bucket", "https://host/a.mp4", "memory://x/a"])

@@ -10,8 +10,8 @@ import pytest
 from ray.exceptions import WorkerCrashedError
 
 import shortgop
-from shortgop.jobs import asking
-from shortgop.jobs.asking import NoAnswerError, asked_patiently, head_patience_seconds
+from shortgop.jobs.cluster import asking
+from shortgop.jobs.cluster.asking import NoAnswerError, asked_patiently, head_patience_seconds
 
 
 class Head:

@@ -22,7 +22,7 @@ from dataset_paths import shard_path
 from dataset_places import Places, names, place_of
 from datasets import current_manifest, rows_of
 from example_manifests import failure, rows, video
-from shortgop.jobs.identity import identity_of
+from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.layout import create, shard_key, snapshots

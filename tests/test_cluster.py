@@ -27,10 +27,10 @@ from documents import ROOT, rows, section
 from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import BIN, Head, free_ports, ray_head, user_environment
-from shortgop.jobs.job_status import read_status
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.progress.job_status import read_status
+from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.steps import Step
-from shortgop.jobs.tally import Progress
 from shortgop.manifests.layout import create
 from shortgop.manifests.parts import finished_units
 from shortgop.prep.profile import Profile

@@ -18,7 +18,7 @@ from chaos_stores import KINDS, Stores, stores_of
 from cluster_chaos import Case, Disturbance, assert_same
 from ray_machines import Machines, machines, may_have_networks, start_all, start_missing
 from shortgop.jobs.failing import WORKER_DIED
-from shortgop.jobs.job_status import read_status
+from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep, sample

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.jobs.column_types import ColumnType, parse_types, typed, types_text
-from shortgop.jobs.lists import read_labels
+from shortgop.jobs.finding.column_types import ColumnType, parse_types, typed, types_text
+from shortgop.jobs.finding.lists import read_labels
 from source_arguments import complaint, find_sources
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -21,7 +21,7 @@ from dataset_places import folders
 from loader_helpers import comes_true
 from ray_machines import Machines, machines, may_have_networks, start_all
 from shortgop.errors import ShortGopError
-from shortgop.jobs.job_status import read_status
+from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.where import Where
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.interface import Storage

@@ -19,7 +19,7 @@ from dataset_paths import shard_path
 from datasets import make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.errors import UsageError
-from shortgop.jobs.importing import Importing, importing_of
+from shortgop.jobs.finding.importing import Importing, importing_of
 from shortgop.jobs.look import look_at
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.manifests.snapshots import open_current

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from shortgop.jobs.job_status import StatusBoard
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
-from shortgop.jobs.source import Source
-from shortgop.jobs.tally import Progress, Tally
+from shortgop.jobs.progress.job_status import StatusBoard
+from shortgop.jobs.progress.tally import Progress, Tally
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress, UnitResult
 

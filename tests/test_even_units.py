@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.jobs.source import Source
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.units import Item, Unit, divided, long_apart, plan_units, with_costs
 from shortgop.prep.stretch import Stretch
 

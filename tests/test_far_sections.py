@@ -25,7 +25,7 @@ from far_sections import (
     remuxed,
 )
 from flaky_proxy import FlakyProxy
-from shortgop.jobs.fetched_sources import file_of
+from shortgop.jobs.finding.fetched_sources import file_of
 from shortgop.jobs.prepare import Report
 from shortgop.jobs.steps import Look, OneSection, Sections, copy_bytes, run_step
 from shortgop.prep.options import Options, SourcePolicy

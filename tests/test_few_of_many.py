@@ -12,9 +12,9 @@ import pytest
 from scale_data import made_up, make
 
 from shortgop.errors import MissingDataError
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.known_paths import KnownPaths
 from shortgop.jobs.labels import annotate as annotate_by_list
-from shortgop.jobs.source import Source
 from shortgop.jobs.units import Item
 from shortgop.manifests.annotate import annotate, plan_edits
 from shortgop.manifests.drop import drop

@@ -14,9 +14,9 @@ from datasets import rows_of
 from shortgop.errors import SourceError, TooManyFailuresError, UsageError
 from shortgop.jobs import look
 from shortgop.jobs.failing import parse_max_failures
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Looked
-from shortgop.jobs.source import Source
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.progress.tally import Progress
 from shortgop.manifests.parts import finished_parts
 from shortgop.storage.disk import DiskStorage
 from windowed_jobs import NAMES, film, films_in, first_numbers, run

@@ -12,7 +12,7 @@ import pytest
 from dataset_places import s3_settings
 from own_units import make_own_units
 from ray_heads import cluster_of
-from shortgop.jobs import rooms
+from shortgop.jobs.cluster import rooms
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

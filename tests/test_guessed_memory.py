@@ -13,11 +13,11 @@ import pytest
 from datasets import current_manifest
 from long_sources import FRAMES, PROFILE, SECTION_SECONDS, make_sources
 from ray_heads import cluster_of
-from shortgop.jobs.identity import identity_of
+from shortgop.jobs.cluster.ray_runner import limit_of
+from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.look import look_at
 from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.ray_runner import limit_of
 from shortgop.jobs.steps import Look, MoreMemory, Sections, Step, Whole, run_step
 from shortgop.jobs.task_memory import UNKNOWN_BYTES, task_bytes
 from shortgop.jobs.units import Item, Unit

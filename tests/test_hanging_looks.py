@@ -19,10 +19,11 @@ from long_sources import make_sources, run_in_sections
 from ray_heads import BIN, Head, free_ports, ray_head
 from ray_machines import alive_at
 from shortgop.cli.app import EXIT_INTERRUPTED
-from shortgop.jobs import ray_looks, second_attempts
+from shortgop.jobs import second_attempts
+from shortgop.jobs.cluster import ray_looks
+from shortgop.jobs.cluster.ray_connection import connected
+from shortgop.jobs.cluster.ray_looks import is_late, looks_on_cluster
 from shortgop.jobs.look import NOTHING, look_at
-from shortgop.jobs.ray_connection import connected
-from shortgop.jobs.ray_looks import is_late, looks_on_cluster
 from shortgop.jobs.where import Where
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

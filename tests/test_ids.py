@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import shortgop
 from datasets import current_manifest
 from shortgop.cli import app
-from shortgop.jobs.ids import MAX_ROOTS, id_roots, path_below, paths_of
+from shortgop.jobs.finding.ids import MAX_ROOTS, id_roots, path_below, paths_of
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.layout import read_root, set_id_roots
 from shortgop.prep.profile import Profile

@@ -18,8 +18,8 @@ from PIL import Image
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.jobs.importers.images import ShownPicture, concat_script
-from shortgop.jobs.importing import Importing, importing_of
+from shortgop.jobs.finding.importers.images import ShownPicture, concat_script
+from shortgop.jobs.finding.importing import Importing, importing_of
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile

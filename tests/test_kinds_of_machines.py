@@ -147,7 +147,7 @@ import ray
 from collections import Counter
 from ray_heads import cluster_of
 from shortgop.jobs.gpu_slots import free_places
-from shortgop.jobs.ray_connection import connected
+from shortgop.jobs.cluster.ray_connection import connected
 
 def run(seconds):
     time.sleep(seconds)

@@ -9,7 +9,7 @@ import pytest
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.jobs.importing import Importing
+from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

@@ -56,7 +56,7 @@ MAY_START_PROCESSES = {"prep/processes.py"}
 
 # Modules outside `storage` that ask whether a dataset is a folder of this host. All others know places and keys alone.
 MAY_ASK_FOR_FOLDERS = {
-    "jobs/shared_files.py",  # a folder has to be the same one on all machines
+    "jobs/cluster/shared_files.py",  # a folder has to be the same one on all machines
     "manifests/in_order.py",  # waiting for one answer after the other costs nothing on a disk
     "manifests/layout.py",  # what is no dataset may be a file
     "manifests/lost.py",  # a list of a store costs a request for a thousand shards
@@ -110,6 +110,18 @@ def test_layers(path: Path) -> None:
     assert breaches(path, forbidden | {"subprocess"}) == []
     starts_processes = any(call in path.read_text() for call in ("os.posix_spawn", "os.fork", "os.exec", "os.system"))
     assert starts_processes == (name(path) in MAY_START_PROCESSES)
+
+
+def test_of_the_rooms_inside_jobs_one_knows_ray_and_one_knows_nothing_of_a_job() -> None:
+    jobs = ROOT / "jobs"
+    inside = {room: sorted((jobs / room).rglob("*.py")) for room in ("finding", "cluster", "progress")}
+    assert all(len(modules) > 2 for modules in inside.values())
+    others = {f"shortgop.jobs.{path.stem}" for path in jobs.iterdir()} - {"shortgop.jobs.finding"}
+    assert [name(path) for path in inside["finding"] if breaches(path, others)] == []
+    assert [name(path) for path in inside["progress"] if breaches(path, {"shortgop.jobs.cluster"})] == []
+    outside = set(jobs.rglob("*.py")) - set(inside["cluster"])
+    assert [name(path) for path in sorted(outside) if breaches(path, {"ray"})] == []
+    assert [path for path in inside["cluster"] if breaches(path, {"ray"})]
 
 
 def test_few_modules_ask_whether_a_dataset_is_a_folder() -> None:

@@ -12,7 +12,7 @@ import shortgop
 from lerobot_files import CAMERAS, TASKS, feature, write_lerobot
 from lerobot_items import LeRobotItems
 from shortgop.errors import UsageError
-from shortgop.jobs.importing import Importing
+from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

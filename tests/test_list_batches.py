@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.jobs import column_types, list_lines, lists
-from shortgop.jobs.column_types import ColumnType, typed, typed_cells
-from shortgop.jobs.lists import Row, read_list
+from shortgop.jobs.finding import column_types, list_lines, lists
+from shortgop.jobs.finding.column_types import ColumnType, typed, typed_cells
+from shortgop.jobs.finding.lists import Row, read_list
+from shortgop.jobs.finding.sources import found_in
+from shortgop.jobs.finding.video_names import is_video_name
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.sources import found_in
-from shortgop.jobs.video_names import is_video_name
 from source_arguments import complaint, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")

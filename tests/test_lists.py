@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from shortgop.errors import SourceNotFoundError, ToolError, UsageError
-from shortgop.jobs.identity import identity_of
-from shortgop.jobs.lists import read_list
-from shortgop.jobs.source import Source
+from shortgop.jobs.finding.identity import identity_of
+from shortgop.jobs.finding.lists import read_list
+from shortgop.jobs.finding.source import Source
 from shortgop.prep.probe import probe
 from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 
@@ -138,7 +138,7 @@ def test_without_pyarrow_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_pyarrow_and_ray_are_not_imported_for_a_folder() -> None:
     make("corpus/a.mp4")
     program = (
-        "import sys; from shortgop.jobs.sources import found_in; import shortgop.jobs.units; "
+        "import sys; from shortgop.jobs.finding.sources import found_in; import shortgop.jobs.units; "
         "list(found_in(['corpus'])); sys.exit(bool({'pyarrow', 'ray', 'torch'} & set(sys.modules)))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -13,7 +13,7 @@ import pytest
 import shortgop
 from datasets import current_manifest, rows_of
 from far_sections import assert_same
-from shortgop.jobs.importing import Importing
+from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shortgop
-from shortgop.jobs.importing import PLAIN, Importing
+from shortgop.jobs.finding.importing import PLAIN, Importing
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.expressions import sum_of
 from shortgop.prep.options import SourcePolicy

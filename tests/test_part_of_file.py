@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import shortgop
 from datasets import rows_of
 from flaky_proxy import FlakyProxy
-from shortgop.jobs.addresses import parse
-from shortgop.jobs.store_files import StoreFile, copied
+from shortgop.jobs.finding.addresses import parse
+from shortgop.jobs.finding.store_files import StoreFile, copied
 from shortgop.prep.part_of_file import packet_range, probe_by_index
 from shortgop.prep.probe import estimate, probe
 from store_helpers import put

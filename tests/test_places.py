@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import shortgop
 from shortgop.cli import app
-from shortgop.jobs.places import absolute, absolute_below, from_home, is_shortest
+from shortgop.jobs.finding.places import absolute, absolute_below, from_home, is_shortest
 from source_arguments import find_sources
 from synthetic import SyntheticVideo
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import ray
 
-from shortgop.jobs.identity import identity_of
-from shortgop.jobs.progress_boards import Board, progress_board
-from shortgop.jobs.ray_connection import connected
-from shortgop.jobs.ray_runner import ended
-from shortgop.jobs.ray_worker import step_on_machine
+from shortgop.jobs.cluster.progress_boards import Board, progress_board
+from shortgop.jobs.cluster.ray_connection import connected
+from shortgop.jobs.cluster.ray_runner import ended
+from shortgop.jobs.cluster.ray_worker import step_on_machine
+from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import ANY_TERMS, OnProgress, UnitProgress, UnitResult

@@ -26,11 +26,12 @@ from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.cli import app
 from shortgop.errors import TooManyFailuresError
-from shortgop.jobs import ray_runner, running, second_attempts
+from shortgop.jobs import running, second_attempts
+from shortgop.jobs.cluster import ray_runner
 from shortgop.jobs.failing import parse_max_failures
-from shortgop.jobs.job_status import JobStatus, read_status, status_kept
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.progress.job_status import JobStatus, read_status, status_kept
+from shortgop.jobs.progress.tally import Progress
 from shortgop.manifests.parts import finished_units
 from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.verify import verify

@@ -14,7 +14,7 @@ import pytest
 _JOB = """
 import json, os, signal, time
 from pathlib import Path
-from shortgop.jobs.ray_connection import connected
+from shortgop.jobs.cluster.ray_connection import connected
 from started_processes import descendants
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -14,9 +14,9 @@ import shortgop
 from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.errors import ToolError
+from shortgop.jobs.cluster.ray_entry import call_of, called_here
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.ray_entry import call_of, called_here
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.progress.tally import Progress
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from sweep import sample

@@ -16,7 +16,7 @@ from ray_machines import Machines, machines
 
 _DRIVER = """
 import sys
-from shortgop.jobs.ray_connection import connected
+from shortgop.jobs.cluster.ray_connection import connected
 with connected(sys.argv[1], None, 0, patience_seconds=float(sys.argv[2])) as ask_slots:
     print("joined", ask_slots().at_a_time)
 """

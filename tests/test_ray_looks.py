@@ -12,12 +12,12 @@ import pytest
 
 from ray_heads import cluster_of
 from shortgop.errors import SourceError
-from shortgop.jobs import ray_looks
+from shortgop.jobs.cluster import ray_looks
+from shortgop.jobs.cluster.ray_connection import connected
+from shortgop.jobs.cluster.ray_looks import looks_before_encoding, looks_on_cluster
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.gpu_slots import Slots
 from shortgop.jobs.look import NOTHING, Looked, LookElsewhere, Looking, There, look_at
-from shortgop.jobs.ray_connection import connected
-from shortgop.jobs.ray_looks import looks_before_encoding, looks_on_cluster
-from shortgop.jobs.source import Source
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from source_arguments import find_sources

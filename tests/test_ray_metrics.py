@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from long_sources import FRAMES, PROFILE, SECTION_SECONDS, make_sources
-from shortgop.jobs import ray_metrics
-from shortgop.jobs.identity import identity_of
+from shortgop.jobs.cluster import ray_metrics
+from shortgop.jobs.cluster.ray_metrics import StepMetrics
+from shortgop.jobs.cluster.ray_runner import task_name
+from shortgop.jobs.finding.identity import identity_of
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.order import Order
-from shortgop.jobs.ray_metrics import StepMetrics
-from shortgop.jobs.ray_runner import task_name
-from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Cut, Join, Look, OneSection, Outcome, Step, Whole, run_step
 from shortgop.jobs.units import Item, Unit
 from shortgop.manifests.layout import create

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from shortgop.errors import OutputError, ToolError
+from shortgop.jobs.cluster.ray_tasks import RayTasks
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
-from shortgop.jobs.ray_tasks import RayTasks
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.task_memory import ALL_BYTES
 from shortgop.jobs.units import Item, Unit

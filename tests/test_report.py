@@ -25,7 +25,7 @@ from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
 from report_footage import EVIL_ID, HOSTILE, RATE, make_footage
 from shortgop.cli import app
-from shortgop.jobs.job_status import STATUS_KEY, read_status
+from shortgop.jobs.progress.job_status import STATUS_KEY, read_status
 from shortgop.manifests.tables import failures_table
 from shortgop.reporting.content_summary import contents_of
 from shortgop.reporting.dataset_report import read_page

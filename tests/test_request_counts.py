@@ -17,7 +17,7 @@ from example_manifests import video
 from flaky_proxy import FlakyProxy
 from layers_everywhere import layers_everywhere
 from shortgop.cli import app
-from shortgop.jobs.identity import identity_of
+from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.layout import create

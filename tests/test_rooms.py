@@ -13,16 +13,16 @@ import pytest
 
 from own_units import make_own_units
 from scratch_holders import holder
-from shortgop.jobs.addresses import parse
+from shortgop.jobs.cluster.ray_runner import may_hand_back
+from shortgop.jobs.cluster.ray_tasks import RayTasks
+from shortgop.jobs.cluster.rooms import WAIT_SECONDS, Rooms
+from shortgop.jobs.finding.addresses import parse
+from shortgop.jobs.finding.source import Source
+from shortgop.jobs.finding.store_files import StoreFile
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
-from shortgop.jobs.ray_runner import may_hand_back
-from shortgop.jobs.ray_tasks import RayTasks
-from shortgop.jobs.rooms import WAIT_SECONDS, Rooms
 from shortgop.jobs.second_attempts import Attempt, Attempts
-from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Look, NoRoom, Whole, copy_bytes, lacking_room, run_step
-from shortgop.jobs.store_files import StoreFile
 from shortgop.jobs.task_memory import ALL_BYTES
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Terms, UnitResult

@@ -14,7 +14,7 @@ import imageio_ffmpeg
 import pytest
 
 import shortgop
-from shortgop.jobs.importing import Importing
+from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.summary import VideoSummary, summarize
 from shortgop.prep.options import SourcePolicy

@@ -20,10 +20,10 @@ import pytest
 
 from shortgop.jobs import order
 from shortgop.jobs.costs import Measured
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.source import Source
 from shortgop.jobs.units import MAX_VIDEOS_PER_UNIT, Item, Unit
 from shortgop.jobs.work import UnitResult
 from shortgop.prep.section_plan import SECTION_SECONDS

@@ -14,10 +14,10 @@ import pytest
 from loader_helpers import comes_true
 from long_sources import FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
 from shortgop.jobs import second_attempts
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.gpu_slots import Machine, Slots, slots_for
 from shortgop.jobs.order import Order
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Cut, Join, OneSection
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.where import Where

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from example_manifests import video
 from shortgop.errors import CorruptDataError
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.order import Order
-from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Cut, Join, Look, OneSection, Refused, SectionDone, Sections, Step, Whole
 from shortgop.jobs.units import Item, Unit, long_apart, plan_units
 from shortgop.jobs.work import UnitResult

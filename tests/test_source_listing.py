@@ -22,14 +22,14 @@ from shortgop.cli.progress import job_progress
 from shortgop.errors import TooManyFailuresError, UsageError
 from shortgop.jobs import encoding, look, source_table
 from shortgop.jobs import prepare as prepare_module
-from shortgop.jobs.encoding_time import Pace
 from shortgop.jobs.failing import parse_max_failures
-from shortgop.jobs.importing import Importing
-from shortgop.jobs.job_status import JobStatus
+from shortgop.jobs.finding.importing import Importing
+from shortgop.jobs.finding.source import Found
+from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.planning import plan_window
-from shortgop.jobs.source import Found
-from shortgop.jobs.sources import found_in
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.progress.encoding_time import Pace
+from shortgop.jobs.progress.job_status import JobStatus
+from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.units import Unit
 from shortgop.manifests.parts import finished_units
 from shortgop.storage.disk import DiskStorage

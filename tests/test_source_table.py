@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from made_up_sources import source, table_of
 from shortgop.errors import UsageError
-from shortgop.jobs.addresses import Address
+from shortgop.jobs.finding.addresses import Address
+from shortgop.jobs.finding.source import Found, Source, same
+from shortgop.jobs.finding.source_parts import Member
+from shortgop.jobs.finding.store_files import StoreFile
 from shortgop.jobs.look import Expected, Looked
-from shortgop.jobs.source import Found, Source, same
-from shortgop.jobs.source_parts import Member
 from shortgop.jobs.source_table import SourceTable, TableBusyError
-from shortgop.jobs.store_files import StoreFile
 from shortgop.jobs.units import Item
 from shortgop.prep.stretch import Stretch
 
@@ -115,7 +115,7 @@ def add_in_two(table: SourceTable, found: Sequence[Found], first: int) -> None:
 FULL_DISK = """
 import resource, signal
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.source import Found, Source
+from shortgop.jobs.finding.source import Found, Source
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
@@ -135,7 +135,7 @@ CLOSED_MEANWHILE = """
 import threading, time
 from concurrent.futures import CancelledError
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.source import Found, Source
+from shortgop.jobs.finding.source import Found, Source
 
 def add(table):
     try:
@@ -192,7 +192,7 @@ def test_closing_a_table_does_not_wait_for_a_list_that_does_not_answer() -> None
 LONG_LIST = """
 from process_memory import peak_bytes
 from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.source import Found, Source
+from shortgop.jobs.finding.source import Found, Source
 
 before, text = peak_bytes(), "x" * 5_000
 with SourceTable() as table:

@@ -7,7 +7,7 @@ import pytest
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.jobs.source import Source
+from shortgop.jobs.finding.source import Source
 from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -20,12 +20,12 @@ from shortgop.cli import app
 from shortgop.cli.status_command import status_lines
 from shortgop.errors import CorruptDataError, TooManyFailuresError, UsageError
 from shortgop.jobs.failing import MaxFailures
-from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status, status_kept
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
-from shortgop.jobs.node_work import NodeWork
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.source import Source
-from shortgop.jobs.tally import Tally, ignore
+from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status, status_kept
+from shortgop.jobs.progress.node_work import NodeWork
+from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.profile import Profile

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from shortgop.cli import app
 from shortgop.jobs.changed import Changed
-from shortgop.jobs.job_status import read_status
 from shortgop.jobs.outcome import Report
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.progress.job_status import read_status
 from shortgop.manifests.drop import drop
 from shortgop.prep.profile import Profile
 from shortgop.reporting.dataset_report import read_page

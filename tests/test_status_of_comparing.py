@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from loader_helpers import comes_true
 from shortgop.cli import app
 from shortgop.errors import SourceError
-from shortgop.jobs.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
+from shortgop.jobs.progress.tally import Progress
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

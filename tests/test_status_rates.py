@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from shortgop.cli.status_command import status_lines
-from shortgop.jobs.encoding_time import EncodingTime
-from shortgop.jobs.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
-from shortgop.jobs.source import Source
-from shortgop.jobs.tally import Tally, ignore
+from shortgop.jobs.progress.encoding_time import EncodingTime
+from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
+from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress, UnitResult
 from shortgop.storage.disk import DiskStorage

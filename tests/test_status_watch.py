@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 
 from shortgop.cli import app, status_command
 from shortgop.cli.printing import PlainConsole
-from shortgop.jobs.job_status import STATUS_KEY, JobStatus
+from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Stored
 from synthetic import constant_rate_pts, make_video

@@ -12,8 +12,8 @@ import pytest
 import shortgop
 from lerobot_files import CAMERAS, write_lerobot
 from shortgop.errors import UsageError
-from shortgop.jobs.importing import PLAIN, Importing
-from shortgop.jobs.source import Source
+from shortgop.jobs.finding.importing import PLAIN, Importing
+from shortgop.jobs.finding.source import Source
 from source_arguments import find_sources
 from store_helpers import put, remove
 from synthetic import make_video, read_number

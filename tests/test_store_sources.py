@@ -18,12 +18,12 @@ import shortgop
 from datasets import current_manifest
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.errors import SourceError, SourceNotFoundError, UsageError
-from shortgop.jobs.addresses import parse
+from shortgop.jobs.cluster.shared_files import check_sources
+from shortgop.jobs.finding.addresses import parse
+from shortgop.jobs.finding.source import Source
+from shortgop.jobs.finding.sources import found_in
+from shortgop.jobs.finding.store_files import told
 from shortgop.jobs.look import look_at
-from shortgop.jobs.shared_files import check_sources
-from shortgop.jobs.source import Source
-from shortgop.jobs.sources import found_in
-from shortgop.jobs.store_files import told
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitResult, run_unit
 from shortgop.prep.options import DEFAULT_POLICY, Options
@@ -162,7 +162,7 @@ def files_below(folder: str) -> list[Path]:
 LONG_LIST = """
 import sys
 from process_memory import peak_bytes
-from shortgop.jobs.sources import found_in
+from shortgop.jobs.finding.sources import found_in
 
 short, long = sys.argv[1:]
 assert sum(1 for _ in found_in([short])) == 1

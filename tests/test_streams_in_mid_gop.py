@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import shortgop
 from datasets import make_dataset
-from shortgop.jobs.importing import Importing
+from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.prep.source_times import evened

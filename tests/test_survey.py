@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from example_manifests import video
 from shortgop.jobs.changed import Changed
+from shortgop.jobs.finding.source import Found, Source
 from shortgop.jobs.look import Looking
 from shortgop.jobs.planning import Known
-from shortgop.jobs.source import Found, Source
 from shortgop.jobs.source_columns import Named
 from shortgop.jobs.source_table import Row, SourceTable, SourceWindow
 from shortgop.jobs.survey import look_at_others, look_first

@@ -19,7 +19,7 @@ from loader_helpers import comes_true
 from ray_machines import Machine, machines, may_have_networks, start_all
 from shortgop.cli.app import EXIT_SOMETHING_MISSING
 from shortgop.errors import ShortGopError
-from shortgop.jobs.job_status import JobStatus, read_status
+from shortgop.jobs.progress.job_status import JobStatus, read_status
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep
 

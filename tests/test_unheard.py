@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from shortgop.jobs.cluster.ray_tasks import RayTasks
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.gpu_slots import Free, Machine, Slots
 from shortgop.jobs.order import Order
-from shortgop.jobs.ray_tasks import RayTasks
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.source import Source
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.unheard import Unheard, still_unheard
 from shortgop.jobs.units import Item, Unit

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import SourceError, SourceNotFoundError
-from shortgop.jobs.identity import identity_of
-from shortgop.jobs.source import Source
+from shortgop.jobs.finding.identity import identity_of
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.units import Item, Unit, changed_sources, plan_units, split_unit
 
 MB = 1_000_000

@@ -18,7 +18,7 @@ import pytest
 import shortgop
 from dataset_places import Places, left_over, names
 from s3_uploads import unfinished_uploads
-from shortgop.jobs.identity import identity_of
+from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.collect import collect

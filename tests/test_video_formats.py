@@ -15,7 +15,7 @@ from PIL import Image
 
 import shortgop
 from datasets import make_dataset
-from shortgop.jobs.video_names import VIDEO_SUFFIXES
+from shortgop.jobs.finding.video_names import VIDEO_SUFFIXES
 from source_arguments import find_sources
 from synthetic import burn, read_number
 

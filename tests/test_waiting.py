@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.jobs.source import Source
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.steps import Cut, Join, Look, OneSection, Step, Whole
 from shortgop.jobs.task_memory import UNKNOWN_BYTES
 from shortgop.jobs.units import Item, Unit, split_unit, with_costs

@@ -14,11 +14,11 @@ import webdataset
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.jobs.identity import identity_of
-from shortgop.jobs.importing import Importing
+from shortgop.jobs.finding.identity import identity_of
+from shortgop.jobs.finding.importing import Importing
+from shortgop.jobs.finding.source import Source
+from shortgop.jobs.finding.source_parts import identity_of_part
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.source import Source
-from shortgop.jobs.source_parts import identity_of_part
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources

@@ -12,13 +12,13 @@ import pytest
 import shortgop
 from datasets import rows_of
 from shortgop.errors import SourceError, TooManyFailuresError, UsageError
-from shortgop.jobs import ray_looks
+from shortgop.jobs.cluster import ray_looks
+from shortgop.jobs.cluster.ray_looks import looks_on_cluster
+from shortgop.jobs.cluster.ray_tasks import RayTasks
 from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
+from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Looked
-from shortgop.jobs.ray_looks import looks_on_cluster
-from shortgop.jobs.ray_tasks import RayTasks
-from shortgop.jobs.source import Source
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up
 from shortgop.manifests.drop import drop

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shortgop.errors import OutputError
-from shortgop.jobs.identity import identity_of
+from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.steps import Whole, run_step
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import UnitProgress, run_unit

@@ -12,7 +12,7 @@ from typing import Any
 import shortgop
 from shortgop.jobs.look import Looked, LookElsewhere
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.tally import Progress
+from shortgop.jobs.progress.tally import Progress
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number

@@ -1,0 +1,179 @@
+"""Ray for as long as a job lasts: a local one that is started for it, or a cluster that it joins."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import ray
+from ray.exceptions import (
+    NodeDiedError,
+    ObjectLostError,
+    OutOfMemoryError,
+    RayError,
+    RayTaskError,
+    WorkerCrashedError,
+)
+
+from ...errors import ShortGopError, ToolError
+from ...storage.scratch import remove_copies_of_ending
+from ..gpu_slots import Slots, slots_of, with_machines
+from .asking import asked_patiently, head_patience_seconds
+from .ray_first_driver import PATIENCE_SECONDS, answered
+from .ray_login import login_to_cluster, login_to_own, restored_login
+from .ray_tasks import AskSlots
+
+LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError)
+"""The errors of a task whose worker, machine or result is lost. Jobs let Ray retry no task (max_retries=0): one whose
+worker its memory monitor has killed it would retry without end, unless the cluster is told otherwise."""
+
+# A job's own Ray looks at itself for a dashboard and for other nodes that it does not have: 3 % of a core in all
+# (benchmarks/idle_ray.py). These environment variables make it do so more rarely. Ray ignores those that it does not
+# know.
+_RARE_LOOKS = {
+    # Measuring its processes (ray/dashboard/modules/reporter/reporter_consts.py), and sending what its programs count.
+    "REPORTER_UPDATE_INTERVAL_MS": "60000",
+    "METRICS_RECORD_INTERVAL_S": "60",
+    "EVENT_AGENT_REPORT_INTERVAL_SECONDS": "5",
+    "RAY_metrics_report_interval_ms": "60000",
+    # Looking for new log files, although the driver asked for none: ten times a second. The interval holds from so many
+    # files on (ray/_private/log_monitor.py).
+    "RAY_LOG_MONITOR_MANY_FILES_THRESHOLD": "0",
+    "LOG_NAME_UPDATE_INTERVAL_S": "60",
+    # Looking whether a cluster should grow, and telling the other nodes what is free here.
+    "AUTOSCALER_UPDATE_INTERVAL_S": "60",
+    "RAY_gcs_pull_resource_loads_period_milliseconds": "5000",
+    "RAY_raylet_report_resources_period_milliseconds": "1000",
+    # Looking for workers that have nothing to do, and for memory of objects, of which a job has none.
+    "RAY_kill_idle_workers_interval_ms": "2000",
+    "RAY_raylet_check_gc_period_milliseconds": "1000",
+}
+
+# Ray gives its processes a second to end, and kills them then.
+_TO_END_SECONDS = 3.0
+
+# Ray's sockets lie below TMPDIR, and their names end at 107 bytes, of which Ray's own part takes up to 68.
+_MOST_TMPDIR_BYTES = 39
+
+
+def _free_of_machines() -> dict[str, dict[str, float]]:
+    """What no task has of each machine, by the ids of their nodes; nothing where Ray does not say so."""
+    try:
+        # No part of Ray's interface, so a version may lack it. Then steps of which nothing is heard wait for Ray.
+        from ray._private.state import available_resources_per_node
+    except ImportError:
+        return {}
+    free: dict[str, dict[str, float]] = available_resources_per_node()  # type: ignore[no-untyped-call]
+    return free
+
+
+@contextlib.contextmanager
+def connected(
+    cluster: str | None, workers: int | None, streams_per_gpu: int, patience_seconds: float = PATIENCE_SECONDS
+) -> Iterator[AskSlots]:
+    """Ray for as long as the context lasts: the cluster at `cluster`, an address that `cluster_address` returned, or a
+    local Ray for None. Yields a function that says how many units can run at a time now, how many of them with a GPU,
+    and on which machines. `patience_seconds` is for `ray_first_driver`. ToolError if Ray cannot
+    be started or joined."""
+
+    def ask() -> Slots:
+        resources = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+        machines = {each["NodeID"]: each["Resources"] for each in nodes if each["Alive"]}
+        return with_machines(slots_of(resources, workers, streams_per_gpu), machines, _free_of_machines())
+
+    if ray.is_initialized():
+        raise ToolError("Ray is in use in this process already; call ray.shutdown() first, or choose the runner inline")
+    # Ray replaces the handler when it starts, and removes it when it ends.
+    with restored_login(), _restored_sigterm():
+        try:
+            with _restored_sigterm():
+                _init(cluster, workers, patience_seconds)
+            yield asked_patiently(ask, head_patience_seconds())
+        except RayTaskError:
+            raise
+        except RayError as error:
+            # Where the machine of the driver or the head is lost, unless Ray ends this process at once.
+            raise ToolError(
+                f"the Ray of this job is lost: {brief(error)}; what is finished is kept, so run the same command again"
+            ) from error
+        finally:
+            # Also if the process was told to end while Ray was starting.
+            ray.shutdown()
+            # Workers that were at work end without removing the copies of their sources. On other machines the next
+            # process does that.
+            remove_copies_of_ending(_TO_END_SECONDS)
+
+
+def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
+    try:
+        if cluster is not None:
+            address = login_to_cluster(cluster)
+            with answered(address, patience_seconds):
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            return
+        login_to_own()
+        with _own_environment():
+            ray.init(
+                # A separate Ray, even if a cluster runs on this machine.
+                address="local",
+                num_cpus=workers,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                # By default Ray waits for workers that may die meanwhile, see `ray_first_driver`.
+                _system_config={"prestart_worker_first_driver": False},
+            )
+    except ShortGopError:
+        raise
+    except Exception as error:
+        # Ray raises plain ones where a busy machine is slow to start it.
+        what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
+        raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
+
+
+@contextlib.contextmanager
+def _own_environment() -> Iterator[None]:
+    """Let a Ray that starts here take less of the machine, and have sockets with short names, unless the environment
+    says otherwise."""
+    wanted = dict(_RARE_LOOKS)
+    if len(os.fsencode(os.environ.get("TMPDIR", ""))) > _MOST_TMPDIR_BYTES:
+        wanted["RAY_TMPDIR"] = "/tmp"  # noqa: S108  # Ray's own default
+    own = {name: value for name, value in wanted.items() if name not in os.environ}
+    os.environ.update(own)
+    try:
+        yield
+    finally:
+        for name in own:
+            os.environ.pop(name, None)
+
+
+@contextlib.contextmanager
+def _restored_sigterm() -> Iterator[None]:
+    """Restores the handler of SIGTERM. `ray.init` replaces it by one that ends the process without cleaning up, and
+    `ray.shutdown` lets the system end the process at once, while Python still says that the handler is there."""
+    before = signal.getsignal(signal.SIGTERM)
+    # None is a handler that is not Python's.
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    try:
+        yield
+    except SystemExit as error:
+        # Ray's handler raised this on a SIGTERM that came while Ray was starting. It was meant for the caller's, which
+        # may raise something else.
+        if error.code == signal.SIGTERM and callable(before):
+            before(signal.SIGTERM, None)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def brief(error: Exception) -> str:
+    """What an error of Ray says, without the trace of the worker."""
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,161 @@
+"""Looking at sources on the machines of a cluster, for a driver that has many of them."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from ...errors import ToolError
+from ...prep.options import Options
+from ..failing import TRIES
+from ..finding.source import Source
+from ..look import Looked, LookElsewhere, There, look_at
+from ..task_memory import LOOK_BYTES, LOOKS_OF_TASK, reserved_bytes
+from ..where import Where
+from .ray_connection import LOST, connected
+from .ray_entry import answer, call_of, called_here
+from .ray_tasks import AskSlots
+
+# About a quarter of a second for one core.
+_TASK_SOURCES = 250
+# All tasks that a core has look at as many sources as a driver with enough memory does.
+_CPU_SHARE = 0.25
+# After this time the driver looks at the remaining sources itself.
+_PATIENCE_SECONDS = 60.0
+# A source that gives no byte for so long is left to the driver, which has more patience.
+_STALL_SECONDS = 15
+_POLL_SECONDS = 0.2
+# What takes so many times as long as others, when so many of them have ended, is done once more on a machine that has
+# answered: one with a mount that does not answer would hold up all sources of a window.
+_FAR_LONGER, _ENOUGH_ENDED = 2.0, 0.25
+_LEAST_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def looks_on_cluster(ask_slots: AskSlots) -> Iterator[LookElsewhere]:
+    """Inside `connected`, with what that yields: yields a function that any thread may call. After the block it looks
+    at nothing more, and Ray may be shut down."""
+    is_over, busy = threading.Event(), threading.Lock()
+
+    def look(sources: Sequence[Source], options: Options, there: There, num_in_store: int) -> list[Looked | None]:
+        parts = [sources[first : first + _TASK_SOURCES] for first in range(0, len(sources), _TASK_SOURCES)]
+        with busy:
+            try:
+                memory = max((each.memory_bytes for each in ask_slots().machines), default=None)
+            except ToolError:
+                # Ray would wait for its head for ever. The driver looks itself.
+                return [None] * len(sources)
+            found = _looked(parts, options, there, num_in_store, memory, is_over.is_set)
+        return [each for part in found for each in part]
+
+    try:
+        yield look
+    finally:
+        is_over.set()
+        with busy:
+            pass
+
+
+@contextlib.contextmanager
+def looks_before_encoding(where: Where) -> Iterator[LookElsewhere]:
+    """Like `looks_on_cluster`, in a connection of its own to the cluster of a job that has not begun to encode. Where
+    no machine answers, which takes a minute, the driver looks at all that follows."""
+    answers = True
+
+    def look_while_any_answers(
+        sources: Sequence[Source], options: Options, there: There, num_in_store: int
+    ) -> Sequence[Looked | None]:
+        nonlocal answers
+        found = look(sources, options, there, num_in_store) if answers else [None] * len(sources)
+        answers = any(found)
+        return found
+
+    with (
+        connected(where.cluster, where.workers, where.streams_per_gpu) as ask_slots,
+        looks_on_cluster(ask_slots) as look,
+    ):
+        yield look_while_any_answers
+
+
+def is_late(waited_seconds: float, ended_seconds: Sequence[float], num_parts: int) -> bool:
+    """Whether a part that is waited for takes far longer than those of `num_parts` that have ended. Pure."""
+    if not ended_seconds or len(ended_seconds) < _ENOUGH_ENDED * num_parts:
+        return False
+    return waited_seconds > max(_LEAST_SECONDS, _FAR_LONGER * statistics.median(ended_seconds))
+
+
+def _looked(  # noqa: PLR0917  # as `look`, and what the machines have
+    parts: Sequence[Sequence[Source]],
+    options: Options,
+    there: There,
+    num_in_store: int,
+    memory_bytes: int | None,
+    is_over: Callable[[], bool],
+) -> list[list[Looked | None]]:
+    """What the machines find of the sources of each part; None for those that no machine has read in time. The largest
+    machine has so much memory."""
+    policy = options.policy
+    stall_seconds = min(policy.max_stall_seconds, Fraction(_STALL_SECONDS))
+    options = replace(options, policy=replace(policy, max_stall_seconds=stall_seconds))
+    # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
+    asked_bytes = reserved_bytes(LOOK_BYTES, memory_bytes)
+    task: Any = ray.remote(num_cpus=_CPU_SHARE, memory=asked_bytes, max_retries=0)(called_here)
+    found: list[list[Looked | None]] = [[None] * len(part) for part in parts]
+    running: dict[Any, int] = {}
+    ended_seconds: list[float] = []
+    # A machine that could read something, and the parts that were given to a second one.
+    answers, twice = "", set[int]()
+    lost: Counter[int] = Counter()
+    began = time.monotonic()
+
+    def submit(number: int, strategy: str | NodeAffinitySchedulingStrategy) -> None:
+        part = parts[number]
+        named = task.options(name=f"look at {len(part)} sources", scheduling_strategy=strategy)
+        running[named.remote(*call_of(_look, part, options, there.of(part), num_in_store))] = number
+
+    def is_wanted(number: int) -> bool:
+        return None in found[number]
+
+    for number in range(len(parts)) if not is_over() else ():
+        submit(number, "SPREAD")
+    while any(map(is_wanted, running.values())) and not is_over() and time.monotonic() - began < _PATIENCE_SECONDS:
+        done, _ = ray.wait(list(running), num_returns=len(running), timeout=_POLL_SECONDS)
+        waited_seconds = time.monotonic() - began
+        for reference in done:
+            number = running.pop(reference)
+            try:
+                came = answer(ray.get(reference))
+            except LOST:
+                lost[number] += 1
+                if lost[number] < TRIES:
+                    submit(number, "SPREAD")
+                continue
+            except RayError:
+                continue
+            looked = came.value or [None] * len(parts[number])
+            answers = came.machine if any(looked) else answers
+            found[number] = [before or now for before, now in zip(found[number], looked, strict=True)]
+            ended_seconds.append(waited_seconds)
+        if answers and is_late(waited_seconds, ended_seconds, len(parts)):
+            for number in sorted(set(filter(is_wanted, running.values())) - twice):
+                twice.add(number)
+                submit(number, NodeAffinitySchedulingStrategy(answers, soft=True))
+    return found
+
+
+def _look(sources: Sequence[Source], options: Options, there: There, num_in_store: int) -> list[Looked | None]:
+    """What this machine finds."""
+    looked = look_at(sources, options, there, num_in_store=num_in_store, threads=LOOKS_OF_TASK)
+    # The driver may be able to read what this machine cannot.
+    return [each if each.item.size_bytes else None for each in looked]

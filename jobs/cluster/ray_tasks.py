@@ -1,0 +1,268 @@
+"""The attempts that Ray has, and what they ask of its machines while these come and go."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import ShortGopError, ToolError
+from ...prep.pipelines import NoEncoderError
+from ..gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
+from ..second_attempts import Attempt, Attempts, Key, key_of
+from ..steps import NoRoom
+from ..task_memory import ALL_BYTES, reserved_bytes
+from ..unheard import Unheard, still_unheard
+from .asking import NoAnswerError
+from .rooms import Rooms
+
+AskSlots = Callable[[], Slots]
+Submit = Callable[[Attempt, Slots, int, frozenset[str]], Any]
+"""Gives Ray an attempt, which asks for so many bytes of memory and not to run on some machines, and returns its
+reference."""
+
+# A machine that lacks a mount, credentials or a tool is tried again after so long: they may have been away for a while.
+_LEFT_OUT_SECONDS = 600.0
+# While so many steps wait for room no others are begun: all of a corpus would come to wait on a cluster without any.
+_MOST_WITHOUT_ROOM = 1000
+# How often the job looks for machines that have joined or left.
+_ASK_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class _Running:
+    """An attempt, how many bytes of memory it asked for, and on which machines it does not run. `alone`: that is all
+    memory of a machine, and less than it is expected to take."""
+
+    attempt: Attempt
+    asked_bytes: int
+    avoided: frozenset[str]
+    alone: bool
+
+
+class RayTasks:
+    """Those that run or wait in Ray. `begin` gives it new ones, and `take` takes one that has ended. `on_note` is told
+    how many units run at a time, what they wait for, and how many may need more memory than any machine has.
+
+    Ray waits without a word for a machine that is large enough, also when all that were are lost. What a task asked for
+    cannot be changed, so its attempt is begun anew and asks for what is there. The task itself is left to Ray, because
+    ray.cancel is a risk. Should a machine come that is large enough, it finds the unit done, or both do the same, as
+    two attempts do.
+    """
+
+    def __init__(  # noqa: PLR0917  # what Ray has, and where attempts come from
+        self,
+        attempts: Attempts,
+        encoder: str,
+        ask_slots: AskSlots,
+        submit: Submit,
+        on_note: Callable[[str], object],
+        now: float,
+    ) -> None:
+        """`now` and all other times are in seconds. ToolError if Ray has no machine for the encoder."""
+        self._attempts = attempts
+        self._encoder = encoder
+        self._ask_slots = ask_slots
+        self._submit = submit
+        self._on_note = on_note
+        self._slots, self._asked = slots_for(encoder, ask_slots()), now
+        self._missing = self._noted = ""
+        self._seen: set[str] = set()
+        # Machines that have done a step.
+        self.worked: set[str] = set()
+        # Those that cannot, each with the error and the time at which it may be tried again.
+        self._left_out: dict[str, tuple[ShortGopError, float]] = {}
+        self._rooms = Rooms()
+        # What no machine had room for, each with the time at which it is tried again.
+        self._without_room: list[tuple[float, Attempt]] = []
+        self._running: dict[Any, _Running] = {}
+        self._unheard: dict[Key, Unheard] = {}
+        # Ray keeps a queue for each amount of memory. With so many bytes less tasks are in another one.
+        self._fewer_bytes = 0
+        # Attempts that wait, each with the time at which it is begun.
+        self._later: list[tuple[float, Attempt]] = []
+
+    @property
+    def references(self) -> list[Any]:
+        return list(self._running)
+
+    @property
+    def machines_lost(self) -> int:
+        """How many machines the job had, and has no more."""
+        return len(self._seen - {each.id for each in self._slots.machines} - self._left_out.keys())
+
+    @property
+    def cores(self) -> int:
+        """How many steps run at a time."""
+        return self._slots.at_a_time
+
+    @property
+    def waits(self) -> bool:
+        """Whether any step waits for room on a machine."""
+        return bool(self._without_room)
+
+    def take(self, reference: Any) -> Attempt:
+        """Remove and return an attempt."""
+        return self._running.pop(reference).attempt
+
+    def leave_out(self, machine: str, error: ShortGopError, now: float) -> None:
+        """Begin nothing more on a machine that cannot do a step: for good where it lacks the encoder, for some minutes
+        where it lacks anything else, which may come back.
+
+        Raises the error where no other machine may have the encoder, or none has done a step: then the job was probably
+        given something that no machine has.
+        """
+        is_lasting = isinstance(error, NoEncoderError)
+        self._left_out[machine] = error, math.inf if is_lasting else now + _LEFT_OUT_SECONDS
+        self._slots = without(self._slots, self._left_out.keys())
+        place: Place = "gpu" if self._slots.on_gpus else "cpu"
+        others_may = is_lasting or self.worked - {machine}
+        if self._slots.memory_for(place) is None or not others_may:
+            raise error
+
+    def lacks_room(self, attempt: Attempt, machine: str, room: NoRoom, now: float) -> None:
+        """Take back an attempt for whose copy a machine has no room, and begin it again where and when it may have. For
+        some time that machine gets only what fits."""
+        self._rooms.lacked(machine, room, now)
+        if not self._attempts.handed_back(attempt, machine):
+            return
+        machines = self._able(attempt)
+        if attempt.place == "gpu" and self._encoder == "auto" and not self._rooms.others(attempt, machine, machines):
+            attempt = replace(attempt, place="cpu")
+            machines = self._able(attempt)
+        others_run = bool(self._attempts)
+        again, wait_seconds = self._rooms.next_attempt(attempt, machine, machines, others_run=others_run)
+        self._without_room.append((now + wait_seconds, again))
+
+    def _able(self, attempt: Attempt) -> list[str]:
+        """The machines that have the place and the memory for an attempt."""
+        place, largest_bytes = attempt.place, self._slots.memory_for(attempt.place) or 0
+        needed_bytes = min(attempt.step.unit.expected_bytes, largest_bytes)
+        return [each.id for each in self._slots.machines if each.has(place) and each.memory_bytes >= needed_bytes]
+
+    def begin(self, now: float) -> None:
+        """Begin all attempts for which there is a place."""
+        if now - self._asked > _ASK_SECONDS:
+            self._ask(now)
+            self._asked = now
+            self._begin_anew()
+            self._begin_more()
+        may_start = len(self._without_room) < _MOST_WITHOUT_ROOM
+        started = self._attempts.start(self._slots, now, new=may_start)
+        for attempt in itertools.chain(self._due(now), self._due_for_room(now), started):
+            self._give(attempt)
+        alone = sum(each.alone for each in self._running.values())
+        unfit = [error.message for error, until in self._left_out.values() if until < math.inf]
+        left_out = len(self._left_out) - len(unfit)
+        short = self._rooms.names
+        note = self._missing or note_of(self._slots, alone=alone, left_out=left_out, unfit=unfit, short=short)
+        if note != self._noted:
+            self._on_note(note)
+            self._noted = note
+
+    def begin_later(self, attempt: Attempt, begin_at: float, others_at: float) -> None:
+        """Begin an attempt at this time or soon after it, and those that wait already at `others_at` or later.
+
+        One that runs alone on a machine would begin there as soon as the one before it is killed. The memory of that
+        one may not be free yet, and Ray would kill the next one for it.
+        """
+        self._later = [(max(others_at, at), each) for at, each in self._later]
+        self._later.append((begin_at, self._attempts.add(attempt)))
+
+    def _due(self, now: float) -> list[Attempt]:
+        """Those that have waited long enough; of those that run alone no more than there are machines."""
+        due: list[Attempt] = []
+        later: list[tuple[float, Attempt]] = []
+        free = len(self._slots.machines) - sum(each.alone for each in self._running.values())
+        for begin_at, attempt in self._later:
+            is_alone = _needed_bytes(attempt) == ALL_BYTES
+            if begin_at > now or (is_alone and free <= 0):
+                later.append((begin_at, attempt))
+            else:
+                due.append(attempt)
+                free -= is_alone
+        self._later = later
+        return due
+
+    def _due_for_room(self, now: float) -> Iterator[Attempt]:
+        """Those that have waited long enough for room, as long as there are places for them."""
+        waiting, self._without_room = self._without_room, []
+        for begin_at, attempt in waiting:
+            if begin_at <= now and self._attempts.has_free(attempt.place, self._slots):
+                yield self._attempts.add(attempt)
+            else:
+                self._without_room.append((begin_at, attempt))
+
+    def _ask(self, now: float) -> None:
+        self._left_out = {machine: (error, until) for machine, (error, until) in self._left_out.items() if until > now}
+        self._rooms.forget(now)
+        self._seen.update(each.id for each in self._slots.machines)
+        try:
+            slots = self._ask_slots()
+        except NoAnswerError as error:
+            self._missing = f"waiting for the cluster: {error.message}"
+            return
+        try:
+            self._slots = without(slots_for(self._encoder, slots), self._left_out.keys())
+            self._missing = ""
+        except ToolError as error:
+            # Machines that were lost may come again: without any for the encoder the units wait.
+            self._missing = f"waiting for machines: {error.message}"
+
+    def _begin_anew(self) -> None:
+        in_vain = [
+            reference
+            for reference, each in self._running.items()
+            if waits_in_vain(self._slots, each.attempt.place, each.asked_bytes, each.avoided)
+        ]
+        for reference in in_vain:
+            again = self._attempts.again(self.take(reference), self._slots)
+            if again is not None:
+                self._give(again)
+
+    def _begin_more(self) -> None:
+        """Attempt once more what Ray does not begin although a machine has room for it: it may wait for the answer of
+        one that has lost its network."""
+        given = {id(each.attempt): each for each in self._running.values()}
+        rooms: dict[tuple[Place, int, frozenset[str]], frozenset[str]] = {}
+        before, self._unheard = self._unheard, {}
+        overdue: list[Attempt] = []
+        for attempt in self._attempts.unheard():
+            task = given.get(id(attempt))
+            if task is None:
+                # It is to begin later.
+                continue
+            asked = attempt.place, task.asked_bytes, task.avoided
+            if asked not in rooms:
+                rooms[asked] = self._slots.with_room(*asked)
+            key = key_of(attempt.step)
+            found = still_unheard(before.get(key), rooms[asked])
+            if found.is_overdue:
+                overdue.append(attempt)
+            else:
+                self._unheard[key] = found
+        # Ray asks machines for no more workers for a queue while ten of them, or as many as there are, do not answer.
+        self._fewer_bytes += bool(overdue)
+        for attempt in overdue:
+            self._give(self._attempts.another(attempt, self._slots))
+
+    def _give(self, attempt: Attempt) -> None:
+        needed_bytes = _needed_bytes(attempt)
+        asked_bytes = reserved_bytes(needed_bytes, self._slots.memory_for(attempt.place))
+        avoided = attempt.avoided if attempt.is_last else attempt.avoided | self._rooms.too_small_for(attempt.step)
+        if asked_bytes < needed_bytes:
+            asked_bytes = self._slots.memory_for(attempt.place, avoided) or asked_bytes
+        # Where no other machine is left, the one that is slow may be quicker the next time.
+        if avoided and waits_in_vain(self._slots, attempt.place, asked_bytes, avoided):
+            avoided = frozenset[str]()
+        avoided = avoided.union(self._left_out)
+        alone = asked_bytes < needed_bytes
+        asked_bytes = max(0, asked_bytes - self._fewer_bytes)
+        reference = self._submit(attempt, self._slots, asked_bytes, avoided)
+        self._running[reference] = _Running(attempt, asked_bytes, avoided, alone)
+
+
+def _needed_bytes(attempt: Attempt) -> int:
+    return ALL_BYTES if attempt.alone else attempt.step.unit.expected_bytes

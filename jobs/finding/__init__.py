@@ -1,0 +1,12 @@
+"""Which videos a job is about, wherever they lie. Knows nothing of units and of Ray. Start at `sources`.
+
+source                      one video to prepare, where it was named, and whether two finds are one
+sources, places, ids        the sources that arguments stand for, and their ids
+video_names                 which files of a folder are videos
+walking                     folders of this machine, and globs in them
+addresses, store_files, fetched_sources  sources in stores: URLs, what lies there, and their local files
+source_parts, source_files  sources that are part of a file, or folders of pictures
+importing, importers        datasets of other tools
+lists, list_lines, column_types  lists of sources: their rows, the lines of each kind of file, and the types of columns
+identity                    whether a file is the one that was prepared
+"""

@@ -1,0 +1,120 @@
+"""Formats of other tools in stores, where few files say what the others are. Tars and pictures are read from disks."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ....errors import SourceError, SourceNotFoundError, UsageError
+from ....storage.odd_keys import is_odd
+from ..addresses import Address, parse
+from ..ids import folder_of
+from ..importing import Importing
+from ..source_parts import Imported, Recognised
+from ..store_files import StoreFile, content, files_below, has_files
+from ..video_names import VIDEO_SUFFIXES, is_video_name
+from .images import is_image_name
+from .kinetics import is_kinetics, rows_among
+from .lerobot import INFO, episodes_in, is_table_of_episodes, is_version_3
+
+
+@dataclass(frozen=True)
+class RecognisedInStore:
+    """What a URL was taken for, in words, and the sources there, each with its file."""
+
+    what: str
+    sources: tuple[tuple[Imported, StoreFile], ...]
+
+
+def lerobot_at(folder: Address) -> RecognisedInStore | None:
+    """The episodes of a LeRobot v3 dataset; None for any other folder, at the price of one request."""
+    prefix = f"{folder.key}/" if folder.key else ""
+
+    def opened(name: str) -> io.BytesIO:
+        try:
+            return io.BytesIO(content(folder.below(f"{prefix}{name}")))
+        except SourceError as error:
+            raise UsageError(error.message, file=folder.url) from error
+
+    try:
+        info = content(folder.below(f"{prefix}{INFO}"))
+    except SourceNotFoundError:
+        return None
+    except SourceError as error:
+        raise UsageError(error.message, file=folder.url) from error
+    if not is_version_3(info):
+        return None
+    files = _files_below(folder, lambda name: is_video_name(name) or name.endswith(".parquet"))
+    tables = [key.removeprefix(prefix) for key in files if is_table_of_episodes(key.removeprefix(prefix))]
+    found = episodes_in(Path(folder.key), folder.url, tables, opened)
+    return _with_files(found, folder, files)
+
+
+def kinetics_at(address: Address, copy: Path) -> RecognisedInStore | None:
+    """The videos of a Kinetics list, of which `copy` is a local copy; None for any other list."""
+    if not is_kinetics(copy):
+        return None
+    if address.is_on_the_web:
+        raise UsageError(
+            f"{address.url} is a Kinetics list on a web server, which does not say what lies beside it; give a list "
+            "with the URLs of the files in a column `path`, and --cuts time_start,time_end",
+            file=address.url,
+        )
+    folder = parse(folder_of(address.url))
+    files = _files_below(folder, is_video_name)
+    # As on a disk: of two files with one name the first one of the last folder counts.
+    in_order = sorted(map(Path, files), key=lambda file: file.name, reverse=True)
+    named = {file.stem: file for file in sorted(in_order, key=lambda file: str(file.parent))}
+    return _with_files(rows_among(copy, address.url, Path(folder.key), named), folder, files)
+
+
+def refuse_pictures(address: Address, importing: Importing) -> None:
+    """UsageError if sources of a job with `--image-fps` lie in a folder or a list in a store."""
+    if importing.image_fps is not None:
+        raise UsageError(
+            f"--image-fps is for pictures, which are read from disks, and {address.url} is in a store; copy it to a "
+            "disk, and give that, or if it stands for videos, leave --image-fps out",
+            file=address.url,
+        )
+
+
+def no_videos(folder: Address) -> UsageError:
+    """The error for a folder without videos: what lies there, and what to do."""
+    url = folder.url
+    if not has_files(folder):
+        return UsageError(f"nothing lies at or below {url!r}; check the URL, or put the videos there", file=url)
+    other = next(files_below(folder, lambda name: _is_tar(name) or is_image_name(name)), None)
+    if other is not None:
+        kind, option = ("tars", "") if _is_tar(other.address.name) else ("pictures", " with --image-fps RATE")
+        return UsageError(
+            f"the folder {url!r} holds {kind} and no videos, and {kind} are read from disks; copy it to one, and give "
+            f"that{option}",
+            file=url,
+        )
+    return UsageError(
+        f"the folder {url!r} holds no videos: nothing below it ends in one of {VIDEO_SUFFIXES}; give another "
+        "URL, or a list of files of another kind",
+        file=url,
+    )
+
+
+def _is_tar(name: str) -> bool:
+    return name.lower().endswith(".tar")
+
+
+def _files_below(folder: Address, is_wanted: Callable[[str], bool]) -> dict[str, StoreFile]:
+    """The files below a folder by their keys."""
+    return {file.address.key: file for file in files_below(folder, is_wanted) if not is_odd(file.address.key)}
+
+
+def _with_files(found: Recognised, folder: Address, files: dict[str, StoreFile]) -> RecognisedInStore:
+    """With the files as they were listed. One that is missing is asked for once more, and is a failure."""
+
+    def pairs() -> Iterable[tuple[Imported, StoreFile]]:
+        for each in found.sources:
+            key = each.path.as_posix()
+            yield each, files.get(key) or StoreFile(folder.below(key))
+
+    return RecognisedInStore(found.what, tuple(pairs()))

@@ -1,0 +1,95 @@
+"""Lists with the columns of Kinetics: `youtube_id`, `time_start`, `time_end`, and others such as `label` and `split`.
+
+The files lie anywhere below the list's folder, either cut already, as the tools that download Kinetics name them
+(`<youtube_id>_<start, 6 digits>_<end, 6 digits>.mp4`), or whole (`<youtube_id>.mp4`).
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ....arguments import exact
+from ....errors import UsageError
+from ....prep.stretch import Stretch
+from ....wording import counted
+from ..lists import valid_text
+from ..source_parts import Imported, Recognised
+
+_COLUMNS = {"youtube_id", "time_start", "time_end"}
+
+
+def is_kinetics(path: Path) -> bool:
+    """Whether a file is a CSV list with the columns of Kinetics, and without a column `path`."""
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return False
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        try:
+            header = {name.strip() for name in next(csv.reader(stream), [])}
+        except csv.Error:
+            return False
+    return header >= _COLUMNS and "path" not in header
+
+
+def rows_of(path: Path, is_video_name: Callable[[str], bool]) -> Recognised:
+    """The videos of a list on a disk."""
+    return rows_among(path, str(path), path.parent, _videos_below(path.parent, is_video_name))
+
+
+def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) -> Recognised:
+    """The videos of a list: id `<youtube_id>_<start>_<end>`, with all columns. A file that is cut already is taken
+    whole, from a whole file the stretch is cut. A row whose file is missing becomes a failure.
+
+    `shown` is what messages call the list. `files` are those below its folder, by their names without the suffix.
+    """
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+        reader = csv.DictReader(stream, skipinitialspace=True)
+        sources = [_source(folder, shown, f"line {reader.line_num} of {shown!r}", row, files) for row in reader]
+    if not sources:
+        raise UsageError(f"the list {shown!r} is empty; add a line for each video", file=shown)
+    return Recognised(f"a Kinetics list of {counted(len(sources), 'video')}", tuple(sources))
+
+
+def _videos_below(folder: Path, is_video_name: Callable[[str], bool]) -> dict[str, Path]:
+    return {
+        Path(name).stem: Path(top) / name
+        for top, _, names in sorted(os.walk(folder))
+        for name in sorted(names, reverse=True)
+        if is_video_name(name)
+    }
+
+
+def _source(folder: Path, shown: str, place: str, row: dict[str, Any], files: Mapping[str, Path]) -> Imported:
+    values = {valid_text((name or "").strip()): value for name, value in row.items()}
+    key = str(values["youtube_id"] or "").strip()
+    start, end = (_seconds(values[name]) for name in ("time_start", "time_end"))
+    if not key or start is None or end is None or not 0 <= start < end:
+        raise UsageError(
+            f"{place} has no `youtube_id`, or no stretch from `time_start` to a later `time_end` in seconds; correct "
+            "it, or take the line out",
+            file=shown,
+        )
+    name = f"{key}_{int(start):06d}_{int(end):06d}"
+    is_whole = name not in files and key in files
+    file = files.get(name) or files.get(key) or folder / f"{name}.mp4"
+    numbers = {name: int(time) if time.denominator == 1 else float(time) for name, time in
+               (("time_start", start), ("time_end", end))}  # fmt: skip
+    return Imported(
+        id=valid_text(name),
+        path=file,
+        given=os.path.relpath(file, folder),
+        attributes={**values, "youtube_id": key, **numbers},
+        part=Stretch(start, end, place) if is_whole else None,
+        place=place,
+    )
+
+
+def _seconds(value: Any) -> Fraction | None:
+    try:
+        return exact(str(value).strip())
+    except ValueError:
+        return None

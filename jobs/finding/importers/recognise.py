@@ -1,0 +1,66 @@
+"""Which importer reads an argument of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from ....errors import UsageError
+from ..importing import Importing
+from ..list_lines import is_list
+from ..source_parts import Imported, Recognised
+from .images import folders_of_images, is_image_name, list_of_images
+from .kinetics import is_kinetics, rows_of
+from .lerobot import episodes_of, is_lerobot
+from .webdataset import samples_of
+
+IsVideoName = Callable[[str], bool]
+
+
+def recognised(path: Path, importing: Importing, is_video_name: IsVideoName) -> Recognised | None:
+    """The sources that a file or folder of another tool's format stands for; None for any other file or folder."""
+    if path.is_dir():
+        return episodes_of(path) if is_lerobot(path) else None
+    if path.suffix.lower() == ".tar":
+        return samples_of(path, is_video_name)
+    if is_kinetics(path):
+        return rows_of(path, is_video_name)
+    if importing.image_fps is not None and is_list(path.name):
+        return list_of_images(path, importing.image_fps)
+    return None
+
+
+def inside(
+    top: Path,
+    walked: Iterable[tuple[Path, list[str]]],
+    importing: Importing,
+    is_video_name: IsVideoName,
+    *,
+    has_videos: bool,
+) -> list[Imported]:
+    """The sources in a folder besides its video files: with `--image-fps` its folders of pictures, and if there is
+    neither a video nor such a folder, its WebDataset tars.
+
+    UsageError for a folder that holds pictures and no videos where `--image-fps` is missing.
+    """
+    if has_videos and importing.image_fps is None:
+        return []
+    folders = list(walked)
+    if importing.image_fps is not None:
+        found = folders_of_images(top, folders, importing.image_fps)
+        if found or has_videos:
+            return found
+    sources: list[Imported] = []
+    for folder, files in folders:
+        for name in sorted(files):
+            if name.lower().endswith(".tar"):
+                tar = samples_of(folder / name, is_video_name)
+                importing.tell(f"{folder / name}: {tar.what}")
+                sources += tar.sources
+    if not sources and any(is_image_name(name) for _, files in folders for name in files):
+        raise UsageError(
+            f"the folder {str(top)!r} holds pictures and no videos; give their rate with --image-fps, such as "
+            "--image-fps 30, to make a video of each folder of numbered pictures",
+            file=str(top),
+        )
+    return sources

@@ -1,0 +1,124 @@
+"""WebDataset tars: each sample with a video becomes a video.
+
+The format is that of the library `webdataset`: files with the same name up to the first dot of their last part are a
+sample, if they follow one another in the tar. The rest of the name says what a file is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ....errors import UsageError
+from ....wording import counted
+from ..lists import valid_text
+from ..source_parts import Imported, Member, Recognised
+
+_NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
+# The endings that the library writes as whole numbers and as text.
+_NUMBERS = ("cls", "cls2", "class", "count", "index", "inx", "id")
+_TEXTS = ("txt", "text", "transcript")
+# A column is for a label or a caption.
+_MAX_COLUMN_BYTES = 1_000_000
+
+
+@dataclass
+class _Sample:
+    """The files of a sample: its videos with their endings, and the columns that the others make."""
+
+    key: str
+    videos: list[tuple[str, tarfile.TarInfo]] = field(default_factory=list)
+    columns: dict[str, Any] = field(default_factory=dict)
+
+
+def samples_of(tar: Path, is_video_name: Callable[[str], bool]) -> Recognised:
+    """The videos in a tar: id is the sample's key, or `<key>.<ending>` in samples with several videos.
+
+    The entries of a `.json` object, and the contents of `.cls`, `.txt` and the like, are columns; a file with a longer
+    ending (`.left.json`) is the column of its first part (`left`). UsageError where the tar cannot be read, or has no
+    videos.
+    """
+    sources: list[Imported] = []
+    for sample in _samples(tar, is_video_name):
+        for ending, member in sample.videos:
+            several = len(sample.videos) > 1
+            sources.append(
+                Imported(
+                    id=f"{sample.key}.{ending.rpartition('.')[0] or ending}" if several else sample.key,
+                    path=tar,
+                    given=f"{tar}/{member.name}",
+                    attributes=sample.columns,
+                    part=Member(member.name, member.offset_data, member.size),
+                    place=f"in the tar {str(tar)!r}",
+                )
+            )
+    if not sources:
+        raise UsageError(f"the tar {str(tar)!r} holds no videos; give another", file=str(tar))
+    return Recognised(f"a WebDataset tar of {counted(len(sources), 'video')}", tuple(sources))
+
+
+def _check_end(tar: Path) -> None:
+    """UsageError for a tar that was cut off between two members, which reads like a shorter one: POSIX ends an archive
+    with blocks of zeros."""
+    with tar.open("rb") as file:
+        file.seek(-min(tarfile.BLOCKSIZE, tar.stat().st_size), os.SEEK_END)
+        if any(file.read()):
+            raise UsageError(
+                f"the tar {str(tar)!r} has no end, so samples may be missing; copy it again", file=str(tar)
+            )
+
+
+def _samples(tar: Path, is_video_name: Callable[[str], bool]) -> Iterator[_Sample]:
+    sample: _Sample | None = None
+    try:
+        # Without compression: a member can be read at its place.
+        with tarfile.open(tar, "r:") as archive:
+            for member in archive:
+                found = _NAME.fullmatch(member.name)
+                if found is None or not member.isreg():
+                    continue
+                key, ending = found.group(1), found.group(2).lower()
+                if sample is None or key != sample.key:
+                    if sample is not None:
+                        yield sample
+                    sample = _Sample(key)
+                if is_video_name(member.name):
+                    sample.videos.append((ending, member))
+                elif member.size <= _MAX_COLUMN_BYTES:
+                    _add_columns(sample, ending, member, archive, tar)
+    except (tarfile.TarError, OSError) as error:
+        raise UsageError(
+            f"cannot read {str(tar)!r} as a tar: {error}; unpack it if it is compressed, else copy it again",
+            file=str(tar),
+        ) from error
+    _check_end(tar)
+    if sample is not None:
+        yield sample
+
+
+def _add_columns(sample: _Sample, ending: str, member: tarfile.TarInfo, archive: tarfile.TarFile, tar: Path) -> None:
+    name, _, kind = ending.rpartition(".")
+    if kind not in ("json", *_NUMBERS, *_TEXTS):
+        return
+    stream = archive.extractfile(member)
+    data = b"" if stream is None else stream.read()
+    try:
+        value: Any = data.decode()
+        if kind == "json":
+            value = json.loads(value, parse_constant=lambda _nan: None)
+        elif kind in _NUMBERS:
+            value = int(value)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{member.name!r} in the tar {str(tar)!r} is no {kind}: {error}; write it again", file=str(tar)
+        ) from error
+    if kind == "json" and not name and isinstance(value, dict):
+        sample.columns.update(value)
+    else:
+        sample.columns[valid_text(name or kind)] = valid_text(value) if isinstance(value, str) else value

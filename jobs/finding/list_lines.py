@@ -1,0 +1,205 @@
+"""The lines of list files as they are written: text, CSV, TSV, JSONL and Parquet -> values by the names of columns."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from ...errors import ToolError, UsageError
+from ...wording import counted
+
+Line = tuple[str, dict[str, Any]]
+"""Where a line is, for messages, and its values by the names of columns."""
+
+# So few lines are in memory at a time, and so many share what each call costs.
+_BATCH_LINES = 256
+
+# json.loads does more for each line.
+_decoded = json.JSONDecoder().raw_decode
+
+
+def is_list(name: str) -> bool:
+    return Path(name).suffix.lower() in _READERS
+
+
+def batches_of(file: str, keys: tuple[str, ...]) -> Iterator[list[Line]]:
+    """The lines of a list, some hundreds at a time. A list of columns has one of the `keys`. UsageError names the line
+    that is wrong; those before it come first, since they may have errors of their own."""
+    batch: list[Line] = []
+    try:
+        for line in _READERS[Path(file).suffix.lower()](file, keys):
+            batch.append(line)
+            if len(batch) == _BATCH_LINES:
+                yield batch
+                batch = []
+    except (UsageError, OSError):
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
+def _open_text(file: str, newline: str) -> TextIO:
+    # Paths need not be UTF-8. An invalid byte becomes a lone surrogate here, and the same byte again when the path is
+    # opened.
+    return Path(file).open(encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+
+
+def _text_rows(file: str, _keys: tuple[str, ...]) -> Iterator[Line]:
+    name = repr(file)
+    with _open_text(file, "\n") as lines:
+        for number, line in enumerate(lines, 1):
+            path = line.removesuffix("\n").removesuffix("\r")
+            text = path.lstrip()
+            if text and text[0] != "#":
+                yield f"line {number} of {name}", {"path": path}
+
+
+def _json_rows(file: str, _keys: tuple[str, ...]) -> Iterator[Line]:
+    name = repr(file)
+    with _open_text(file, "\n") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                values = _value(line)
+            except (ValueError, RecursionError) as error:
+                raise UsageError(
+                    f"line {number} of {file!r} is not JSON: {error}; write one object on each line", file=file
+                ) from None
+            if not isinstance(values, dict):
+                raise UsageError(
+                    f'line {number} of {file!r} is not an object; write objects such as {{"path": "a.mp4"}}',
+                    file=file,
+                )
+            yield f"line {number} of {name}", values
+
+
+def _value(line: str) -> Any:
+    """The value that JSON text stands for. ValueError or RecursionError if it is none."""
+    try:
+        value, end = _decoded(line)
+    except ValueError:
+        end = 0
+    return value if line[end:] in ("\n", "\r\n", "") else json.loads(line)
+
+
+def _comma_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
+    return _table_rows(file, ",", keys)
+
+
+def _tab_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
+    return _table_rows(file, "\t", keys)
+
+
+def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[Line]:
+    name = repr(file)
+    with _open_text(file, "") as stream:
+        reader = csv.reader(stream, delimiter=delimiter, strict=True)
+        header: list[str] | None = None
+        line = 1
+        try:
+            for cells in reader:
+                if cells and header is None:
+                    header = [cell.strip() for cell in cells]
+                    _check_columns(file, header, keys)
+                elif cells and header is not None:
+                    if len(cells) != len(header):
+                        remedy = (
+                            "put text that holds the separator in double quotes"
+                            if len(cells) > len(header)
+                            else "add the cells that are missing, empty ones as well"
+                        )
+                        raise UsageError(
+                            f"line {line} of {file!r} has {counted(len(cells), 'cell')} and the header {len(header)}; "
+                            f"{remedy}",
+                            file=file,
+                        )
+                    yield f"line {line} of {name}", dict(zip(header, cells, strict=True))
+                line = reader.line_num + 1
+        except csv.Error as error:
+            raise UsageError(
+                f"line {line} of {file!r} is malformed: {error}; "
+                "put text that holds quotes in double quotes, and write each quote in it twice",
+                file=file,
+            ) from None
+
+
+def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise ToolError(
+            f"reading the list {file!r} needs pyarrow ({error}); run `pip install pyarrow`", file=file
+        ) from error
+    number, name = 0, repr(file)
+    with Path(file).open("rb") as stream:
+        try:
+            table = pq.ParquetFile(stream)
+            _check_columns(file, table.schema_arrow.names, keys)
+            for batch in table.iter_batches():
+                columns = {
+                    # Python's own types hold microseconds at most, so these columns become text.
+                    key: (
+                        column.cast(pa.string())
+                        if pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
+                        else column
+                    ).to_pylist()
+                    for key, column in zip(batch.schema.names, batch.columns, strict=True)
+                }
+                for values in zip(*columns.values(), strict=True):
+                    number += 1
+                    yield f"row {number} of {name}", dict(zip(columns, values, strict=True))
+        except UsageError:
+            raise
+        except (pa.ArrowException, ValueError) as error:
+            raise UsageError(
+                f"cannot read {file!r} as Parquet: {error}; write it again, or give a CSV or JSONL list",
+                file=file,
+            ) from error
+
+
+def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> None:
+    if not set(keys) & set(columns):
+        what = " or ".join(f"`{key}`" for key in keys)
+        of = "files" if keys == ("path",) else "ids"
+        separator = next((one for one in ";\t|," if set(keys) & {part.strip() for part in columns[0].split(one)}), "")
+        if len(columns) == 1 and separator:
+            raise UsageError(
+                f"the list {file!r} has no column {what}, only {names_of(columns)}: its separator seems to be "
+                f"{separator!r}; write it with commas as .csv, or with tabs as .tsv",
+                file=file,
+            )
+        raise UsageError(
+            f"the list {file!r} has no column {what}, only {names_of(columns)}; "
+            f"rename the column of {of} to `{keys[0]}`",
+            file=file,
+        )
+    if "" in columns:
+        raise UsageError(
+            f"the list {file!r} has a column without a name; name it, or leave it out (pandas: to_csv(index=False))",
+            file=file,
+        )
+    twice = {name for name in columns if columns.count(name) > 1}
+    if twice:
+        raise UsageError(f"the list {file!r} has two columns {names_of(twice)}; rename one", file=file)
+
+
+def names_of(columns: Sequence[str] | set[str] | dict[str, Any]) -> str:
+    """The columns as messages say them."""
+    return ", ".join(repr(column) for column in sorted(columns)) or "nothing"
+
+
+_READERS = {
+    ".txt": _text_rows,
+    ".csv": _comma_rows,
+    ".tsv": _tab_rows,
+    ".jsonl": _json_rows,
+    ".ndjson": _json_rows,
+    ".parquet": _parquet_rows,
+}

@@ -1,0 +1,58 @@
+"""Paths that mean the same wherever a unit of work runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ...storage.interface import Storage
+from ...storage.locate import file_path, refuse_half_a_url, storage_at
+
+
+def without_scheme(text: str) -> str:
+    """The path that a file:// URL means; any other text as it is. UsageError for one of another host."""
+    return str(file_path(text)) if "://" in text and text[:7].lower() == "file://" else text
+
+
+def text_of(source: str | os.PathLike[str]) -> str:
+    """A source as text. UsageError for a Path that was made of a URL, and so lost a slash."""
+    text = os.fspath(source)
+    if not isinstance(source, str) and not os.path.lexists(text):
+        refuse_half_a_url(text, is_path=True)
+    return text
+
+
+def from_home(path: str) -> str:
+    """The path with a leading `~` or `~name` replaced by the home folder, as a shell does it. A path that exists
+    literally is kept."""
+    if not path.startswith("~") or os.path.lexists(path):
+        return path
+    try:
+        return str(Path(path).expanduser())
+    except RuntimeError:
+        # The user does not exist, or the home folder is not known.
+        return path
+
+
+def dataset_at(place: str | os.PathLike[str]) -> Storage:
+    """The storage of a dataset at a path, which may begin with `~`, or at a URL."""
+    return storage_at(from_home(os.fspath(place)))
+
+
+def absolute(path: Path) -> Path:
+    """The absolute path, which means the same in any process. Links are kept: a link's name stays when its target
+    moves."""
+    return Path(from_home(str(path))).absolute()
+
+
+def is_shortest(path: str) -> bool:
+    """Whether a path is certainly in its shortest form: then `normpath` and `Path` leave it as it is, and need not be
+    called for each of a million lines. False for some that are."""
+    # Methods such as startswith would take longer.
+    return bool(path) and path[0] != "." and path[-1] != "/" and "//" not in path and "/." not in path
+
+
+def absolute_below(folder: str, path: str) -> str:
+    """The absolute path of a path that may be relative to a folder, which is absolute."""
+    joined = path if path.startswith("/") else f"{folder}/{path}"
+    return joined if is_shortest(joined) else str(Path(folder, path))

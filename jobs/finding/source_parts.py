@@ -1,0 +1,132 @@
+"""Sources that are a part of a file: what the part is, and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ...arguments import exact
+from ...errors import SourceNotFoundError, UsageError
+from ...prep.stretch import Stretch
+from .identity import identity_of
+from .importing import Importing
+from .lists import Row
+
+# Of a sequence of pictures so many are read for its fingerprint.
+_IMAGES_READ = 16
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file in a tar: its name, and where its bytes lie in the tar."""
+
+    name: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Images:
+    """Pictures that are the frames of a video at `fps` frames per second. `files` are relative to the source's folder;
+    with `is_ordered` in the order of the frames, else they are ordered by the numbers in their names."""
+
+    files: tuple[str, ...]
+    fps: Fraction
+    is_ordered: bool
+
+
+SourcePart = Stretch | Member | Images
+Fingerprint = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A source that an importer found. `path` is that of its file; in a store, the file's key. `place` says where it
+    was found, for messages; `given` is the name that the user knows."""
+
+    id: str
+    path: Path
+    given: str
+    attributes: dict[str, Any]
+    part: SourcePart | None
+    place: str
+
+
+@dataclass(frozen=True)
+class Recognised:
+    """What an argument was taken for, in words, and the sources in it."""
+
+    what: str
+    sources: tuple[Imported, ...]
+
+
+def identity_of_part(path: str, part: SourcePart | None, of_file: Callable[[str], Fingerprint]) -> Fingerprint:
+    """The 64-bit fingerprint of a source, and how many bytes its video is made from.
+
+    A file in a tar has the fingerprint of the same file outside. That of a stretch covers the file's and the times, and
+    its size is that of the file. That of pictures covers their names and sizes, their rate, and the contents of up to
+    16 of them.
+    """
+    if isinstance(part, Member):
+        return identity_of(path, part.offset, part.length)
+    if isinstance(part, Images):
+        return _identity_of_images(path, part)
+    identity, size = of_file(path)
+    return (identity, size) if part is None else (_hashed(identity, str(part)), size)
+
+
+def _identity_of_images(path: str, part: Images) -> Fingerprint:
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    try:
+        sizes = [(folder / file).stat().st_size for file in part.files]
+    except OSError as error:
+        raise SourceNotFoundError(
+            f"cannot read the picture {str(error.filename)!r}: {error.strerror}; put it there, or take it out",
+            file=str(error.filename),
+        ) from error
+    read = part.files[:: -(-len(part.files) // _IMAGES_READ)]
+    contents = [identity_of(str(folder / file))[0] for file in read]
+    return _hashed(part.fps, part.is_ordered, part.files, sizes, contents), sum(sizes)
+
+
+def _hashed(*values: Any) -> int:
+    return int.from_bytes(hashlib.blake2b(repr(values).encode(errors="surrogateescape"), digest_size=8).digest(), "big")
+
+
+def stretch_of_row(row: Row, importing: Importing) -> Stretch | None:
+    """The stretch that a row of a list names, None if rows name whole files. Without a start it begins at the start of
+    the file, without an end it goes on to the end. UsageError names the row and says what is wrong."""
+    if importing.cuts is None:
+        return None
+    # Decimals keep the number as it was written.
+    values = json.loads(row.attributes, parse_float=Decimal)
+    for column in importing.cuts:
+        if column not in values:
+            known = ", ".join(map(repr, values)) or "none besides `path`"
+            raise UsageError(f"{row.place} has no column {column!r}, which --cuts names; its columns are: {known}")
+    start, end = (_seconds(row.place, column, values[column]) for column in importing.cuts)
+    start = start or Fraction(0)
+    if end is not None and end <= start:
+        raise UsageError(
+            f"{row.place} has an empty stretch, from {float(start):g} s to {float(end):g} s; correct it, or take the "
+            "line out"
+        )
+    return Stretch(start, end, row.place)
+
+
+def _seconds(place: str, column: str, value: Any) -> Fraction | None:
+    if value is None or value == "":
+        return None
+    try:
+        seconds = exact("" if isinstance(value, bool) else str(value).strip())
+    except ValueError:
+        raise UsageError(f"{place} has {value!r} as its `{column}`; give a time in seconds, such as 12.5") from None
+    if seconds < 0:
+        raise UsageError(f"{place} has {value!r} as its `{column}`; times count from the file's first frame, from 0 on")
+    return seconds

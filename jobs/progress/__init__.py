@@ -1,0 +1,7 @@
+"""How far a job is: from what its units report to what `shortgop status` reads. Start at `tally`.
+
+tally                       the sums
+encoding_time, time_left    how fast a job encodes, and how long it will take
+job_status, job_history     what a job writes of itself, also over time
+node_rates, node_work       what each machine does and has done
+"""
