@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -166,6 +167,17 @@ def slurm_job(folder: Path, programs: dict[str, str], **variables: str) -> subpr
     )
 
 
+def step(first: str = ":") -> str:
+    """What stands in for srun: what is behind its options runs on two nodes, whose names and cores Slurm tells there.
+    All of that ends with srun."""
+    return f"""trap 'kill -- -$one -$other' TERM
+        {first}
+        while [ "${{1#-}}" != "$1" ]; do shift; done
+        SLURMD_NODENAME=n2 SLURM_CPUS_ON_NODE=2 setsid "$@" & one=$!
+        SLURMD_NODENAME=n3 SLURM_CPUS_ON_NODE=4 setsid "$@" & other=$!
+        wait"""
+
+
 def test_a_slurm_job_whose_time_is_up_before_its_nodes_are_there_says_so(tmp_path: Path) -> None:
     """It would be so again, so it does not queue again. Bash dies of a signal without a trap, without a word."""
     programs = {
@@ -189,13 +201,7 @@ def test_ray_has_the_cores_of_each_node_of_a_slurm_job(
     programs = {
         "ray": f'echo "$@" >> {rays}; exec sleep 60',
         "python3": f'if [ "$1" = -c ]; then exec {sys.executable} "$@"; fi',
-        # What stands behind the options runs on each node, whose cores Slurm names there, and ends with srun.
-        "srun": f"""trap 'kill $one $other' TERM
-            printf '%s\\n' "$@" > {tmp_path}/asked
-            while [ "${{1#-}}" != "$1" ]; do shift; done
-            SLURM_CPUS_ON_NODE=2 "$@" & one=$!
-            SLURM_CPUS_ON_NODE=4 "$@" & other=$!
-            wait""",
+        "srun": step(f"printf '%s\\n' \"$@\" > {tmp_path}/asked"),
         "shortgop": f'until [ "$(wc -l < {rays})" = 3 ]; do sleep 0.05; done',
     }
     done = slurm_job(tmp_path, programs, SLURM_JOB_NUM_NODES="3", **asked)
@@ -206,6 +212,36 @@ def test_ray_has_the_cores_of_each_node_of_a_slurm_job(
     options = (tmp_path / "asked").read_text().split("bash\n")[0]
     assert {"--relative=1", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1", "--cpu-bind=none"} <= {*options.split()}
     assert not re.search(r"^(--cpus-per-task|-c|--exact|--exclusive)", options, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("squeue", "requeued"),
+    [("RUNNING n1 n[2-3]", {"n2 queues 7 again"}), ("RUNNING n1 n[1-3]", set()), ("COMPLETING n1 n[2-3]", set())],
+    ids=["first node is lost", "it is there", "job has ended"],
+)
+def test_a_slurm_job_whose_first_node_is_lost_is_queued_again_by_the_next(
+    squeue: str, requeued: set[str], tmp_path: Path
+) -> None:
+    """Slurm keeps such a job, without anybody to run it. Here the first node lives, but Ray has ended on the others.
+    `make nodes-check` does this with Slurm."""
+    again, asked = tmp_path / "again", tmp_path / "asked"
+    again.touch()
+    asked.touch()
+    nodes = "n1\\nn2\\nn3\\n" if "[1-3]" in squeue else "n2\\nn3\\n"
+    programs = {
+        "ray": '[ "$2" = --block ] || exec sleep 60',
+        "python3": f'if [ "$1" = -c ]; then exec {sys.executable} "$@"; fi',
+        "srun": step(),
+        "sleep": f'[ "$1" = 10 ] && set 0.05; exec {shutil.which("sleep")} "$1"',
+        "squeue": f'echo "$SLURMD_NODENAME" >> {asked}; echo "{squeue}"',
+        "scontrol": f"""[ "$1" = requeue ] || exec printf '{nodes}'
+            echo "$SLURMD_NODENAME queues $2 again" >> {again}""",
+        # Until both of the others have asked several times.
+        "shortgop": f"for node in n2 n3; do until [ $(grep -c $node {asked}) -gt 3 ]; do sleep 0.05; done; done",
+    }
+    done = slurm_job(tmp_path, programs, SLURM_JOB_NUM_NODES="3")
+    assert done.returncode == 0, done.stderr
+    assert set(again.read_text().splitlines()) == requeued
 
 
 def test_rays_first_autoscaler_starts_the_machines_of_a_list() -> None:
