@@ -13,15 +13,15 @@ import argparse
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 
 from datasets import rows_of
 from shortgop.jobs.progress.job_status import read_status
@@ -67,14 +67,14 @@ class Machines:
         )  # fmt: skip
 
 
-def say(*command: object, **environment: str) -> str:
-    """What a command says. CaseError where it fails."""
-    path = f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}"
+def say(*command: object, expected: int = 0, environment: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What a command says. CaseError where it ends otherwise than expected."""
+    own = {"PATH": f"{ENVIRONMENT / 'bin'}{os.pathsep}{os.environ['PATH']}", "SHORTGOP": str(ENVIRONMENT)}
     done = subprocess.run(
-        [str(word) for word in command], env=os.environ | {"PATH": path, "SHORTGOP": str(ENVIRONMENT)} | environment,
+        [str(word) for word in command], env={**os.environ, **own, **environment},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
-    if done.returncode:
+    if done.returncode != expected:
         raise CaseError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout[-4000:]}")
     return done.stdout
 
@@ -97,12 +97,12 @@ def block_with(line: str) -> str:
     return found[0]
 
 
-def sources_done(dataset: Path) -> int:
-    """How many sources a job has done, 0 before it has begun."""
+def has_some(dataset: Path, since: float) -> bool:
+    """Whether a job that began after this time, in seconds since 1970, has done some sources, and has others left."""
     if not (dataset / ".status.json").exists():
-        return 0
+        return False
     status = read_status(DiskStorage(dataset))
-    return 0 if status is None else status.sources_done
+    return status.started > since and 0 < status.sources_done < status.sources_total
 
 
 def assert_undisturbed(machines: Machines, dataset: Path) -> None:
@@ -139,12 +139,12 @@ def wait_for_end(machines: Machines, job: str, state: str = "COMPLETED") -> None
         raise CaseError(f"job {job} is {found} and not {state}:\n{output_of(machines, job)[-4000:]}")
 
 
-def wait_until_it_encodes(machines: Machines, job: str, dataset: Path) -> None:
+def wait_until_it_encodes(machines: Machines, job: str, dataset: Path, since: float = 0.0) -> None:
     def has_begun() -> bool:
         state = job_state(machines, job)["JobState"]
         if state not in ("PENDING", "CONFIGURING", "RUNNING"):
             raise CaseError(f"job {job} is {state}:\n{output_of(machines, job)[-4000:]}")
-        return 0 < sources_done(dataset) < _VIDEOS
+        return has_some(dataset, since)
 
     wait_for(f"the first videos of job {job}", has_begun)
 
@@ -201,13 +201,13 @@ def slurm_time_is_up(machines: Machines, dataset: Path) -> None:
 def slurm_cancelled(machines: Machines, dataset: Path) -> None:
     """Killed without a word, and once more told to end, then gone on with by a third job."""
     for cancel in ([], ["--signal=TERM", "--batch"]):
+        since = time.time()
         job = submitted(machines, dataset)
-        done = sources_done(dataset)
-        wait_until_it_encodes(machines, job, dataset)
+        wait_until_it_encodes(machines, job, dataset, since)
         machines.slurm("scancel", *cancel, job)
         wait_for_end(machines, job, "CANCELLED" if not cancel else "FAILED")
-        if sources_done(dataset) < done:
-            raise CaseError("a job that was cancelled has lost videos")
+    if "interrupted; finished work is kept" not in output_of(machines, job):
+        raise CaseError(f"job {job} did not end tidily:\n{output_of(machines, job)[-4000:]}")
     wait_for_end(machines, submitted(machines, dataset))
     assert_undisturbed(machines, dataset)
 
@@ -224,20 +224,19 @@ def ray_up(machines: Machines, dataset: Path) -> None:
 
     def run(some: Sequence[str]) -> str:
         script = "\n".join(some).replace(str(machines.mnt / "dataset"), str(dataset))
-        return say("bash", "-euo", "pipefail", "-c", script, **own)
+        return say("bash", "-euo", "pipefail", "-c", script, environment=own)
 
     def machines_there() -> int:
         active = re.findall(r"Active:\n(.*?)Pending:", run([asks]), re.DOTALL)[0]
         return sum(int(count) for count in re.findall(r"^ (\d+) ", active, re.MULTILINE))
 
     run(lines[:first_of_end])
-    wait_for("the first videos", lambda: 0 < sources_done(dataset) < _VIDEOS)
+    wait_for("the first videos", lambda: has_some(dataset, since=0.0))
     machines.script("kill", "n3")
     machines.script("boot", "n3")
 
     def has_ended() -> bool:
-        status = read_status(DiskStorage(dataset))
-        return status is not None and status.state == "finished"
+        return read_status(DiskStorage(dataset)).state == "finished"
 
     wait_for("the end of the job", has_ended)
     try:
@@ -266,7 +265,7 @@ def machines_of(kind: str, mnt: Path) -> Iterator[Machines]:
     machines = Machines(mnt.parent / kind, mnt)
     environment = {"CPUS": " ".join(map(str, _CPUS)), "SHORTGOP": str(mnt / "shortgop")}
     try:
-        say(_NODES, "start", machines.folder, kind, len(_CPUS), **environment)
+        say(_NODES, "start", machines.folder, kind, len(_CPUS), environment=environment)
         yield machines
     finally:
         machines.script("stop")
@@ -277,16 +276,16 @@ def make_mnt(mnt: Path) -> None:
     (mnt / "videos").mkdir(parents=True)
     (mnt / "home").mkdir()
     (mnt / "shortgop").symlink_to(ENVIRONMENT)
-    first = mnt / "videos" / "00.mp4"
-    make_video(first, pts=constant_rate_pts(Fraction(30), _FRAMES), timebase=Fraction(1, 30), size=(320, 256))
-    for number in range(1, _VIDEOS):
-        # Of different bytes, which no two units share.
-        shutil.copy(first, mnt / "videos" / f"{number:02d}.mp4")
+    for number in range(_VIDEOS):
+        # A number of its own on every frame: no video can take the place of another one.
+        make_video(
+            mnt / "videos" / f"{number:02d}.mp4", pts=constant_rate_pts(Fraction(30), _FRAMES), size=(320, 256),
+            timebase=Fraction(1, 30), first_number=_FRAMES * number, options={"preset": "ultrafast"},
+        )  # fmt: skip
     (mnt / "videos" / "broken.mp4").write_text("not a video")
     prep = ["shortgop", "prep", mnt / "videos", "--out", mnt / "undisturbed", "--size", "256", "--runner", "inline"]
-    with contextlib.suppress(CaseError):
-        # It ends with 3 for the broken one.
-        say(*prep)
+    # The status for a source that failed, the broken one.
+    say(*prep, expected=3)
 
 
 def main() -> None:
