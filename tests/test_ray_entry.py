@@ -31,7 +31,7 @@ OTHERS = {
     ),
     "a folder of that name": (
         "",
-        "other/shortgop for shortgop, which it is not; rename it, or run the same command in another folder",
+        "shortgop/__init__.py for shortgop, which it is not; rename it, or run the same command in another folder",
     ),
     "older": ("__version__ = '0.0.1'", f"has shortgop 0.0.1, and the job has {shortgop.__version__}; {REMEDY}"),
 }

@@ -53,9 +53,9 @@ def called_here(version: str, call: bytes) -> tuple[str, object, str | None]:
         found = getattr(shortgop, "__version__", None)
         if found is None:
             # Ray's workers find modules in the folder in which the job began, and any folder can be one.
-            folder = next(iter(shortgop.__path__))
+            place = shortgop.__file__ or next(iter(shortgop.__path__))
             remedy = "rename it, or run the same command in another folder"
-            return machine, None, f"{node} takes {folder} for shortgop, which it is not; {remedy}"
+            return machine, None, f"{node} takes {place} for shortgop, which it is not; {remedy}"
         function, arguments = pickle.loads(call) if found == version else (None, ())  # noqa: S301  # of the job
     except Exception as error:  # noqa: BLE001  # of whatever kind a damaged or other installation raises
         return machine, None, f"{node} cannot run shortgop: {error}; {remedy}"
