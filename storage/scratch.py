@@ -92,7 +92,7 @@ def remove_copies_of_ending(longest_seconds: float) -> None:
 
 
 def _remove_of_this_container(folder: Path) -> bool:
-    """Whether other processes have copies that live."""
+    """Remove what ended processes left there. Returns whether other processes that live have copies."""
     own, others = f"{os.getpid()}-", False
     # The folder itself stays, be it empty: another process may have looked for it just now, and is about to make a file
     # in it.
