@@ -20,14 +20,14 @@ from results import OURS, Case, Row
 from zarr.storage import LocalStore
 
 from shortgop.comparison.timing import alternate
+from shortgop.manifests.dataset_files.layout import create, read_root, shard_key, snapshot_key
+from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.manifests.label_columns import derived_columns
-from shortgop.manifests.layout import create, read_root, shard_key, snapshot_key
 from shortgop.manifests.ragged import Array, Ragged, from_texts
-from shortgop.manifests.snapshots import open_manifest
 from shortgop.manifests.tables import Manifest, Table
-from shortgop.manifests.zarr_sizes import BLOCK_ROWS
-from shortgop.manifests.zarr_write import write_manifest
-from shortgop.manifests.zarr_zip import pack_folder
+from shortgop.manifests.zarr_files.zarr_sizes import BLOCK_ROWS
+from shortgop.manifests.zarr_files.zarr_write import write_manifest
+from shortgop.manifests.zarr_files.zarr_zip import pack_folder
 from shortgop.storage.disk import DiskStorage
 
 SECONDS = 3

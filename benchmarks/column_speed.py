@@ -22,10 +22,10 @@ import numpy as np
 from cold_open import make_repeated
 
 import shortgop
+from shortgop.manifests.dataset_files.layout import read_root, snapshot_key
+from shortgop.manifests.dataset_files.snapshot_columns import open_column_kinds
 from shortgop.manifests.label_columns import derived_columns
-from shortgop.manifests.layout import read_root, snapshot_key
 from shortgop.manifests.ragged import Ragged, from_texts
-from shortgop.manifests.snapshot_columns import open_column_kinds
 from shortgop.readers.dataset import reader_of
 from shortgop.storage.disk import DiskStorage
 

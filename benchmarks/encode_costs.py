@@ -24,7 +24,7 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import look_at
 from shortgop.jobs.planning import Known, plan_window, sort_out
 from shortgop.jobs.work import run_unit
-from shortgop.manifests import layout
+from shortgop.manifests.dataset_files import layout
 from shortgop.manifests.tables import empty
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile, Size

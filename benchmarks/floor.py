@@ -25,8 +25,8 @@ import shortgop
 from shortgop.comparison.accesses import Access, Request, draw
 from shortgop.comparison.tasks import our_task
 from shortgop.comparison.timing import Task
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.mp4 import sample_bounds
-from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import Manifest
 from shortgop.readers.convert.swscale import BILINEAR
 from shortgop.readers.dataset import Dataset

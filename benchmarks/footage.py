@@ -21,8 +21,8 @@ from types import MappingProxyType
 import shortgop
 from shortgop.comparison.files import scan
 from shortgop.errors import ShortGopError
-from shortgop.manifests.export import export
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.export import export
 from shortgop.prep.ffmpeg import find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 

@@ -17,10 +17,10 @@ from unittest.mock import patch
 import numpy as np
 import scale_data
 
-from shortgop.manifests import zip_bytes
-from shortgop.manifests.layout import FORMAT_VERSION
-from shortgop.manifests.parts import pack, unpack
+from shortgop.manifests.dataset_files.layout import FORMAT_VERSION
+from shortgop.manifests.dataset_files.parts import pack, unpack
 from shortgop.manifests.tables import Timeline
+from shortgop.manifests.zarr_files import zip_bytes
 
 _CALLS = 20
 _ATTRIBUTES = {"format_version": FORMAT_VERSION, "unit": "u"}

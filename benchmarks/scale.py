@@ -31,13 +31,13 @@ from process_memory import peak_bytes
 
 import shortgop
 import shortgop.readers.dataset  # so that opening does not include the import of torch
-from shortgop.manifests.folding import Folding
-from shortgop.manifests.host_copies import copies_in
-from shortgop.manifests.layout import create
-from shortgop.manifests.merge import merge_tables
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import open_manifest
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_manifest
+from shortgop.manifests.merging.folding import Folding
+from shortgop.manifests.merging.merge import merge_tables
+from shortgop.manifests.shared_memory.host_copies import copies_in
 from shortgop.manifests.tables import Manifest
 from shortgop.readers.dataset import reader_of
 from shortgop.readers.gops import GopStore

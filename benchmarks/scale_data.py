@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 from zarr.storage import LocalStore
 
-from shortgop.manifests.edits import drops_table, edits_table
+from shortgop.manifests.dataset_files.layout import change_root, create, shard_key, snapshot_key
+from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.label_columns import LabelColumn
-from shortgop.manifests.layout import change_root, create, shard_key, snapshot_key
-from shortgop.manifests.merge import merge, patterns_table
-from shortgop.manifests.parts import write_part
+from shortgop.manifests.merging.edits import drops_table, edits_table
+from shortgop.manifests.merging.merge import merge, patterns_table
 from shortgop.manifests.ragged import Array, Ragged, from_rows, from_texts, offsets_of
 from shortgop.manifests.tables import Configs, Gops, Manifest, Segments, Shards, Timeline, Videos, failures_table
-from shortgop.manifests.zarr_sizes import BLOCK_ROWS
-from shortgop.manifests.zarr_write import write_manifest
-from shortgop.manifests.zarr_zip import pack_folder
+from shortgop.manifests.zarr_files.zarr_sizes import BLOCK_ROWS
+from shortgop.manifests.zarr_files.zarr_write import write_manifest
+from shortgop.manifests.zarr_files.zarr_zip import pack_folder
 from shortgop.storage.disk import DiskStorage
 
 GOP_FRAMES, SEGMENT_GOPS = 16, 19

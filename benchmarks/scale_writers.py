@@ -38,16 +38,16 @@ from shortgop.jobs.source_table import SourceTable
 from shortgop.jobs.units import Item
 from shortgop.jobs.where import Where
 from shortgop.jobs.windows import WINDOW_SOURCES
-from shortgop.manifests.annotate import annotate
-from shortgop.manifests.copying import copy_videos
-from shortgop.manifests.drop import drop
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.equal_contents import equal_contents
-from shortgop.manifests.history import history
-from shortgop.manifests.host_copies import copies_in
-from shortgop.manifests.publish import publish
-from shortgop.manifests.rollback import rollback
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.summary import summarize
+from shortgop.manifests.operations.annotate import annotate
+from shortgop.manifests.operations.copying import copy_videos
+from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.history import history
+from shortgop.manifests.operations.rollback import rollback
+from shortgop.manifests.operations.summary import summarize
+from shortgop.manifests.shared_memory.host_copies import copies_in
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

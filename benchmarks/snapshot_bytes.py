@@ -29,13 +29,13 @@ from page_cache import forget
 from s3_place import means, s3_at
 from zarr.storage import LocalStore
 
-from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layout import ROOT_KEY, read_root
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.layout import ROOT_KEY, read_root
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.ragged import Array
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.zarr_sizes import BLOCK_ROWS
-from shortgop.manifests.zarr_write import write_manifest
+from shortgop.manifests.shared_memory.host_copies import HostCopies
+from shortgop.manifests.zarr_files.zarr_sizes import BLOCK_ROWS
+from shortgop.manifests.zarr_files.zarr_write import write_manifest
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
 

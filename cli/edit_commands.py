@@ -45,7 +45,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
     with errors():
         from ..jobs.finding.column_types import parse_types
         from ..jobs.labels import annotate as set_columns
-        from ..manifests.tidy import parse_duration
+        from ..manifests.dataset_files.tidy import parse_duration
 
         if labels is None and not remove:
             raise UsageError("no labels given; name a list with an `id` column, or columns to --remove")
@@ -93,7 +93,7 @@ def drop(
     Exit status: 0 all ids are out, 3 some never were in the dataset; the others are out.
     """
     with errors():
-        from ..manifests.drop import drop as take_out
+        from ..manifests.operations.drop import drop as take_out
 
         listed = [*(ids or []), *(_ids_in(from_file) if from_file is not None else [])]
         if not listed:
@@ -145,8 +145,8 @@ def gc(
     Exit status: 0 done, 3 some shards could not be read and stay as they are.
     """
     with errors():
-        from ..manifests.collect import collect
-        from ..manifests.tidy import parse_duration
+        from ..manifests.dataset_files.tidy import parse_duration
+        from ..manifests.operations.collect import collect
 
         with loop_bar(err, "shards", None) as advance:
             done = collect(
@@ -186,7 +186,7 @@ def gc(
 def snapshots(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
     """Show the snapshots of a dataset, oldest first, and what changed from each to the next."""
     with errors():
-        from ..manifests.history import history
+        from ..manifests.operations.history import history
 
         found = history(storage_at(dataset))
         if as_json:

@@ -37,7 +37,7 @@ _VIDEOS_SHOWN = 20
 def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
     """Show what is in a dataset."""
     with errors():
-        from ..manifests.summary import summarize
+        from ..manifests.operations.summary import summarize
 
         summary = summarize(storage_at(dataset), max_videos=None if as_json else _VIDEOS_SHOWN)
         if as_json:
@@ -91,11 +91,11 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     with errors():
         if repair != bool(sources):
             raise UsageError("--repair and SOURCEs need each other; give the sources of the dataset, or leave both out")
-        from ..manifests.scratch_arrays import temporary_arrays
-        from ..manifests.snapshots import open_current
-        from ..manifests.tidy import parse_duration
-        from ..manifests.verify import damaged_videos, stray_files
-        from ..manifests.verify import verify as check
+        from ..manifests.dataset_files.snapshots import open_current
+        from ..manifests.dataset_files.tidy import parse_duration
+        from ..manifests.operations.verify import damaged_videos, stray_files
+        from ..manifests.operations.verify import verify as check
+        from ..manifests.shared_memory.scratch_arrays import temporary_arrays
         from ..prep.options import named_policy
 
         policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)

@@ -18,7 +18,7 @@ from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption
 from .progress import loop_bar
 
 if TYPE_CHECKING:
-    from ..manifests.copying import Copied
+    from ..manifests.operations.copying import Copied
 
 IncludeDroppedOption = Annotated[
     bool, typer.Option("--include-dropped", help="Take in again what was dropped in the target.")
@@ -57,7 +57,7 @@ def merge(
 
 def _bring(datasets: list[str], target: str, *, update: bool, include_dropped: bool, as_json: bool) -> None:
     with errors():
-        from ..manifests.copying import copy_videos
+        from ..manifests.operations.copying import copy_videos
 
         with loop_bar(err, "shards", None) as advance:
             done = copy_videos(
@@ -117,8 +117,8 @@ def compact(
     """Put small shards together, and the layers of a large dataset's snapshot, without encoding anything: fewer files,
     and fewer requests to a store."""
     with errors():
-        from ..manifests.compact import compact as put_together
-        from ..manifests.tidy import parse_duration
+        from ..manifests.dataset_files.tidy import parse_duration
+        from ..manifests.operations.compact import compact as put_together
 
         if shard_mb is not None and shard_mb < 1:
             raise UsageError(f"--shard-mb is {shard_mb}; it takes a whole number of at least 1")
@@ -155,7 +155,7 @@ def rollback(
     Videos that came since are dropped, and prep leaves them out; `shortgop prep --include-dropped` takes them in again.
     """
     with errors():
-        from ..manifests.rollback import rollback as go_back
+        from ..manifests.operations.rollback import rollback as go_back
 
         done = go_back(storage_at(dataset), snapshot, dry_run=dry_run)
         if as_json:

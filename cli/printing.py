@@ -11,8 +11,8 @@ from rich.text import Text
 from ..wording import plain
 
 if TYPE_CHECKING:
-    from ..manifests.history import Difference, SnapshotSummary
-    from ..manifests.summary import VideoSummary
+    from ..manifests.operations.history import Difference, SnapshotSummary
+    from ..manifests.operations.summary import VideoSummary
 
 
 class PlainConsole(Console):

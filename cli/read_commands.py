@@ -39,7 +39,7 @@ def read(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Read frames of a video into a contact sheet."""
     with errors():
-        from ..manifests.output_files import sources_in
+        from ..manifests.operations.output_files import sources_in
         from ..readers.dataset import open as open_dataset
         from ..readers.indices import parse_indices
         from ..readers.sheet import check_sheet, write_sheet
@@ -80,9 +80,9 @@ def export(  # noqa: PLR0917  # typer makes options of them
     """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
     with errors():
         from ..arguments import exact_seconds
-        from ..manifests.export import export as write
-        from ..manifests.export import frame_range
-        from ..manifests.snapshots import open_current
+        from ..manifests.dataset_files.snapshots import open_current
+        from ..manifests.operations.export import export as write
+        from ..manifests.operations.export import frame_range
 
         storage = storage_at(dataset)
         _, manifest = open_current(storage)
@@ -125,7 +125,7 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         from ..comparison.chart import check_chart
         from ..comparison.measure import Options, measure
         from ..comparison.report import report_json, report_lines, report_table, write_report_chart
-        from ..manifests.output_files import sources_in
+        from ..manifests.operations.output_files import sources_in
 
         accesses = [parse_clip(text, batch) for text in clip or ["16x4"]]
         accesses += [Access(1, batch=batch)] if random_frames else []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import ToolError
-from ..manifests.output_files import check_output, new_file
+from ..manifests.operations.output_files import check_output, new_file
 from .estimates import Estimate
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def write_chart(
     """Draw groups below each other into a file, a new one unless told to `overwrite`.
 
     The suffix of `path` decides the format, one of SUFFIXES. ToolError where matplotlib is missing; UsageError and
-    OutputError as `manifests.output_files.check_output` raises them, then `path` is as it was before.
+    OutputError as `manifests.operations.output_files.check_output` raises them, then `path` is as it was before.
     """
     check_chart(path, overwrite=overwrite, sources=sources)
     from matplotlib import rc_context

@@ -14,9 +14,9 @@ import torch
 
 from ..arguments import integer
 from ..errors import ShortGopError, UsageError
-from ..manifests.export import export
+from ..manifests.dataset_files.snapshots import open_manifest
+from ..manifests.operations.export import export
 from ..manifests.ragged import Array
-from ..manifests.snapshots import open_manifest
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from ..storage.locate import storage_at

@@ -28,11 +28,11 @@ from gpu_ffmpeg import ffmpeg_of
 
 import shortgop
 import synthetic
-from shortgop.manifests.export import export
-from shortgop.manifests.layout import create
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.export import export
 from shortgop.manifests.tables import shards_table
 from shortgop.prep.capabilities import (
     NVENC_ENCODERS,

@@ -25,8 +25,8 @@ from sample_gops import samples
 
 import shortgop
 from shortgop.errors import CorruptDataError, UsageError
-from shortgop.manifests.layout import shard_key
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.layout import shard_key
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.readers.dataset import Dataset, reader_of
 from shortgop.readers.decoders.choose import DeviceChoice
 from shortgop.readers.frame_format import FrameFormat

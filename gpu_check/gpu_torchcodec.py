@@ -17,8 +17,8 @@ from gpu_samples import FIRST_NUMBERS
 from sample_gops import samples
 
 import shortgop
-from shortgop.manifests.export import export
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.export import export
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 

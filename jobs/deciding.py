@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..manifests.edits import dropped
+from ..manifests.merging.edits import dropped
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from .failing import set_aside

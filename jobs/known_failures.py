@@ -15,9 +15,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from ..manifests.layout import read_root, snapshot_key
-from ..manifests.parts import write_part
-from ..manifests.snapshots import open_failures
+from ..manifests.dataset_files.layout import read_root, snapshot_key
+from ..manifests.dataset_files.parts import write_part
+from ..manifests.dataset_files.snapshots import open_failures
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.stretch import Stretch
 from ..storage.interface import Storage

@@ -10,11 +10,11 @@ from os import PathLike
 from typing import Any
 
 from ..errors import UsageError, WrongTypeError
-from ..manifests.annotate import Annotation, plan_edits, write_edits
-from ..manifests.annotate import annotate as set_columns
-from ..manifests.publish import publish
+from ..manifests.dataset_files.publish import publish
+from ..manifests.dataset_files.tidy import KEEP_SECONDS
+from ..manifests.operations.annotate import Annotation, plan_edits, write_edits
+from ..manifests.operations.annotate import annotate as set_columns
 from ..manifests.tables import Manifest
-from ..manifests.tidy import KEEP_SECONDS
 from ..storage.interface import Storage
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of

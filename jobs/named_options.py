@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from ..arguments import exact_seconds, integer
 from ..errors import WrongTypeError
-from ..manifests.tidy import parse_duration
+from ..manifests.dataset_files.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
 from .failing import parse_max_failures

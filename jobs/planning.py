@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..manifests.edits import Drop, dropped, last_number
+from ..manifests.merging.edits import Drop, dropped, last_number
 from ..manifests.tables import Manifest
 from ..prep.options import Options
 from .changed import Changed, next_revisions

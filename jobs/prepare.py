@@ -8,16 +8,16 @@ from functools import partial
 from itertools import chain, islice
 
 from ..errors import DatasetBusyError, UsageError
-from ..manifests import layout
+from ..manifests.dataset_files import layout
+from ..manifests.dataset_files.publish import latest_root, publish, unpublished
+from ..manifests.dataset_files.snapshots import open_manifest
+from ..manifests.dataset_files.tidy import KEEP_SECONDS, tidy
 from ..manifests.equal_contents import equal_contents
-from ..manifests.host_copies import copies_in
 from ..manifests.lacking import NONE_LACK_FRAMES, lacking_frames
-from ..manifests.lost import lost_shards, where_it_is, why_lost
-from ..manifests.publish import latest_root, publish, unpublished
-from ..manifests.snapshots import open_manifest
+from ..manifests.operations.lost import lost_shards, where_it_is, why_lost
+from ..manifests.operations.verify import damaged_videos, verify
+from ..manifests.shared_memory.host_copies import copies_in
 from ..manifests.tables import Manifest, empty
-from ..manifests.tidy import KEEP_SECONDS, tidy
-from ..manifests.verify import damaged_videos, verify
 from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile, profile_from_json

@@ -8,8 +8,8 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from ..errors import DatasetBusyError, OutputError
-from ..manifests.publish import publish
-from ..manifests.tidy import remove_old_snapshots
+from ..manifests.dataset_files.publish import publish
+from ..manifests.dataset_files.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
 from .look import Looking

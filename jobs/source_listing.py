@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from ..errors import ShortGopError
-from ..manifests import layout
+from ..manifests.dataset_files import layout
 from ..prep.options import SourcePolicy
 from ..prep.stalls import given_up_when
 from ..storage.interface import Storage

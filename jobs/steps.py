@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import ToolError
-from ..manifests.parts import write_part
-from ..manifests.sections import Unused, joined_sections, read_section, remove_sections, write_section
+from ..manifests.dataset_files.parts import write_part
+from ..manifests.dataset_files.sections import Unused, joined_sections, read_section, remove_sections, write_section
 from ..manifests.tables import Manifest
 from ..prep.encode_sections import NotCutError, Section, encode_section
 from ..prep.options import Options

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from ..manifests.edits import Drop
+from ..manifests.merging.edits import Drop
 from ..prep.stretch import Stretch
 from .finding.source import Source
 from .task_memory import UNKNOWN_BYTES

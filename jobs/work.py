@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import OutputError, ShortGopError, SourceError, ToolError
-from ..manifests.merge import merge
-from ..manifests.parts import parts_of_unit, write_part
-from ..manifests.publish import has_its_shards
+from ..manifests.dataset_files.parts import parts_of_unit, write_part
+from ..manifests.dataset_files.publish import has_its_shards
+from ..manifests.dataset_files.sections import Unused
+from ..manifests.merging.merge import merge
 from ..manifests.schema import SCHEMA
-from ..manifests.sections import Unused
 from ..manifests.tables import Failures, Manifest, empty, failures_table, shards_table
 from ..prep.encode import prepare_video
 from ..prep.encode_cuts import CutOut

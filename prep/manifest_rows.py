@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..manifests.edits import drops_table, edits_table
-from ..manifests.merge import patterns_table
+from ..manifests.merging.edits import drops_table, edits_table
+from ..manifests.merging.merge import patterns_table
 from ..manifests.mp4 import Init
 from ..manifests.ragged import Array, from_rows, from_texts
 from ..manifests.records import Pattern, SourceChanges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..manifests.layout import shard_key
+from ..manifests.dataset_files.layout import shard_key
 from ..storage.interface import Storage, Upload
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from ..manifests.dataset_files.video_columns import BUILT_IN, LabelColumns
 from ..manifests.label_columns import Kind
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
-from ..manifests.video_columns import BUILT_IN, LabelColumns
 from ..wording import counted
 
 # Of the dataset's own columns, by the kind of their dtype.

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
-from ..manifests.layout import FORMAT_VERSION, has_snapshot, read_root
-from ..manifests.lost import lost_shards, lost_text, lost_videos
+from ..manifests.dataset_files.layout import FORMAT_VERSION, has_snapshot, read_root
+from ..manifests.dataset_files.snapshots import open_current, open_manifest
+from ..manifests.dataset_files.video_columns import LabelColumns
+from ..manifests.operations.lost import lost_shards, lost_text, lost_videos
+from ..manifests.operations.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.ragged import Array, lazy
-from ..manifests.snapshots import open_current, open_manifest
-from ..manifests.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.tables import Manifest
-from ..manifests.video_columns import LabelColumns
 from ..storage.interface import Storage
 from ..storage.locate import storage_at
 from ..storage.network import NetworkOptions

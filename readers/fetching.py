@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from ..errors import DatasetError
-from ..manifests.shard_bytes import ShardBytes, ShardPiece
+from ..manifests.operations.shard_bytes import ShardBytes, ShardPiece
 from ..storage.range_cache import Entry, RangeCache
 from .decoders.base import Buffer
 from .plan import ByteRange, coalesce

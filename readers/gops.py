@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..errors import DatasetError, DecodeError, MissingDataError
-from ..manifests.layout import shard_key
-from ..manifests.lost import damage_remedy, lost_remedy, was_removed
+from ..manifests.dataset_files.layout import shard_key
+from ..manifests.operations.lost import damage_remedy, lost_remedy, was_removed
+from ..manifests.operations.shard_bytes import ShardBytes, ShardPiece, gop_piece
 from ..manifests.records import VideoRow
-from ..manifests.shard_bytes import ShardBytes, ShardPiece, gop_piece
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from ..storage.range_cache import Entry, RangeCache

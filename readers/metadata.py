@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ..manifests.operations.summary import FailureSummary
 from ..manifests.records import CodecConfig, VideoRow
-from ..manifests.summary import FailureSummary
 from .times import seconds_of
 
 # FFmpeg's names of the code points of ISO/IEC 23091-2, from libavutil's pixdesc.c; 2 is unspecified.

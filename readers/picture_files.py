@@ -13,7 +13,7 @@ from av.codec.context import CodecContext
 from av.video.reformatter import ColorRange
 
 from ..errors import OutputError, UsageError
-from ..manifests.output_files import check_output, new_file
+from ..manifests.operations.output_files import check_output, new_file
 from ..manifests.ragged import Array
 
 

@@ -13,10 +13,10 @@ import torch
 
 from ..arguments import integer
 from ..errors import CorruptDataError, DecodeError, UsageError, WrongTypeError
+from ..manifests.dataset_files.snapshots import open_manifest, open_timeline
 from ..manifests.ragged import Array, offsets_of, ragged_indices
 from ..manifests.records import VideoRow
-from ..manifests.shared_tables import TablesToShare
-from ..manifests.snapshots import open_manifest, open_timeline
+from ..manifests.shared_memory.shared_tables import TablesToShare
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from ..storage.range_cache import RangeCache, disk_bytes

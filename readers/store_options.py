@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
-from ..manifests.host_copies import HostCopies, copies_in
+from ..manifests.shared_memory.host_copies import HostCopies, copies_in
 from ..storage.interface import Storage
 from ..storage.locate import is_half_a_url, is_url
 from ..storage.network import NetworkOptions

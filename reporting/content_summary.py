@@ -10,8 +10,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from ..manifests.operations.summary import Size, size_of
 from ..manifests.ragged import Array
-from ..manifests.summary import Size, size_of
 from ..manifests.tables import Manifest
 from .failure_groups import FailureGroups, failure_summary, random_rows
 

@@ -27,9 +27,9 @@ import shortgop
 from shortgop.comparison.accesses import Access, draw
 from shortgop.comparison.tasks import FileSet, our_task, peer_task
 from shortgop.comparison.timing import Figures, Task, alternate
-from shortgop.manifests.export import export
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.summary import summarize
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.export import export
+from shortgop.manifests.operations.summary import summarize
 from shortgop.prep.ffmpeg import find_ffmpeg
 from shortgop.readers.sheet import write_sheet
 from shortgop.storage.disk import DiskStorage

@@ -47,9 +47,9 @@ from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.prepare import Where
 from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.windows import WINDOW_SOURCES
-from shortgop.manifests.layout import ROOT_KEY
-from shortgop.manifests.parts import finished_parts
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.layout import ROOT_KEY
+from shortgop.manifests.dataset_files.parts import finished_parts
+from shortgop.manifests.operations.verify import verify
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from synthetic import read_number

@@ -21,11 +21,11 @@ from example_manifests import failure, video
 from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
 from layers_everywhere import layers_everywhere
 from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server, share_models
-from shortgop.manifests import layers
-from shortgop.manifests.layout import create
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.layering import layers
+from shortgop.manifests.merging.merge import merge
 from shortgop.prep import processes
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from shortgop.manifests.layout import part_key, shard_key, snapshot_key
+from shortgop.manifests.dataset_files.layout import part_key, shard_key, snapshot_key
 
 LOCK_FILE = ".lock"
 

@@ -14,11 +14,11 @@ import numpy as np
 from dataset_paths import shard_path, snapshot_path
 from dataset_places import place_of, steady_name
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import create, read_root, shard_key
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.layout import create, read_root, shard_key
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_manifest, open_timeline
 from shortgop.manifests.ragged import Ragged, from_texts
-from shortgop.manifests.snapshots import open_manifest, open_timeline
 from shortgop.manifests.tables import Manifest, empty
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from shortgop.manifests.edits import Drop, Edit, drops_table, edits_table
-from shortgop.manifests.merge import patterns_table
+from shortgop.manifests.merging.edits import Drop, Edit, drops_table, edits_table
+from shortgop.manifests.merging.merge import patterns_table
 from shortgop.manifests.ragged import Ragged, from_rows, from_texts
 from shortgop.manifests.tables import (
     Configs,

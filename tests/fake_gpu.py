@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.readers.dataset import Dataset
 from shortgop.readers.decoders.base import Decoder, GopRequest
 from shortgop.readers.decoders.device import DeviceDecoder

@@ -73,7 +73,7 @@ def _warm_up() -> None:
     """Import what commands import, and find out what ffmpeg can do."""
     from shortgop.cli import edit_commands, prepare_command  # noqa: F401
     from shortgop.jobs import prepare, running  # noqa: F401
-    from shortgop.manifests import annotate, collect, drop  # noqa: F401
+    from shortgop.manifests.operations import annotate, collect, drop  # noqa: F401
     from shortgop.prep import encode  # noqa: F401
     from shortgop.prep.profile import Profile
     from shortgop.prep.tool_choice import check_tools

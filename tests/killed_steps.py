@@ -27,14 +27,14 @@ from typing import Any
 
 from dataset_places import copied
 from s3_server import share_models
-from shortgop.manifests.annotate import annotate
-from shortgop.manifests.collect import collect
-from shortgop.manifests.compact import compact
-from shortgop.manifests.copying import copy_videos
-from shortgop.manifests.drop import drop
-from shortgop.manifests.layout import snapshots
-from shortgop.manifests.publish import publish
-from shortgop.manifests.rollback import rollback
+from shortgop.manifests.dataset_files.layout import snapshots
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.operations.annotate import annotate
+from shortgop.manifests.operations.collect import collect
+from shortgop.manifests.operations.compact import compact
+from shortgop.manifests.operations.copying import copy_videos
+from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.rollback import rollback
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import is_url, storage_at
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from shortgop.manifests import layers
+from shortgop.manifests.layering import layers
 
 _VARIABLE = "SHORTGOP_TESTS_LAYERS"
 

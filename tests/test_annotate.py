@@ -20,8 +20,8 @@ from dataset_places import Places, copied, place_of
 from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.errors import NotADatasetError, UsageError
-from shortgop.manifests.layout import snapshots
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.layout import snapshots
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

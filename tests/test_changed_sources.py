@@ -21,9 +21,9 @@ from datasets import current_manifest, make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.jobs.changed import Changed
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.parts import finished_units
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.parts import finished_units
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from sweep import sample

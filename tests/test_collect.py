@@ -26,19 +26,19 @@ from example_manifests import video
 from shortgop.cli import app
 from shortgop.errors import MissingDataError
 from shortgop.jobs.prepare import Where, existing_profile, prepare
-from shortgop.manifests.collect import collect
-from shortgop.manifests.drop import drop
-from shortgop.manifests.history import Difference, history
-from shortgop.manifests.layout import create, shard_key, snapshots
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import finished_parts, read_part, write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.rewrite import plan_rewrites
-from shortgop.manifests.snapshots import open_current, open_manifest
+from shortgop.manifests.dataset_files.layout import create, shard_key, snapshots
+from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.operations.collect import collect
+from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.history import Difference, history
+from shortgop.manifests.operations.rewrite import plan_rewrites
+from shortgop.manifests.operations.stored_bytes import gops_of_segments, live_bytes, segment_bytes
+from shortgop.manifests.operations.verify import verify
 from shortgop.manifests.stacking import with_videos
-from shortgop.manifests.stored_bytes import gops_of_segments, live_bytes, segment_bytes
 from shortgop.manifests.tables import Manifest, shards_table
-from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep

@@ -22,7 +22,7 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 import shortgop
 from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
-from shortgop.manifests.export import export
+from shortgop.manifests.operations.export import export
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Size
 from shortgop.storage.disk import DiskStorage

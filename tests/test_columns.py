@@ -24,20 +24,20 @@ from dataset_paths import snapshot_path
 from example_manifests import video
 from shortgop.errors import CorruptDataError
 from shortgop.manifests import label_columns
-from shortgop.manifests import publish as publish_module
-from shortgop.manifests import zarr_zip as zips
+from shortgop.manifests.dataset_files import publish as publish_module
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshot_columns import open_column_kinds, open_own_columns
+from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.manifests.label_columns import derived_columns, text_array
-from shortgop.manifests.layout import create
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.operations.verify import verify
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.manifests.schema import OFFSETS
-from shortgop.manifests.snapshot_columns import open_column_kinds, open_own_columns
-from shortgop.manifests.snapshots import open_manifest
 from shortgop.manifests.tables import Manifest
-from shortgop.manifests.verify import verify
-from shortgop.manifests.zarr_small import array_files
+from shortgop.manifests.zarr_files import zarr_zip as zips
+from shortgop.manifests.zarr_files.zarr_small import array_files
 from shortgop.storage.disk import DiskStorage
 from training_videos import make_videos
 

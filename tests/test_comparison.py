@@ -31,7 +31,7 @@ from shortgop.comparison.peers import PEERS, load
 from shortgop.comparison.tasks import FileSet
 from shortgop.comparison.timing import Measured, alternate
 from shortgop.errors import SourceError, ToolError, UsageError
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 

@@ -14,10 +14,19 @@ from hypothesis import strategies as st
 
 from example_manifests import drop, video
 from shortgop.errors import UsageError
-from shortgop.manifests import copy_plan, matching
-from shortgop.manifests.copy_plan import ALREADY, COPIED, DROPPED, OTHER_COLUMNS, REPLACES, CopySource, plan_copy
-from shortgop.manifests.layout import Root
-from shortgop.manifests.merge import merge
+from shortgop.manifests import matching
+from shortgop.manifests.dataset_files.layout import Root
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.operations import copy_plan
+from shortgop.manifests.operations.copy_plan import (
+    ALREADY,
+    COPIED,
+    DROPPED,
+    OTHER_COLUMNS,
+    REPLACES,
+    CopySource,
+    plan_copy,
+)
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage
 

@@ -16,13 +16,13 @@ from datasets import make_dataset
 from shortgop.cli.app import app
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.annotate import annotate
-from shortgop.manifests.collect import collect
-from shortgop.manifests.copying import copy_videos
-from shortgop.manifests.drop import drop
-from shortgop.manifests.parts import finished_parts
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.parts import finished_parts
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.annotate import annotate
+from shortgop.manifests.operations.collect import collect
+from shortgop.manifests.operations.copying import copy_videos
+from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number

@@ -24,10 +24,10 @@ import shortgop
 from dataset_places import Places, copied
 from killed_command import CommandRunner, command_runner
 from shortgop.errors import MissingDataError
-from shortgop.manifests.layout import read_root, shard_key, snapshots
-from shortgop.manifests.snapshot_files import layers_below
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.layout import read_root, shard_key, snapshots
+from shortgop.manifests.dataset_files.snapshot_files import layers_below
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.storage.interface import Storage
 from sweep import SWEEP, only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video, read_number

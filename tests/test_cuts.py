@@ -22,9 +22,9 @@ from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import Importing, importing_of
 from shortgop.jobs.look import look_at
 from shortgop.jobs.prepare import Report, Where, prepare, repair
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.summary import summarize
-from shortgop.manifests.verify import damaged_videos, verify
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.summary import summarize
+from shortgop.manifests.operations.verify import damaged_videos, verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from shortgop.prep.profile import Profile

@@ -30,16 +30,16 @@ from shortgop.errors import (
     OutputError,
     UnreadableDataError,
 )
-from shortgop.manifests import parts
-from shortgop.manifests.layout import create, is_dataset, read_root
-from shortgop.manifests.lost import lost_shards
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import finished_parts, finished_units, read_part, write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.shard_bytes import ShardBytes, gop_piece
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files import parts
+from shortgop.manifests.dataset_files.layout import create, is_dataset, read_root
+from shortgop.manifests.dataset_files.parts import finished_parts, finished_units, read_part, write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.operations.lost import lost_shards
+from shortgop.manifests.operations.shard_bytes import ShardBytes, gop_piece
+from shortgop.manifests.operations.verify import verify
 from shortgop.manifests.tables import empty
-from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
 
 PROFILE = {"gop_frames": 4}
@@ -299,9 +299,9 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
     """Nothing in the dataset is called damaged or missing, and nothing is to be removed or copied."""
     code = (
         "import os, resource, sys; from pathlib import Path\n"
-        "from shortgop.manifests.layout import read_root\n"
-        "from shortgop.manifests.snapshots import open_current, open_manifest\n"
-        "from shortgop.manifests.parts import read_part\n"
+        "from shortgop.manifests.dataset_files.layout import read_root\n"
+        "from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest\n"
+        "from shortgop.manifests.dataset_files.parts import read_part\n"
         "from shortgop.storage.disk import DiskStorage\n"
         "dataset = DiskStorage(sys.argv[1]); open_current(dataset)\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"

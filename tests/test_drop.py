@@ -19,11 +19,11 @@ from dataset_places import Places, copied, versions
 from datasets import make_dataset
 from example_manifests import failure, video
 from shortgop.cli import app
-from shortgop.manifests.drop import drop
-from shortgop.manifests.layout import snapshots
-from shortgop.manifests.parts import finished_parts, write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.layout import snapshots
+from shortgop.manifests.dataset_files.parts import finished_parts, write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.drop import drop
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number

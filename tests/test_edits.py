@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_manifests import colliding_parts, drop, edit, failure, rows, video
-from shortgop.manifests.edits import Drop, dropped, edits_of, last_number
-from shortgop.manifests.merge import merge
+from shortgop.manifests.merging.edits import Drop, dropped, edits_of, last_number
+from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.tables import Manifest, empty
 from sweep import SWEEP
 

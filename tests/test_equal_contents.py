@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from example_manifests import video
 from shortgop.manifests import equal_contents
-from shortgop.manifests.merge import merge
+from shortgop.manifests.merging.merge import merge
 
 IDENTITIES = st.sampled_from([0, 1, 2, 3, 2**63, 2**64 - 1])
 

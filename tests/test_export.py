@@ -21,10 +21,10 @@ from shortgop.errors import (
     UsageError,
     VideoNotFoundError,
 )
-from shortgop.manifests.export import export, frame_range
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.mp4 import boxes, parse_fragment
+from shortgop.manifests.operations.export import export, frame_range
 from shortgop.manifests.records import VideoRow
-from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number

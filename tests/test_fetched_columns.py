@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from scale_data import make
 
 from example_manifests import rows
-from shortgop.manifests import zarr_zip
-from shortgop.manifests.fetched_columns import fetching_in_turn, grouped
-from shortgop.manifests.layer_tables import EncodedTables, read_first, read_whole
-from shortgop.manifests.layers import combined_tables
-from shortgop.manifests.layout import read_root, snapshot_key
-from shortgop.manifests.new_arrays import in_memory
+from shortgop.manifests.dataset_files.layout import read_root, snapshot_key
+from shortgop.manifests.layering.layer_tables import EncodedTables, read_first, read_whole
+from shortgop.manifests.layering.layers import combined_tables
+from shortgop.manifests.shared_memory.new_arrays import in_memory
 from shortgop.manifests.tables import Manifest
-from shortgop.manifests.zarr_read import column_paths, read_manifest
+from shortgop.manifests.zarr_files import zarr_zip
+from shortgop.manifests.zarr_files.fetched_columns import fetching_in_turn, grouped
+from shortgop.manifests.zarr_files.zarr_read import column_paths, read_manifest
 from shortgop.storage import opened_objects
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

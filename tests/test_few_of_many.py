@@ -16,13 +16,13 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.known_paths import KnownPaths
 from shortgop.jobs.labels import annotate as annotate_by_list
 from shortgop.jobs.units import Item
-from shortgop.manifests.annotate import annotate, plan_edits
-from shortgop.manifests.drop import drop
-from shortgop.manifests.edits import dropped
-from shortgop.manifests.layout import set_profile
-from shortgop.manifests.lost import why_lost
+from shortgop.manifests.dataset_files.layout import set_profile
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.merging.edits import dropped
+from shortgop.manifests.operations.annotate import annotate, plan_edits
+from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.lost import why_lost
 from shortgop.manifests.ragged import Ragged
-from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

@@ -17,7 +17,7 @@ from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Looked
 from shortgop.jobs.progress.tally import Progress
-from shortgop.manifests.parts import finished_parts
+from shortgop.manifests.dataset_files.parts import finished_parts
 from shortgop.storage.disk import DiskStorage
 from windowed_jobs import NAMES, film, films_in, first_numbers, run
 

@@ -15,7 +15,7 @@ from datasets import current_manifest, rows_of
 from shortgop.errors import UsageError
 from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.progress.tally import Progress
-from shortgop.manifests.verify import verify
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds
 from shortgop.storage.disk import DiskStorage

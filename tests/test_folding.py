@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from example_manifests import drop, edit, failure, rows, video
 from shortgop.errors import OutputError
-from shortgop.manifests.folding import Folding
-from shortgop.manifests.frame_runs import timeline_blocks
-from shortgop.manifests.merge import merge, merge_tables
+from shortgop.manifests.merging.folding import Folding
+from shortgop.manifests.merging.frame_runs import timeline_blocks
+from shortgop.manifests.merging.merge import merge, merge_tables
 from shortgop.manifests.tables import Manifest, Timeline
 
 PARTS = st.one_of(

@@ -18,9 +18,9 @@ from av.packet import Packet
 
 import shortgop
 from datasets import make_dataset
-from shortgop.manifests import layers
-from shortgop.manifests.annotate import annotate
-from shortgop.manifests.drop import drop
+from shortgop.manifests.layering import layers
+from shortgop.manifests.operations.annotate import annotate
+from shortgop.manifests.operations.drop import drop
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, frame_to_rgb, make_video, read_number
 
@@ -181,7 +181,7 @@ def test_the_page_lists_every_table_and_column() -> None:
 
 
 def test_the_pages_example_is_a_root(tmp_path: Path) -> None:
-    from shortgop.manifests.layout import read_root
+    from shortgop.manifests.dataset_files.layout import read_root
     from shortgop.prep.profile import Profile
 
     page = (ROOT / "docs" / "format.md").read_text()

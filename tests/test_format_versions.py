@@ -15,14 +15,14 @@ from dataset_paths import snapshot_path
 from datasets import as_folder, make_dataset
 from example_manifests import drop, edit, rows
 from layers_everywhere import layers_everywhere
-from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshot_files import layers_below
+from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
+from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.records import SourceChanges
 from shortgop.manifests.schema import SCHEMA, tables_of
-from shortgop.manifests.snapshot_files import layers_below
-from shortgop.manifests.snapshots import open_current, open_manifest
+from shortgop.manifests.shared_memory.host_copies import HostCopies
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import shortgop
 from shortgop import DamagedSourceError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.summary import summarize
+from shortgop.manifests.operations.summary import summarize
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.probe import probe
 from shortgop.prep.profile import Profile

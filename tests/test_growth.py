@@ -11,19 +11,22 @@ import numpy as np
 import pytest
 from scale_data import made_up, numbered
 
-from shortgop.manifests import label_columns, layers, row_runs, scratch_arrays, zarr_sizes
-from shortgop.manifests import publish as publish_module
-from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layout import create, snapshots
-from shortgop.manifests.mapped_tables import arrays_of
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests import label_columns
+from shortgop.manifests.dataset_files import publish as publish_module
+from shortgop.manifests.dataset_files.layout import create, snapshots
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshot_columns import open_own_columns
+from shortgop.manifests.dataset_files.snapshot_files import layers_below
+from shortgop.manifests.dataset_files.snapshots import open_manifest
+from shortgop.manifests.layering import layers, row_runs
+from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.ragged import Array
-from shortgop.manifests.snapshot_columns import open_own_columns
-from shortgop.manifests.snapshot_files import layers_below
-from shortgop.manifests.snapshots import open_manifest
+from shortgop.manifests.shared_memory import scratch_arrays
+from shortgop.manifests.shared_memory.host_copies import HostCopies
+from shortgop.manifests.shared_memory.mapped_tables import arrays_of
 from shortgop.manifests.tables import Manifest, Timeline
+from shortgop.manifests.zarr_files import zarr_sizes
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 

@@ -20,14 +20,14 @@ from scale_data import make
 import shortgop
 from example_manifests import drop, edit, failure, video
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layout import create, snapshot_key
-from shortgop.manifests.mapped_tables import arrays_of, file_of
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.shared_tables import TablesToShare
-from shortgop.manifests.snapshots import open_manifest
+from shortgop.manifests.dataset_files.layout import create, snapshot_key
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_manifest
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.shared_memory.host_copies import HostCopies
+from shortgop.manifests.shared_memory.mapped_tables import arrays_of, file_of
+from shortgop.manifests.shared_memory.shared_tables import TablesToShare
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage
 
@@ -36,8 +36,8 @@ SNAPSHOT = "000001"
 OPEN = """
 import sys
 from pathlib import Path
-from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.snapshots import open_manifest
+from shortgop.manifests.shared_memory.host_copies import HostCopies
+from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.storage.disk import DiskStorage
 manifest = open_manifest(DiskStorage(Path(sys.argv[1])), "000001", copies=HostCopies(Path(sys.argv[2]), min_bytes=0))
 print(len(manifest.videos))
@@ -47,7 +47,7 @@ STOP_HALFWAY = """
 import os, signal, sys
 from pathlib import Path
 import numpy as np
-from shortgop.manifests.host_copies import HostCopies
+from shortgop.manifests.shared_memory.host_copies import HostCopies
 def read(new_array):
     new_array("videos/num_frames", 100_000, "<i8").put(0, np.full(100_000, 7))
     print("halfway", flush=True)

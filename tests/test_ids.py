@@ -20,7 +20,7 @@ from datasets import current_manifest
 from shortgop.cli import app
 from shortgop.jobs.finding.ids import MAX_ROOTS, id_roots, path_below, paths_of
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.layout import read_root, set_id_roots
+from shortgop.manifests.dataset_files.layout import read_root, set_id_roots
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo

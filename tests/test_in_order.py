@@ -10,11 +10,11 @@ import pytest
 
 from example_manifests import failure
 from flaky_proxy import Faults, FlakyProxy
-from shortgop.manifests.in_order import in_order
-from shortgop.manifests.layout import create
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.in_order import in_order
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 

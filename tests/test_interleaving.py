@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scale_data import made_up
 
-from shortgop.manifests import row_runs
-from shortgop.manifests.frame_runs import ReadRows
-from shortgop.manifests.layer_tables import DecodedTables
-from shortgop.manifests.layers import combined, combined_tables
-from shortgop.manifests.new_arrays import in_memory
+from shortgop.manifests.layering import row_runs
+from shortgop.manifests.layering.layer_tables import DecodedTables
+from shortgop.manifests.layering.layers import combined, combined_tables
+from shortgop.manifests.merging.frame_runs import ReadRows
 from shortgop.manifests.ragged import Array
+from shortgop.manifests.shared_memory.new_arrays import in_memory
 from shortgop.manifests.tables import Manifest
 
 NUM_VIDEOS = 4_000

@@ -18,10 +18,10 @@ import pytest
 import shortgop
 from dataset_places import Places, copied, left_over, names, place_of, shard_names
 from datasets import make_dataset, rows_of
-from shortgop.manifests.layout import shard_key
-from shortgop.manifests.parts import finished_parts, finished_units
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.layout import shard_key
+from shortgop.manifests.dataset_files.parts import finished_parts, finished_units
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from started_processes import descendants, kill_workers

@@ -14,10 +14,10 @@ from dataset_places import Places, copied, left_over, place_of, shard_names
 from datasets import make_dataset, rows_of
 from example_manifests import failure
 from killed_steps import EDITS, MOVES, OPERATIONS, Killer, annotated, dropped, killer
-from shortgop.manifests.layout import is_dataset, read_root, set_id_roots, set_profile, snapshots
-from shortgop.manifests.parts import finished_parts, write_part
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.layout import is_dataset, read_root, set_id_roots, set_profile, snapshots
+from shortgop.manifests.dataset_files.parts import finished_parts, write_part
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from sweep import SWEEP, only_in_a_sweep, sample

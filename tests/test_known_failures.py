@@ -15,11 +15,11 @@ from shortgop.jobs import known_failures
 from shortgop.jobs.known_failures import said
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up
-from shortgop.manifests import zarr_zip as zips
-from shortgop.manifests.layout import create
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.zarr_files import zarr_zip as zips
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
 from synthetic import SyntheticVideo

@@ -12,15 +12,15 @@ from dataset_paths import snapshot_path
 from example_manifests import drop, rows, video
 from large_datasets import MANY, add
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layer_tables import ReusedOffsets
-from shortgop.manifests.mapped_tables import arrays_of
+from shortgop.manifests.dataset_files.snapshots import open_layer, open_manifest, timeline_of
+from shortgop.manifests.layering.layer_tables import ReusedOffsets
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.schema import OFFSETS, SCHEMA
-from shortgop.manifests.snapshots import open_layer, open_manifest, timeline_of
+from shortgop.manifests.shared_memory.host_copies import HostCopies
+from shortgop.manifests.shared_memory.mapped_tables import arrays_of
 from shortgop.manifests.tables import DERIVED
-from shortgop.manifests.zarr_small import array_files
-from shortgop.manifests.zarr_zip import pack
+from shortgop.manifests.zarr_files.zarr_small import array_files
+from shortgop.manifests.zarr_files.zarr_zip import pack
 from shortgop.storage.interface import Storage
 
 pytestmark = pytest.mark.usefixtures("small_datasets_have_layers")

@@ -50,6 +50,8 @@ for room in set(FORBIDDEN) - {"reporting", "cli"}:
     FORBIDDEN[room] = FORBIDDEN[room] | {"shortgop.reporting"}
 # What every room uses: these know none of the rooms.
 BELOW_ALL = ("arguments.py", "errors.py", "machine_memory.py", "unnamed_files.py", "whole_files.py", "wording.py")
+# From the lowest to the highest. What lies in `manifests` itself, the data model, is below them all.
+ROOMS_OF_MANIFESTS = ("shared_memory", "zarr_files", "merging", "layering", "dataset_files", "operations")
 # The command line stands on top. Modules name each other relatively: `import manifests` works in no install.
 FORBIDDEN_EVERYWHERE = {"shortgop.cli", "shortgop.__main__", "cli", *PACKAGES}
 MAY_START_PROCESSES = {"prep/processes.py"}
@@ -57,10 +59,10 @@ MAY_START_PROCESSES = {"prep/processes.py"}
 # Modules outside `storage` that ask whether a dataset is a folder of this host. All others know places and keys alone.
 MAY_ASK_FOR_FOLDERS = {
     "jobs/cluster/shared_files.py",  # a folder has to be the same one on all machines
-    "manifests/in_order.py",  # waiting for one answer after the other costs nothing on a disk
-    "manifests/layout.py",  # what is no dataset may be a file
-    "manifests/lost.py",  # a list of a store costs a request for a thousand shards
-    "manifests/publish.py",  # an empty folder of shards is none in a store
+    "manifests/dataset_files/in_order.py",  # waiting for one answer after the other costs nothing on a disk
+    "manifests/dataset_files/layout.py",  # what is no dataset may be a file
+    "manifests/operations/lost.py",  # a list of a store costs a request for a thousand shards
+    "manifests/dataset_files/publish.py",  # an empty folder of shards is none in a store
     "readers/gops.py",  # reading ahead
     "readers/store_options.py",  # what a request costs
 }
@@ -122,6 +124,18 @@ def test_of_the_rooms_inside_jobs_one_knows_ray_and_one_knows_nothing_of_a_job()
     outside = set(jobs.rglob("*.py")) - set(inside["cluster"])
     assert [name(path) for path in sorted(outside) if breaches(path, {"ray"})] == []
     assert [path for path in inside["cluster"] if breaches(path, {"ray"})]
+
+
+def test_the_rooms_inside_manifests_use_only_those_below_them() -> None:
+    manifests = ROOT / "manifests"
+    for place, room in enumerate(ROOMS_OF_MANIFESTS):
+        above = {f"shortgop.manifests.{each}" for each in ROOMS_OF_MANIFESTS[place + 1 :]}
+        modules = sorted((manifests / room).glob("*.py"))
+        assert len(modules) > 2
+        assert [name(path) for path in modules if breaches(path, above)] == []
+    rooms = {f"shortgop.manifests.{each}" for each in ROOMS_OF_MANIFESTS}
+    assert [name(path) for path in manifests.glob("*.py") if breaches(path, rooms)] == []
+    assert {path.name for path in manifests.iterdir() if path.is_dir()} - {"__pycache__"} == set(ROOMS_OF_MANIFESTS)
 
 
 def test_few_modules_ask_whether_a_dataset_is_a_folder() -> None:

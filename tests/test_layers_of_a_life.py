@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from datasets import make_dataset
 from layers_everywhere import layers_everywhere
 from shortgop.errors import MissingDataError
-from shortgop.manifests.annotate import annotate
-from shortgop.manifests.collect import collect
-from shortgop.manifests.compact import compact
-from shortgop.manifests.copying import copy_videos
-from shortgop.manifests.drop import drop
-from shortgop.manifests.host_copies import HostCopies
+from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest, timeline_of
+from shortgop.manifests.dataset_files.tidy import tidy
+from shortgop.manifests.dataset_files.video_columns import LabelColumns
 from shortgop.manifests.label_columns import derived_columns
-from shortgop.manifests.rollback import rollback
-from shortgop.manifests.snapshots import open_current, open_manifest, timeline_of
+from shortgop.manifests.operations.annotate import annotate
+from shortgop.manifests.operations.collect import collect
+from shortgop.manifests.operations.compact import compact
+from shortgop.manifests.operations.copying import copy_videos
+from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.rollback import rollback
+from shortgop.manifests.operations.verify import verify
+from shortgop.manifests.shared_memory.host_copies import HostCopies
 from shortgop.manifests.tables import Manifest
-from shortgop.manifests.tidy import tidy
-from shortgop.manifests.verify import verify
-from shortgop.manifests.video_columns import LabelColumns
 from shortgop.storage.disk import DiskStorage
 from sweep import SWEEP
 from synthetic import constant_rate_pts, make_video

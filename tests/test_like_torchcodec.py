@@ -24,8 +24,8 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 import shortgop
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
-from shortgop.manifests.export import export
 from shortgop.manifests.mp4 import parse_fragment
+from shortgop.manifests.operations.export import export
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

@@ -19,8 +19,8 @@ from shortgop.jobs import steps, work
 from shortgop.jobs.prepare import Where
 from shortgop.jobs.units import Item
 from shortgop.jobs.work import UnitResult
-from shortgop.manifests.parts import finished_units
-from shortgop.manifests.sections import remove_old_sections
+from shortgop.manifests.dataset_files.parts import finished_units
+from shortgop.manifests.dataset_files.sections import remove_old_sections
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

@@ -15,8 +15,8 @@ from datasets import current_manifest, rows_of
 from far_sections import assert_same
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds

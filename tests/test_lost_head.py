@@ -16,7 +16,7 @@ from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import BIN, Head, ray_head
 from shortgop.jobs.progress.job_status import read_status
-from shortgop.manifests.parts import finished_units
+from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from started_processes import descendants

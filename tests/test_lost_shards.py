@@ -20,8 +20,8 @@ import shortgop
 from dataset_paths import shard_path
 from datasets import make_dataset
 from shortgop.cli import app
-from shortgop.manifests.lost import lost_shards
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.lost import lost_shards
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

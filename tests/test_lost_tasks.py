@@ -20,7 +20,7 @@ from shortgop.jobs import failing
 from shortgop.jobs.cluster import ray_runner
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress.job_status import read_status
-from shortgop.manifests.parts import finished_units
+from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

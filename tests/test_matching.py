@@ -11,7 +11,7 @@ from example_manifests import video
 from shortgop.manifests import chosen_ids, matching
 from shortgop.manifests.chosen_ids import ChosenIds
 from shortgop.manifests.matching import equal_gops, equal_lists, matching_rows
-from shortgop.manifests.merge import merge
+from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.ragged import Ragged, from_rows, from_texts
 
 IDS = st.text(st.sampled_from(["a", "b", "\0", "\x7f", "é", "\ud7ff", "\ue000", "\U0001f3ac"]), max_size=4)

@@ -14,18 +14,22 @@ import pytest
 import scale_data
 from scale_data import made_up
 
-from shortgop.manifests import copying, layers, matching, rollback, row_runs, scratch_arrays, summary, zarr_sizes
-from shortgop.manifests import publish as publish_module
-from shortgop.manifests.copy_plan import COPIED, plan_copy
-from shortgop.manifests.copying import copy_videos
-from shortgop.manifests.history import Difference, history
-from shortgop.manifests.host_copies import HostCopies
-from shortgop.manifests.layout import Root, shard_key
-from shortgop.manifests.moving import in_shards, put_together
-from shortgop.manifests.publish import publish
-from shortgop.manifests.stored_bytes import live_bytes
-from shortgop.manifests.summary import summarize
+from shortgop.manifests import matching
+from shortgop.manifests.dataset_files import publish as publish_module
+from shortgop.manifests.dataset_files.layout import Root, shard_key
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.layering import layers, row_runs
+from shortgop.manifests.operations import copying, rollback, summary
+from shortgop.manifests.operations.copy_plan import COPIED, plan_copy
+from shortgop.manifests.operations.copying import copy_videos
+from shortgop.manifests.operations.history import Difference, history
+from shortgop.manifests.operations.moving import in_shards, put_together
+from shortgop.manifests.operations.stored_bytes import live_bytes
+from shortgop.manifests.operations.summary import summarize
+from shortgop.manifests.shared_memory import scratch_arrays
+from shortgop.manifests.shared_memory.host_copies import HostCopies
 from shortgop.manifests.tables import empty
+from shortgop.manifests.zarr_files import zarr_sizes
 from shortgop.storage.disk import DiskStorage
 
 FEW, MANY = 5_000, 25_000

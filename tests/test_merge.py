@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from example_manifests import failure, rows, video
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.frame_runs import FrameRuns, timeline_blocks
-from shortgop.manifests.merge import merge, merge_tables
+from shortgop.manifests.merging.frame_runs import FrameRuns, timeline_blocks
+from shortgop.manifests.merging.merge import merge, merge_tables
 from shortgop.manifests.tables import Manifest, Videos, empty
 
 

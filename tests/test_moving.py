@@ -18,16 +18,16 @@ from dataset_places import Places, copied, names
 from datasets import current_manifest, make_dataset
 from shortgop.errors import CorruptDataError, MissingDataError, UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.annotate import annotate
-from shortgop.manifests.collect import collect
-from shortgop.manifests.compact import compact
-from shortgop.manifests.copying import copy_videos
-from shortgop.manifests.drop import drop
-from shortgop.manifests.moving import VideosInShards, sharing_videos, videos_of
-from shortgop.manifests.parts import finished_parts
-from shortgop.manifests.rollback import rollback
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.parts import finished_parts
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.annotate import annotate
+from shortgop.manifests.operations.collect import collect
+from shortgop.manifests.operations.compact import compact
+from shortgop.manifests.operations.copying import copy_videos
+from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.moving import VideosInShards, sharing_videos, videos_of
+from shortgop.manifests.operations.rollback import rollback
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from shortgop.manifests.new_arrays import in_threads
+from shortgop.manifests.shared_memory.new_arrays import in_threads
 
 BLOCKS = [(start, start + 10) for start in range(0, 1000, 10)]
 

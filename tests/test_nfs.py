@@ -18,9 +18,7 @@ import pytest
 from example_manifests import failure
 from range_cache_items import ONE, content, entry, item
 from shortgop.errors import DatasetBusyError, DatasetWarning, NotADatasetError
-from shortgop.manifests import host_copies
-from shortgop.manifests.host_copies import copies_in
-from shortgop.manifests.layout import (
+from shortgop.manifests.dataset_files.layout import (
     ROOT_KEY,
     change_root,
     create,
@@ -30,8 +28,10 @@ from shortgop.manifests.layout import (
     root_document,
     snapshots,
 )
-from shortgop.manifests.parts import finished_parts, write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.parts import finished_parts, write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.shared_memory import host_copies
+from shortgop.manifests.shared_memory.host_copies import copies_in
 from shortgop.storage import disk_lock, range_cache
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.network_folders import shared_between_hosts

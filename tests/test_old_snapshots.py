@@ -17,11 +17,11 @@ from datasets import as_folder, make_dataset
 from example_manifests import failure
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.layout import Root, read_root, snapshots
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import open_current, open_manifest
-from shortgop.manifests.tidy import parse_duration, remove_old_snapshots
+from shortgop.manifests.dataset_files.layout import Root, read_root, snapshots
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
+from shortgop.manifests.dataset_files.tidy import parse_duration, remove_old_snapshots
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
@@ -114,7 +114,7 @@ def test_a_job_removes_old_snapshots_and_their_readers_are_told(sources: Path, t
 def test_a_reader_that_opens_while_the_snapshot_goes_gets_the_next(
     grown: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from shortgop.manifests import snapshots as files
+    from shortgop.manifests.dataset_files import snapshots as files
 
     old = Root(profile={}, snapshot="000001")
     remove_old_snapshots(DiskStorage(grown), 0)

@@ -21,9 +21,9 @@ from shortgop.cli import app
 from shortgop.comparison.chart import Bar, Group, write_chart
 from shortgop.comparison.estimates import Estimate
 from shortgop.errors import UsageError
-from shortgop.manifests.export import export
-from shortgop.manifests.output_files import check_output, new_file
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.export import export
+from shortgop.manifests.operations.output_files import check_output, new_file
 from shortgop.readers.picture_files import FORMATS, write_picture
 from shortgop.readers.sheet import check_sheet, write_sheet
 from shortgop.storage.disk import DiskStorage

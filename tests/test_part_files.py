@@ -9,8 +9,8 @@ import pytest
 
 from example_manifests import rows, video
 from shortgop.errors import CorruptDataError, MissingDataError
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import pack, unpack
+from shortgop.manifests.dataset_files.parts import pack, unpack
+from shortgop.manifests.merging.merge import merge
 
 ATTRIBUTES = {"format_version": 4, "unit": "u1"}
 

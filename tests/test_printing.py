@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from shortgop.cli import app
 from shortgop.cli.printing import video_table
-from shortgop.manifests.summary import VideoSummary
+from shortgop.manifests.operations.summary import VideoSummary
 from shortgop.wording import counted, plain
 from synthetic import SyntheticVideo
 

@@ -20,16 +20,16 @@ from datasets import as_folder, current_manifest, timeline_rows
 from example_manifests import failure, rows, video
 from shortgop import whole_files as commits
 from shortgop.errors import CorruptDataError, MissingDataError, OutputError
-from shortgop.manifests import publish as publish_module
-from shortgop.manifests import zarr_sizes, zarr_small
-from shortgop.manifests import zarr_write as writer
-from shortgop.manifests import zarr_zip as zips
-from shortgop.manifests.layout import create, snapshot_key
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import finished_parts, read_part, write_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshot_files import snapshot_attributes
-from shortgop.manifests.snapshots import open_current, open_manifest, timeline_of
+from shortgop.manifests.dataset_files import publish as publish_module
+from shortgop.manifests.dataset_files.layout import create, snapshot_key
+from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshot_files import snapshot_attributes
+from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest, timeline_of
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.zarr_files import zarr_sizes, zarr_small
+from shortgop.manifests.zarr_files import zarr_write as writer
+from shortgop.manifests.zarr_files import zarr_zip as zips
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep, sample

@@ -32,9 +32,9 @@ from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress.job_status import JobStatus, read_status, status_kept
 from shortgop.jobs.progress.tally import Progress
-from shortgop.manifests.parts import finished_units
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.parts import finished_units
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile, parse_size
 from shortgop.storage.disk import DiskStorage

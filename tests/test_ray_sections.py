@@ -17,7 +17,7 @@ from far_sections import PROFILE, RATE, SIX_SECTIONS
 from long_sources import assert_undisturbed
 from ray_heads import cluster_of
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.verify import verify
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.options import SourcePolicy
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts

@@ -18,8 +18,8 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
 from datasets import current_manifest, make_dataset
-from shortgop.manifests.export import export
-from shortgop.manifests.layout import create
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.operations.export import export
 from shortgop.readers.decoder_trial import try_decoders, versions
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, read_number

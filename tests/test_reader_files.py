@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from shortgop.errors import MissingDataError, OutputError, UnreadableDataError, UsageError
-from shortgop.manifests.shard_bytes import ShardBytes
+from shortgop.manifests.operations.shard_bytes import ShardBytes
 from shortgop.readers.sheet import write_sheet
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.open_files import OpenFiles

@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 import shortgop
 from flaky_proxy import FLAKY, Faults, FlakyProxy
 from shortgop.cli import app
-from shortgop.manifests.layout import snapshot_key
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.layout import snapshot_key
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.readers import fetching
 from shortgop.readers.cache_filling import Filling, fill_cache
 from shortgop.readers.dataset import reader_of

@@ -17,10 +17,10 @@ from dataset_paths import shard_path
 from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.jobs.prepare import Report, Where, prepare, repair
-from shortgop.manifests.layout import snapshots
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.layout import snapshots
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import damaged_videos, verify
 from shortgop.manifests.tables import Manifest
-from shortgop.manifests.verify import damaged_videos, verify
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number

@@ -16,7 +16,7 @@ from shortgop.errors import CorruptDataError
 from shortgop.jobs.progress.job_history import MAX_STRETCHES, Stretch, with_stretch
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
 from shortgop.jobs.progress.tally import Progress
-from shortgop.manifests.merge import merge
+from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.tables import empty
 from shortgop.reporting.clip_pictures import FRAMES, frames_of_clip, size_shown
 from shortgop.reporting.content_summary import contents_of

@@ -11,9 +11,9 @@ from torch.utils.data import BatchSampler
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.manifests.annotate import annotate
-from shortgop.manifests.compact import compact
-from shortgop.manifests.copying import copy_videos
+from shortgop.manifests.operations.annotate import annotate
+from shortgop.manifests.operations.compact import compact
+from shortgop.manifests.operations.copying import copy_videos
 from shortgop.storage.disk import DiskStorage
 from training_videos import make_videos, numbers
 

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortgop.manifests import row_runs
+from shortgop.manifests.layering import row_runs
+from shortgop.manifests.layering.row_runs import (
+    Runs,
+    blocks_of,
+    inserted,
+    of_lists,
+    rows_between,
+    runs_of,
+    visible_runs,
+)
 from shortgop.manifests.ragged import Array, offsets_of
-from shortgop.manifests.row_runs import Runs, blocks_of, inserted, of_lists, rows_between, runs_of, visible_runs
 
 
 def read(column: list[int], start: int, stop: int) -> Array:

@@ -16,7 +16,7 @@ import pytest
 import shortgop
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.summary import VideoSummary, summarize
+from shortgop.manifests.operations.summary import VideoSummary, summarize
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

@@ -17,7 +17,7 @@ from shortgop.jobs.order import Order
 from shortgop.jobs.steps import Cut, Join, Look, OneSection, Refused, SectionDone, Sections, Step, Whole
 from shortgop.jobs.units import Item, Unit, long_apart, plan_units
 from shortgop.jobs.work import UnitResult
-from shortgop.manifests.sections import joined_sections
+from shortgop.manifests.dataset_files.sections import joined_sections
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.profile import Size
 from shortgop.prep.section_plan import (

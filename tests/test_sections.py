@@ -17,8 +17,8 @@ import shortgop
 from datasets import current_manifest, rows_of
 from odd_pictures import joined_h264, remuxed
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.profile import Profile

@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader
 import shortgop
 from datasets import make_dataset
 from example_manifests import failure, rows, video
-from shortgop.manifests.merge import merge
-from shortgop.manifests.shared_tables import TablesToShare
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.shared_memory.shared_tables import TablesToShare
 from sweep import sample
 from synthetic import constant_rate_pts, make_video, read_number
 

@@ -19,22 +19,22 @@ from datasets import timeline_rows
 from example_manifests import colliding_parts, drop, edit, failure, rows, video
 from large_datasets import MANY, OLD, add, published
 from shortgop.errors import MissingDataError
-from shortgop.manifests import zarr_sizes
-from shortgop.manifests.collect import collect
-from shortgop.manifests.compact import compact
-from shortgop.manifests.history import history
-from shortgop.manifests.host_copies import HostCopies
+from shortgop.manifests.dataset_files.layout import read_root
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshot_files import layers_below, parts_in, snapshot_attributes
+from shortgop.manifests.dataset_files.snapshots import open_failures, open_layer, open_manifest, timeline_of
+from shortgop.manifests.dataset_files.tidy import remove_old_snapshots
+from shortgop.manifests.dataset_files.video_columns import LabelColumns
 from shortgop.manifests.label_columns import derived_columns
-from shortgop.manifests.layers import combined, layers_that_stay
-from shortgop.manifests.layout import read_root
-from shortgop.manifests.merge import merge
-from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshot_files import layers_below, parts_in, snapshot_attributes
-from shortgop.manifests.snapshots import open_failures, open_layer, open_manifest, timeline_of
+from shortgop.manifests.layering.layers import combined, layers_that_stay
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.operations.collect import collect
+from shortgop.manifests.operations.compact import compact
+from shortgop.manifests.operations.history import history
+from shortgop.manifests.operations.verify import verify
+from shortgop.manifests.shared_memory.host_copies import HostCopies
 from shortgop.manifests.tables import Manifest
-from shortgop.manifests.tidy import remove_old_snapshots
-from shortgop.manifests.verify import verify
-from shortgop.manifests.video_columns import LabelColumns
+from shortgop.manifests.zarr_files import zarr_sizes
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from sweep import SWEEP

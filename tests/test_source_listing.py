@@ -31,7 +31,7 @@ from shortgop.jobs.progress.encoding_time import Pace
 from shortgop.jobs.progress.job_status import JobStatus
 from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.units import Unit
-from shortgop.manifests.parts import finished_units
+from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.storage.disk import DiskStorage
 from store_helpers import put
 from sweep import sample

@@ -14,7 +14,7 @@ from shortgop.jobs.changed import Changed
 from shortgop.jobs.outcome import Report
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.job_status import read_status
-from shortgop.manifests.drop import drop
+from shortgop.manifests.operations.drop import drop
 from shortgop.prep.profile import Profile
 from shortgop.reporting.dataset_report import read_page
 from shortgop.storage.disk import DiskStorage

@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 import shortgop
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.cli import app
-from shortgop.manifests.copying import copy_videos
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.copying import copy_videos
+from shortgop.manifests.operations.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at

@@ -16,7 +16,7 @@ from shortgop.jobs.planning import Known
 from shortgop.jobs.source_columns import Named
 from shortgop.jobs.source_table import Row, SourceTable, SourceWindow
 from shortgop.jobs.survey import look_at_others, look_first
-from shortgop.manifests.merge import merge
+from shortgop.manifests.merging.merge import merge
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile
 

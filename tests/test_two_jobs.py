@@ -16,8 +16,8 @@ import pytest
 
 import shortgop
 from dataset_places import Places, left_over
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.storage.interface import Storage
 from shortgop.storage.lease import KEY, Lease
 from sweep import only_in_a_sweep

@@ -21,13 +21,13 @@ from s3_uploads import unfinished_uploads
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.collect import collect
-from shortgop.manifests.layout import create
-from shortgop.manifests.parts import finished_parts, open_part
-from shortgop.manifests.publish import publish
-from shortgop.manifests.snapshots import open_current
-from shortgop.manifests.stored_bytes import live_bytes
-from shortgop.manifests.verify import verify
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import finished_parts, open_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.collect import collect
+from shortgop.manifests.operations.stored_bytes import live_bytes
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.interface import Storage

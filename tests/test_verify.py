@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from dataset_paths import shard_path, snapshot_path
 from datasets import make_dataset
+from shortgop.manifests.dataset_files.parts import read_part, write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.mp4 import restamp_fragment
-from shortgop.manifests.parts import read_part, write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests.operations.verify import Problem, stray_files, verify
 from shortgop.manifests.ragged import from_texts
-from shortgop.manifests.snapshots import open_current
 from shortgop.manifests.tables import Drops, Edits, Manifest, Timeline, failures_table
-from shortgop.manifests.verify import Problem, stray_files, verify
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
 

@@ -24,19 +24,25 @@ from datasets import make_dataset
 from example_manifests import colliding_parts, drop, edit, failure, video
 from large_datasets import OLD, add, published
 from layers_everywhere import layers_everywhere
-from shortgop.manifests import layer_blocks, layers
-from shortgop.manifests.layer_check import tables_that_differ
-from shortgop.manifests.layout import read_root
-from shortgop.manifests.mapped_tables import arrays_of
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import pack
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.layout import read_root
+from shortgop.manifests.dataset_files.parts import pack
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.snapshot_files import layers_below
+from shortgop.manifests.dataset_files.snapshots import (
+    open_current,
+    open_layer,
+    open_manifest,
+    open_tables_of_ids,
+    open_video_blocks,
+)
+from shortgop.manifests.layering import layer_blocks, layers
+from shortgop.manifests.layering.layer_check import tables_that_differ
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.operations.verify import verify
 from shortgop.manifests.ragged import Ragged
-from shortgop.manifests.snapshot_files import layers_below
-from shortgop.manifests.snapshots import open_current, open_layer, open_manifest, open_tables_of_ids, open_video_blocks
+from shortgop.manifests.shared_memory.mapped_tables import arrays_of
 from shortgop.manifests.stacking import take, with_videos
 from shortgop.manifests.tables import Manifest, Timeline
-from shortgop.manifests.verify import verify
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
@@ -228,8 +234,8 @@ CHECK = """
 import json, resource, sys
 from pathlib import Path
 from shortgop.manifests import layer_blocks, verify
-from shortgop.manifests.scratch_arrays import ScratchArrays
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.shared_memory.scratch_arrays import ScratchArrays
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
 
 layer_blocks._BLOCK_BYTES, verify._TIMELINE_ROWS = 1 << 20, 1 << 16

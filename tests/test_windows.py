@@ -21,8 +21,8 @@ from shortgop.jobs.look import Looked
 from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up
-from shortgop.manifests.drop import drop
-from shortgop.manifests.parts import finished_parts, finished_units
+from shortgop.manifests.dataset_files.parts import finished_parts, finished_units
+from shortgop.manifests.operations.drop import drop
 from shortgop.storage.disk import DiskStorage
 from windowed_jobs import NAMES, film, films_in, first_numbers, noted, run, stops_when, without_places
 

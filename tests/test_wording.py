@@ -10,8 +10,8 @@ import pytest
 
 from example_manifests import video
 from shortgop import DamagedSourceError, MissingDataError
-from shortgop.manifests.lost import lost_text
-from shortgop.manifests.merge import merge
+from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.operations.lost import lost_text
 from shortgop.prep.damage import Damage
 from shortgop.prep.kept import Kept
 from shortgop.prep.options import SourcePolicy

@@ -12,9 +12,9 @@ from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.steps import Whole, run_step
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import UnitProgress, run_unit
-from shortgop.manifests.layout import create
-from shortgop.manifests.merge import merge
-from shortgop.manifests.parts import pack, read_part
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import pack, read_part
+from shortgop.manifests.merging.merge import merge
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

@@ -26,11 +26,11 @@ from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.prepare import existing_profile
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.layout import change_root, create, read_root, snapshot_key, snapshots
-from shortgop.manifests.parts import finished_parts, write_part
-from shortgop.manifests.publish import catch_up, publish
-from shortgop.manifests.snapshot_files import snapshot_attributes
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.layout import change_root, create, read_root, snapshot_key, snapshots
+from shortgop.manifests.dataset_files.parts import finished_parts, write_part
+from shortgop.manifests.dataset_files.publish import catch_up, publish
+from shortgop.manifests.dataset_files.snapshot_files import snapshot_attributes
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -62,10 +62,10 @@ def finish_unit(dataset: Storage, source: Path, profile: Profile) -> None:
 _PUBLISH_OFTEN = """
 import sys, time
 from example_manifests import failure
-from shortgop.manifests.parts import write_part
+from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.errors import DatasetBusyError
 from shortgop.storage.locate import storage_at
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.publish import publish
 dataset, me, lost = storage_at(sys.argv[1]), sys.argv[2], 0
 print("ready", flush=True)
 sys.stdin.readline()
@@ -130,7 +130,7 @@ class Writers:
     def test_a_dataset_that_somebody_else_makes_at_the_same_moment_is_not_replaced(
         self, places: Places, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from shortgop.manifests import layout as files
+        from shortgop.manifests.dataset_files import layout as files
 
         place = places.new()
         create(place, {"gop_frames": 4})
@@ -181,7 +181,7 @@ class Writers:
         self, empty_place: Storage, monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:
         """Wherever the other comes in between, from the moment at which the root was read."""
-        from shortgop.manifests import publish as module
+        from shortgop.manifests.dataset_files import publish as module
 
         write_part(empty_place, "u1", failure("a", "cut short"))
         original = getattr(module, step)

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
 from example_manifests import failure, video
-from shortgop.manifests import zarr_sizes
 from shortgop.manifests.label_columns import LabelColumn, derived_columns
-from shortgop.manifests.merge import merge
+from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.ragged import Array, from_texts
 from shortgop.manifests.tables import Manifest, empty
-from shortgop.manifests.zarr_small import is_small, small_files
-from shortgop.manifests.zarr_write import write_manifest
+from shortgop.manifests.zarr_files import zarr_sizes
+from shortgop.manifests.zarr_files.zarr_small import is_small, small_files
+from shortgop.manifests.zarr_files.zarr_write import write_manifest
 from sweep import SWEEP
 
 Labels = Mapping[str, LabelColumn] | None
@@ -86,9 +86,9 @@ def test_what_is_larger_than_a_chunk_is_not_small(monkeypatch: pytest.MonkeyPatc
 def test_a_small_dataset_is_published_without_importing_zarr(tmp_path: Path) -> None:
     code = f"""
 import sys
-from shortgop.manifests.layout import create
-from shortgop.manifests.parts import write_part
-from shortgop.manifests.publish import publish
+from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.tables import empty
 from shortgop.storage.disk import DiskStorage
 dataset = DiskStorage({str(tmp_path / "d")!r})

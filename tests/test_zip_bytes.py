@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.manifests import zarr_zip, zip_bytes
+from shortgop.manifests.zarr_files import zarr_zip, zip_bytes
 
 FILES = st.dictionaries(st.text(st.characters(exclude_categories=("Cs", "Cc"))), st.binary(max_size=40), max_size=8)
 

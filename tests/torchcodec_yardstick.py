@@ -16,8 +16,8 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 from datasets import current_manifest
 from shortgop.errors import DecodeError
-from shortgop.manifests.layout import shard_key
-from shortgop.manifests.shard_bytes import ShardBytes, gop_piece, init_piece
+from shortgop.manifests.dataset_files.layout import shard_key
+from shortgop.manifests.operations.shard_bytes import ShardBytes, gop_piece, init_piece
 from shortgop.readers.decoders.base import DecodeCost, GopRequest, Target
 from shortgop.storage.disk import DiskStorage
 

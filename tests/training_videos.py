@@ -12,7 +12,7 @@ import torch
 
 import shortgop
 from datasets import make_dataset
-from shortgop.manifests.snapshots import open_current
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ToolError, UsageError
-from ..manifests.output_files import check_output, new_file
+from ..manifests.operations.output_files import check_output, new_file
 from ..manifests.ragged import Array, lazy, offsets_of
 from ..wording import missing
 from .clips import Clip, split_draws

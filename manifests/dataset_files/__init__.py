@@ -1,0 +1,10 @@
+"""The files of a dataset, and their life. Start at `layout`.
+
+layout                      the keys of a dataset's files, and its root
+parts, sections             the results of one unit of work, and of a section of a long video
+publish                     parts become a snapshot
+snapshots, snapshot_files, snapshot_columns  how a snapshot is opened: its tables, its file, its label columns
+video_columns               all columns over the videos of a snapshot
+tidy                        removal of what nobody needs
+in_order                    work on many files, several at once in a store
+"""

@@ -1,0 +1,252 @@
+"""The files of a dataset: which is where, and how the root is written.
+
+    zarr.json                the root; its attributes name the format version, the profile and the snapshot
+    manifest/<snapshot>.zip  immutable tables; a folder if version 1 of the format wrote it
+    parts/<part>.zip         the tables of one unit of work
+    sections/<section>.zip   the tables of one section of a long video that is not finished
+    shards/<name>.shard      segments back to back
+    .status.json             how far the last job is, for people
+
+Only zarr.json, .status.json, and parts from which dropped rows are taken, are ever replaced.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...errors import (
+    CorruptDataError,
+    DatasetBusyError,
+    FormatVersionError,
+    NotADatasetError,
+    OutputError,
+    UnreadableDataError,
+    not_read,
+)
+from ...storage.interface import NO_BUCKET, Storage, Stored
+from ...whole_files import writing
+from ..zarr_files.zarr_read import (
+    READABLE_VERSIONS,
+)
+
+FORMAT_VERSION = 4
+ROOT_KEY = "zarr.json"
+# Each time another writer changed the root meanwhile.
+_MAX_CHANGES = 100
+_MAX_LOOKS = 40
+_SECONDS_TO_LOOK_AGAIN = 0.025
+_DATASET_REMEDY = "give the folder that `shortgop prep --out` wrote"
+
+
+@dataclass(frozen=True)
+class Root:
+    """The content of zarr.json. `snapshot` is None until the first snapshot is published. `id_roots` are the folders
+    below which sources get their ids; there are none before the first job, and in datasets of earlier versions."""
+
+    profile: dict[str, Any]
+    snapshot: str | None
+    format_version: int = FORMAT_VERSION
+    id_roots: tuple[str, ...] = ()
+
+
+def shard_key(name: str) -> str:
+    return f"shards/{name}"
+
+
+def part_key(part: str) -> str:
+    return f"parts/{part}.zip"
+
+
+def snapshot_key(snapshot: str) -> str:
+    """The key of a snapshot's file. Version 1 of the format wrote a folder, see `snapshot_folder`."""
+    return f"manifest/{snapshot}.zip"
+
+
+def snapshot_folder(dataset: Storage, snapshot: str) -> str | None:
+    """The folder that version 1 of the format wrote as this snapshot; None if there is none."""
+    folder = f"manifest/{snapshot}"
+    return folder if any(listed(dataset, folder)) and not dataset.find(snapshot_key(snapshot)) else None
+
+
+def make_place(dataset: Storage) -> None:
+    """Make the place of a dataset. It may exist if it is empty or holds a dataset."""
+    dataset.make()
+    with writing(dataset.url):
+        if any(dataset.files("")) and not is_dataset(dataset):
+            raise OutputError(
+                f"{dataset} holds files but no dataset; choose an empty or new folder",
+                file=dataset.url,
+            )
+
+
+def create(dataset: Storage, profile: dict[str, Any], id_roots: tuple[str, ...] = ()) -> Root:
+    """Make an empty dataset. The folder may exist if it is empty.
+
+    Returns the root on disk. If another process creates the dataset at the same moment, that is its root.
+    """
+    make_place(dataset)
+    if is_dataset(dataset):
+        raise OutputError(f"{dataset} already holds a dataset; choose an empty or new folder", file=dataset.url)
+    dataset.put_new(ROOT_KEY, root_document(Root(profile, snapshot=None, id_roots=id_roots)))
+    return read_root(dataset)
+
+
+def set_profile(dataset: Storage, profile: dict[str, Any]) -> None:
+    """Give another profile to a dataset that has no videos yet. The caller holds the writer lock."""
+    change_root(dataset, lambda root: replace(root, profile=profile))
+
+
+def set_id_roots(dataset: Storage, id_roots: tuple[str, ...]) -> None:
+    """Let a dataset remember these id roots. The caller holds the writer lock."""
+    change_root(dataset, lambda root: replace(root, id_roots=id_roots))
+
+
+def change_root(dataset: Storage, change: Callable[[Root], Root]) -> Root:
+    """Replace zarr.json by what `change` makes of it. Returns the root that is there then.
+
+    If another writer replaces it meanwhile, `change` is asked again with the new root. DatasetBusyError if that does
+    not end.
+    """
+    for _ in range(_MAX_CHANGES):
+        root, version = _read_root(dataset)
+        changed = change(root)
+        if changed == root or dataset.replace(ROOT_KEY, root_document(changed), version):
+            return changed
+    raise DatasetBusyError(
+        f"other jobs keep changing {dataset.place(ROOT_KEY)}; wait until they have ended, and run this again",
+        file=dataset.place(ROOT_KEY),
+    )
+
+
+def root_document(root: Root) -> bytes:
+    text = json.dumps(
+        {
+            "zarr_format": 3,
+            "node_type": "group",
+            "attributes": {
+                "shortgop": {
+                    "format_version": FORMAT_VERSION,
+                    "profile": root.profile,
+                    "snapshot": root.snapshot,
+                    **({"id_roots": root.id_roots} if root.id_roots else {}),
+                }
+            },
+        },
+        indent=2,
+    )
+    return f"{text}\n".encode()
+
+
+def is_dataset(dataset: Storage) -> bool:
+    try:
+        for _ in range(_MAX_LOOKS):
+            if dataset.find(ROOT_KEY) is not None:
+                return True
+            if not _is_without_root(dataset):
+                break
+            time.sleep(_SECONDS_TO_LOOK_AGAIN)
+    except OSError as error:
+        raise not_read(dataset.place(ROOT_KEY), error) from error
+    return False
+
+
+def read_root(dataset: Storage) -> Root:
+    """Read zarr.json. NotADatasetError, FormatVersionError or CorruptDataError if it cannot be used."""
+    return _read_root(dataset)[0]
+
+
+def _read_root(dataset: Storage) -> tuple[Root, str]:
+    """The root, and the version of its file."""
+    file = dataset.place(ROOT_KEY)
+    try:
+        text, version = _root_text(dataset)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        folder = dataset.folder
+        gone, is_file = folder is not None and not folder.exists(), folder is not None and folder.is_file()
+        what = "does not exist" if gone else "is a file" if is_file else "holds no dataset"
+        if error.strerror == NO_BUCKET:
+            raise NotADatasetError(f"{dataset}: {NO_BUCKET}; check its name", file=file) from None
+        raise NotADatasetError(f"{dataset} {what}; {_DATASET_REMEDY}", file=file) from None
+    except EOFError as error:
+        raise UnreadableDataError(f"{file} became shorter while it was read; try again", file=file) from error
+    except OSError as error:
+        raise not_read(file, error) from error
+    return _parsed(dataset, text), version
+
+
+def _root_text(dataset: Storage) -> tuple[bytes, str]:
+    """The content of zarr.json, and its version.
+
+    On NFS a file that another host replaced can no longer be read (ESTALE). And a file that a process of the replacing
+    host has open is renamed to .nfs... first: then there is none for a moment.
+    """
+    for left in reversed(range(_MAX_LOOKS)):
+        try:
+            with dataset.open(ROOT_KEY) as opened:
+                return opened.read(0, opened.stored.num_bytes), opened.stored.version
+        except OSError as error:
+            is_absent = isinstance(error, FileNotFoundError) and _is_without_root(dataset)
+            if not left or not (is_absent or error.errno == errno.ESTALE):
+                raise
+        time.sleep(_SECONDS_TO_LOOK_AGAIN)
+    raise AssertionError
+
+
+def _is_without_root(dataset: Storage) -> bool:
+    """Whether there is a folder of snapshots beside which zarr.json is missing."""
+    return dataset.folder is not None and (dataset.folder / "manifest").is_dir()
+
+
+def _parsed(dataset: Storage, text: bytes) -> Root:
+    file = dataset.place(ROOT_KEY)
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise CorruptDataError(f"{file} is damaged ({error}); copy it to the dataset again", file=file) from None
+    try:
+        attributes = document["attributes"]["shortgop"]
+        version = attributes["format_version"]
+    except (KeyError, TypeError):
+        raise NotADatasetError(f"{file} is not the root of a shortgop dataset; {_DATASET_REMEDY}", file=file) from None
+    if version is True or version not in READABLE_VERSIONS:
+        newer = isinstance(version, int) and version > FORMAT_VERSION
+        *others, last = READABLE_VERSIONS
+        raise FormatVersionError(
+            f"{dataset} has format version {version!r}, and this shortgop reads versions "
+            f"{', '.join(map(str, others))} and {last}; "
+            f"{'upgrade shortgop' if newer else 'prepare it again'}",
+            file=file,
+        )
+    profile, snapshot = attributes.get("profile"), attributes.get("snapshot")
+    named = snapshot is None or (isinstance(snapshot, str) and snapshot.isdecimal())
+    id_roots = attributes.get("id_roots", [])
+    folders = isinstance(id_roots, list) and all(isinstance(folder, str) for folder in id_roots)
+    if not isinstance(profile, dict) or not named or not folders:
+        raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=file)
+    return Root(profile=profile, snapshot=snapshot, format_version=version, id_roots=tuple(id_roots))
+
+
+def listed(dataset: Storage, folder: str) -> Iterator[Stored]:
+    """The files below a folder, in no order. UnreadableDataError if they cannot be listed."""
+    try:
+        yield from dataset.files(folder)
+    except OSError as error:
+        raise not_read(dataset.place(folder), error) from error
+
+
+def has_snapshot(dataset: Storage, snapshot: str) -> bool:
+    """Whether a snapshot is there. Nothing is listed, which not every store allows."""
+    return dataset.find(snapshot_key(snapshot)) is not None or snapshot_folder(dataset, snapshot) is not None
+
+
+def snapshots(dataset: Storage) -> dict[str, list[Stored]]:
+    """The files of all snapshots that are there, current or not, by name: decimal digits."""
+    found: dict[str, list[Stored]] = {}
+    for stored in listed(dataset, "manifest"):
+        found.setdefault(stored.key.split("/")[1].removesuffix(".zip"), []).append(stored)
+    return {name: files for name, files in found.items() if name.isdecimal()}

@@ -1,0 +1,232 @@
+"""Merging: the manifests of many units become one manifest, that of a snapshot.
+
+The result depends on the content of the manifests, not on their order: videos are sorted by id, and patterns,
+configurations and shards are numbered in the order of their first use. So an interrupted job ends with the same rows as
+an undisturbed one. Edits and drops are kept, since an older part may still come. Timelines are merged in blocks and
+never held in memory whole: at eight bytes a frame they are by far the largest table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from ..ragged import Array, Ragged, concatenate, from_rows, from_texts
+from ..stacking import row_content, stacked, take, with_videos
+from ..tables import Edits, Failures, Manifest, Patterns, Table, Timeline, empty
+from .edits import Drop, Edit, drops_of, drops_table, edited, edits_of, joined, merged_edits
+from .frame_runs import FrameRuns, ReadRows, timeline_blocks
+
+# A search takes as long as the entries of so many rows in a dict.
+_SEARCHES_PER_ROW = 20
+
+
+def merge(manifests: Sequence[Manifest]) -> Manifest:
+    """One manifest with the videos of all `manifests`, which must have their timelines.
+
+    Of several videos with one id it keeps the one that was stored after the most edits, then the one that was made
+    again most often, then the one in the shard whose name sorts first. Videos get the edits that came after they were
+    stored, and are left out if a drop did. Of several failures with one id it keeps the latest, and none if a video has
+    that id or it was dropped.
+    """
+    readers = [_reader(manifest.timeline) for manifest in manifests]
+    merged, runs = merge_tables(manifests, readers)
+    blocks = timeline_blocks(runs, readers, block_rows=max(1, len(runs)))
+    return replace(merged, timeline=Timeline(pts=next(blocks, np.zeros(0, dtype="<i8"))))
+
+
+def _reader(timeline: Timeline | None) -> ReadRows:
+    if timeline is None:
+        raise ValueError("a manifest to be merged must be read with its timeline")
+    return lambda start, stop: timeline.pts[start:stop]
+
+
+def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = ()) -> tuple[Manifest, FrameRuns]:
+    """Like `merge`, but without the timeline, which may not fit into memory; also returns where its rows come from.
+
+    `timelines` has one entry for each manifest. They are read only if two videos are equal in everything else.
+    """
+    manifests = [*manifests, empty()]
+    everything = stacked(manifests)
+    origins = FrameRuns(
+        manifest=np.repeat(np.arange(len(manifests)), [len(m.videos) for m in manifests]),
+        start=np.concatenate([m.first_frames[:-1] for m in manifests]),
+        length=everything.videos.num_frames,
+    )
+    drops = drops_of(everything.drops)
+    order, equal = _by_id(everything, drops, origins, timelines)
+    edit_origins = np.repeat(np.arange(len(manifests)), [len(m.edits) for m in manifests]).tolist()
+    edits, owner = merged_edits(everything.edits, edit_origins, drops)
+    merged = with_videos(everything, order)
+    attributes = _attributes(
+        everything, edits, merged.videos.id, owner, order=order, equal=equal, origins=origins.manifest
+    )
+    return replace(
+        merged,
+        videos=replace(merged.videos, attributes=attributes),
+        failures=_latest(everything.failures, merged.videos.id, drops),
+        edits=edits,
+        drops=drops_table(drops),
+    ), FrameRuns(origins.manifest[order], origins.start[order], origins.length[order])
+
+
+def _by_id(
+    manifest: Manifest, drops: Mapping[str, Drop], origins: FrameRuns, timelines: Sequence[ReadRows]
+) -> tuple[Array, dict[int, list[int]]]:
+    """The row of the video to keep for each id, sorted by id. And, where rows of an id differ from the kept one in
+    their attributes alone: all of these rows, by the place of the kept one in the first result.
+
+    Only ids that come more than once are looked at one by one.
+    """
+    keys = manifest.videos.id.sort_keys()
+    rows = np.argsort(keys, kind="stable")
+    rows = rows[_not_dropped(keys[rows], manifest.videos.after_edit[rows], drops)]
+    ordered = keys[rows]
+    is_first = np.ones(len(rows), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    starts = np.append(np.flatnonzero(is_first), len(rows))
+    order, equal = rows[starts[:-1]], {}
+    for place in np.flatnonzero(np.diff(starts) > 1).tolist():
+        known: list[int] = []
+        for row in rows[starts[place] : starts[place + 1]].tolist():
+            before = _compared(manifest, row, known[0], origins, timelines) if known else -1
+            if before < 0:
+                known = [row]
+            elif before == 0:
+                known.append(row)
+        order[place] = known[0]
+        if len(known) > 1:
+            equal[place] = known
+    return order, equal
+
+
+def _not_dropped(keys: Array, after_edit: Array, drops: Mapping[str, Drop]) -> Array:
+    """Whether each video was stored after the drop of its id, if there is one. `keys` are sorted."""
+    stays = np.ones(len(keys), dtype=bool)
+    for video_id, drop in drops.items():
+        key: Any = video_id
+        if keys.dtype != object:
+            key = video_id.encode()
+            # Numpy would take zero bytes at the end for padding, and make all keys as wide as a longer one.
+            if len(key) > keys.dtype.itemsize or b"\0" in key:
+                continue
+        each = slice(int(np.searchsorted(keys, key)), int(np.searchsorted(keys, key, side="right")))
+        stays[each] = after_edit[each] >= drop.number
+    return stays
+
+
+def _places(ids: Ragged, wanted: Sequence[str]) -> list[int | None]:
+    """The row of each of these texts among ids, which ascend; None for one that is not there."""
+    if len(wanted) < len(ids) // _SEARCHES_PER_ROW:
+        return [ids.find(text) for text in wanted]
+    row_of = {text: row for row, text in enumerate(ids.texts())}
+    return [row_of.get(text) for text in wanted]
+
+
+def _compared(manifest: Manifest, row: int, other: int, origins: FrameRuns, timelines: Sequence[ReadRows]) -> int:
+    """-1 if the video in `row` is kept rather than the one in `other`, which has the same id, 1 if it is not, and 0 if
+    they differ in nothing but their attributes. The order compares all else that the tables say."""
+    for key in (_place, _all_columns):
+        one, two = key(manifest, row), key(manifest, other)
+        if one != two:
+            return -1 if one < two else 1
+    if not timelines:
+        return 0
+    pts = []
+    for video in (row, other):
+        start, length = int(origins.start[video]), int(origins.length[video])
+        pts.append(timelines[int(origins.manifest[video])](start, start + length).tolist())
+    return 0 if pts[0] == pts[1] else -1 if pts[0] < pts[1] else 1
+
+
+def _place(manifest: Manifest, row: int) -> tuple[Any, ...]:
+    """Sort key: stored after most edits first, then the greatest revision, then the shard and the offset at which the
+    video starts. Shards are never replaced, so no two videos share these; version 1 did replace shards.
+
+    A drop removes the videos that were stored before it. They are the last ones in this order, so what is left does not
+    depend on whether the drop or the videos come first.
+    """
+    segment = int(manifest.first_segments[row])
+    return (
+        -int(manifest.videos.after_edit[row]),
+        -int(manifest.videos.revision[row]),
+        manifest.shards.name.text(int(manifest.segments.shard[segment])),
+        int(manifest.segments.offset[segment]),
+    )
+
+
+def _all_columns(manifest: Manifest, row: int) -> tuple[Any, ...]:
+    """Sort key: all that the tables say of a video, apart from its attributes, which may have been edited. Its
+    configuration, patterns and shards count by content, not by number."""
+    tables: list[tuple[Table, range]] = [
+        (manifest.segments, range(*manifest.first_segments[row : row + 2].tolist())),
+        (manifest.gops, range(*manifest.first_gops[row : row + 2].tolist())),
+    ]
+    references = {"config": manifest.configs, "shard": manifest.shards, "pattern": manifest.patterns}
+    rows = [(manifest.videos, row), *((table, number) for table, numbers in tables for number in numbers)]
+    return tuple(
+        row_content(references[name], number) if name in references else number
+        for table, at in rows
+        for name, number in zip((field.name for field in fields(table)), row_content(table, at), strict=True)
+        if name != "attributes"
+    )
+
+
+def _attributes(
+    everything: Manifest,
+    edits: Edits,
+    ids: Ragged,
+    owner: Mapping[str, int],
+    *,
+    order: Array,
+    equal: Mapping[int, list[int]],
+    origins: Array,
+) -> Ragged:
+    """The attributes of the videos that are kept, with their edits. `ids` are theirs, `order` are their rows.
+
+    A manifest's videos have its own edits already. So nothing has to be done if no other manifest edits the id: `owner`
+    gives the manifest that has all edits of an id.
+    """
+    texts, origin = everything.videos.attributes, origins[order]
+    edited_at = zip(_places(ids, list(owner)), owner.values(), strict=True)
+    by_others = {place for place, number in edited_at if place is not None and int(origin[place]) != number}
+    todo = sorted(by_others.union(equal))
+    if not todo:
+        return texts.take(order)
+    of = {ids.text(place) for place in todo}
+    rows_of_todo = [number for number, video_id in enumerate(edits.id.texts()) if video_id in of]
+    edits_of_id: dict[str, list[Edit]] = {}
+    for edit in edits_of(take(edits, np.array(rows_of_todo, dtype=np.int64))):
+        edits_of_id.setdefault(edit.id, []).append(edit)
+    changed = []
+    for place in todo:
+        rows = equal.get(place, [int(order[place])])
+        after = int(everything.videos.after_edit[rows[0]])
+        own = joined([texts.text(each) for each in rows])
+        changed.append(edited(own, edits_of_id.get(ids.text(place), []), after=after))
+    rows_of_texts = order.copy()
+    rows_of_texts[todo] = len(texts) + np.arange(len(todo))
+    return concatenate([texts, from_texts(changed)]).take(rows_of_texts)
+
+
+def _latest(failures: Failures, ids: Ragged, drops: Mapping[str, Drop]) -> Failures:
+    """The latest failure of each source that is neither among the videos' ids, which ascend, nor dropped; by id."""
+    latest: dict[str, tuple[Any, ...]] = {}
+    texts = (failures.id.texts(), failures.reason.texts(), failures.source.texts(), failures.path.texts())
+    places = _places(ids, texts[0])
+    for row, (source_id, *said) in enumerate(zip(*texts, strict=True)):
+        if places[row] is None and source_id not in drops:
+            attempt = (int(failures.attempted_ns[row]), *said, row)
+            latest[source_id] = max(latest.get(source_id, attempt), attempt)
+    return take(failures, np.array([latest[source_id][-1] for source_id in sorted(latest)], dtype=np.int64))
+
+
+def patterns_table(patterns: Sequence[tuple[Sequence[int], Sequence[bool]]]) -> Patterns:
+    """A patterns table of (frames, referenced) rows."""
+    return Patterns(
+        frames=from_rows((frames for frames, _ in patterns), "<i4"),
+        referenced=from_rows((referenced for _, referenced in patterns), "u1"),
+    )

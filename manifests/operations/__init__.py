@@ -1,0 +1,14 @@
+"""What is done with a whole dataset.
+
+verify, column_check        whether bytes and columns are as they must be
+export                      a video as an ordinary MP4
+summary, history            what a dataset holds, and what it held
+annotate, drop              columns that are set, and videos that are taken out
+collect, rewrite            removal of what is no longer needed, also from within shards
+compact                     small shards and layers put together
+copying, copy_plan          videos copied to another dataset
+rollback                    a dataset as it was
+lost                        lost shards, and the videos in them
+moving, shard_bytes, stored_bytes  segments written into other shards, pieces of shards, and how much rows stand for
+output_files                files at paths that the user chose
+"""

@@ -1,0 +1,101 @@
+"""Columns of videos that are set or removed after the videos were stored: which edits that takes, and making them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ...storage.interface import Storage
+from ..dataset_files.layout import read_root
+from ..dataset_files.parts import write_part
+from ..dataset_files.publish import publish
+from ..dataset_files.snapshots import open_current
+from ..dataset_files.tidy import KEEP_SECONDS, remove_old_snapshots
+from ..merging.edits import Edit, edits_table, last_number, to_json
+from ..shared_memory.host_copies import copies_in
+from ..tables import Manifest, empty
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
+    of videos that have the columns already, the name of the current snapshot, and the columns that were to be removed
+    and that no video had."""
+
+    changed: tuple[str, ...]
+    unknown: tuple[str, ...]
+    unchanged: int
+    snapshot: str
+    absent: tuple[str, ...] = ()
+
+
+def annotate(
+    dataset: Storage,
+    columns: Mapping[str, Mapping[str, Any]],
+    *,
+    remove: Iterable[str] = (),
+    keep_snapshots_seconds: float = KEEP_SECONDS,
+) -> Annotation:
+    """Set columns of videos, by id, to values in the types of JSON; take the columns `remove` from all videos that have
+    them. Columns that are not named stay. There is one new snapshot if anything changes, and none otherwise.
+
+    Snapshots that have not been current for `keep_snapshots_seconds` are removed. NotADatasetError if there is no
+    dataset, DatasetBusyError if a job writes to it.
+    """
+    read_root(dataset)
+    remove = tuple(remove)
+    with dataset.lock():
+        publish(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
+        edits = plan_edits(manifest, columns, remove=remove)
+        snapshot = root.snapshot
+        if edits:
+            write_edits(dataset, edits)
+            snapshot = publish(dataset)
+        remove_old_snapshots(dataset, keep_snapshots_seconds)
+    there = manifest.row_of_id.of(columns)
+    changed = tuple(edit.id for edit in edits)
+    removed = {name for edit in edits for name in edit.removed}
+    named = {name for values in columns.values() for name in values}
+    return Annotation(
+        changed=changed,
+        unknown=tuple(video_id for video_id in columns if video_id not in there),
+        unchanged=len(there.keys() - set(changed)),
+        snapshot=snapshot or "",
+        absent=tuple(name for name in remove if name not in removed | named),
+    )
+
+
+def plan_edits(
+    manifest: Manifest, columns: Mapping[str, Mapping[str, Any]], *, remove: Sequence[str] = ()
+) -> list[Edit]:
+    """The edits after which the manifest's videos have these columns and none of `remove`; sorted by id.
+
+    A column that is named in both is set. Values are compared with their types: 3 is not "3", 3.0 or true. Ids that are
+    not in the manifest are passed over, and so are columns that have their value already.
+    """
+    number = last_number(manifest) + 1
+    edits = []
+    ids, attributes = manifest.videos.id, manifest.videos.attributes
+    named = {row: columns[video_id] for video_id, row in manifest.row_of_id.of(columns).items()}
+    # A column is taken from all videos, and set for those that are named. Rows ascend by id.
+    for row in range(len(ids)) if remove else sorted(named):
+        wanted = named.get(row, {})
+        known = json.loads(attributes.text(row) or "{}")
+        new = {
+            name: value for name, value in wanted.items() if name not in known or to_json(known[name]) != to_json(value)
+        }
+        gone = [name for name in remove if name in known and name not in wanted]
+        if new or gone:
+            edits.append(Edit(ids.text(row), number, new, gone))
+    return edits
+
+
+def write_edits(dataset: Storage, edits: Sequence[Edit]) -> None:
+    """Write a part of these edits. The caller holds the writer lock and publishes."""
+    table = edits_table(edits)
+    digest = hashlib.blake2b(repr(edits).encode("utf-8", "backslashreplace"), digest_size=8)
+    write_part(dataset, digest.hexdigest(), replace(empty(), edits=table))

@@ -1,0 +1,198 @@
+"""Removal of all that a dataset no longer needs: old snapshots, and the bytes and rows of videos that are not in it.
+
+`tidy` removes whole files whenever a job runs. This also writes shards again of which only a part is needed, and takes
+what was dropped out of the parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...errors import DatasetError
+from ...storage.interface import Storage
+from ..dataset_files.in_order import in_order
+from ..dataset_files.layout import listed, read_root, snapshots
+from ..dataset_files.parts import clean_part, finished_parts, open_part
+from ..dataset_files.publish import publish
+from ..dataset_files.snapshot_files import layers_below
+from ..dataset_files.snapshots import open_current, open_once
+from ..dataset_files.tidy import old_snapshots, remove_old_snapshots, remove_stray_shards, stray_shards
+from ..merging.edits import Drop, drops_of, merged_edits
+from ..shared_memory.host_copies import copies_in
+from ..stacking import take, with_videos
+from ..tables import Manifest
+from .lost import lost_shards
+from .rewrite import plan_rewrites, rewrite
+from .stored_bytes import live_bytes
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What `collect` did, or would do.
+
+    `snapshots` and `shards` are the names of those that were removed, `rewritten` those of shards that were written
+    again without what is not needed, and `parts` those from which dropped rows were taken. `bytes_freed` is by how much
+    the shards became smaller together; it is negative if shards were written again that earlier snapshots still need.
+    `snapshot_bytes_freed` are those of the snapshots that were removed, and `bytes_kept` those of shards that only
+    earlier snapshots need. `skipped` says of each shard that was left as it is why it cannot be read.
+    """
+
+    snapshots: tuple[str, ...]
+    shards: tuple[str, ...]
+    rewritten: tuple[str, ...]
+    parts: tuple[str, ...]
+    bytes_freed: int
+    snapshot_bytes_freed: int
+    bytes_kept: int
+    skipped: tuple[str, ...]
+    snapshot: str
+
+
+def collect(
+    dataset: Storage,
+    *,
+    keep_snapshots_seconds: float = 0.0,
+    dry_run: bool = False,
+    on_shard: Callable[[], object] = lambda: None,
+) -> Collected:
+    """Remove the snapshots that have not been current for `keep_snapshots_seconds`, and the shards, parts of shards and
+    rows of parts that then nothing needs. What stays keeps its bytes, if not always its file.
+
+    A reader of a snapshot that is removed keeps its tables, but cannot read shards that are removed with it. With
+    `dry_run` nothing is changed, and the result is what would be. `on_shard` is called after each shard that is written
+    again. NotADatasetError if there is no dataset, DatasetBusyError if a job writes to it.
+    """
+    read_root(dataset)
+    if dry_run:
+        return _foreseen(dataset, keep_snapshots_seconds)
+    with dataset.lock():
+        publish(dataset)
+        before = _shard_lengths(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
+        rewritten: list[str] = []
+        lost = lost_shards(dataset, manifest)
+        skipped = _unreadable(manifest, lost)
+        for plan in plan_rewrites(manifest, lost=lost):
+            names = [manifest.shards.name.text(shard) for shard in plan.shards]
+            try:
+                rewrite(dataset, root.snapshot or "", manifest, plan, root.profile)
+                rewritten += names
+            except DatasetError as error:
+                skipped |= dict.fromkeys(names, str(error))
+            on_shard()
+        # Rows that are hidden in a layer go with it.
+        publish(dataset, whole=True)
+        lengths = _snapshot_lengths(dataset)
+        removed = remove_old_snapshots(dataset, keep_snapshots_seconds)
+        shards = remove_stray_shards(dataset)
+        # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
+        parts = _cleaned(dataset, manifest, skipped, dry_run=False)
+        root, manifest = open_current(dataset, copies=copies_in(None))
+        after = _shard_lengths(dataset)
+        kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
+    return Collected(
+        snapshots=tuple(sorted(removed, key=int)),
+        shards=tuple(shards),
+        rewritten=tuple(rewritten),
+        parts=tuple(parts),
+        bytes_freed=sum(before.values()) - sum(after.values()),
+        snapshot_bytes_freed=sum(lengths.get(name, 0) for name in removed),
+        bytes_kept=sum(after.get(name, 0) for name in kept),
+        skipped=tuple(dict.fromkeys(skipped.values())),
+        snapshot=root.snapshot or "",
+    )
+
+
+def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
+    root, manifest = open_current(dataset, copies=copies_in(None))
+    lost, there = lost_shards(dataset, manifest), _snapshot_lengths(dataset)
+    plans = plan_rewrites(manifest, lost=lost)
+    skipped = _unreadable(manifest, lost)
+    rewritten = {manifest.shards.name.text(shard) for plan in plans for shard in plan.shards}
+    old = set(old_snapshots(dataset, keep_seconds))
+    # If shards are written again, or layers merged, another snapshot takes the place of the current one.
+    changes = bool(plans or layers_below(dataset, root.snapshot or ""))
+    replaced = set(there) if changes and keep_seconds <= 0 else set()
+    gone = rewritten - _named(dataset, there.keys() - old - replaced) if replaced else set()
+    shards = stray_shards(dataset, gone_snapshots=(old | replaced) - {root.snapshot or ""}, gone=gone)
+    lengths, live = _shard_lengths(dataset), live_bytes(manifest)
+    kept = (_named(dataset, there) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
+    return Collected(
+        snapshots=tuple(sorted(old | replaced, key=int)),
+        shards=tuple(shards),
+        rewritten=tuple(sorted(rewritten)),
+        parts=tuple(_cleaned(dataset, manifest, skipped, dry_run=True)),
+        bytes_freed=sum(lengths.get(name, 0) for name in shards)
+        - sum(int(live[list(plan.shards)].sum()) for plan in plans),
+        snapshot_bytes_freed=sum(there.get(name, 0) for name in old | replaced),
+        bytes_kept=sum(lengths.get(name, 0) for name in kept),
+        skipped=tuple(dict.fromkeys(skipped.values())),
+        snapshot=root.snapshot or "",
+    )
+
+
+def _unreadable(manifest: Manifest, lost: Mapping[int, DatasetError]) -> dict[str, str]:
+    """The shards that hold something that is not needed and cannot be read: name -> why."""
+    unneeded = set(np.flatnonzero(live_bytes(manifest) < manifest.shards.length).tolist())
+    return {manifest.shards.name.text(row): str(lost[row]) for row in lost.keys() & unneeded}
+
+
+def _cleaned(dataset: Storage, manifest: Manifest, skipped: Collection[str], *, dry_run: bool) -> list[str]:
+    """Take rows of what was dropped out of all parts. Returns the names of the parts that had any.
+
+    Parts of shards that were skipped stay, because they say what the bytes in these shards are.
+    """
+    drops = drops_of(manifest.drops)
+    if not drops:
+        return []
+
+    def clean(part: str) -> bool:
+        with contextlib.suppress(DatasetError):
+            rows, attributes = open_part(dataset, part)
+            kept = without_dropped(rows, drops)
+            if kept is None or not set(rows.shards.name.texts()).isdisjoint(skipped):
+                return False
+            if not dry_run:
+                clean_part(dataset, part, kept, attributes)
+            return True
+        return False
+
+    parts = sorted(finished_parts(dataset))
+    return [part for part, had in zip(parts, in_order(dataset, clean, parts), strict=True) if had]
+
+
+def without_dropped(rows: Manifest, drops: Mapping[str, Drop]) -> Manifest | None:
+    """A part without the rows that these drops ended: what the next merge would leave out. None if it has none."""
+    after_edit = rows.videos.after_edit.tolist()
+    videos = [
+        row
+        for row, video_id in enumerate(rows.ids)
+        if video_id not in drops or after_edit[row] >= drops[video_id].number
+    ]
+    failures = [row for row, source_id in enumerate(rows.failures.id.texts()) if source_id not in drops]
+    edits, _ = merged_edits(rows.edits, [0] * len(rows.edits), drops)
+    if (len(videos), len(failures), len(edits)) == (len(rows.videos), len(rows.failures), len(rows.edits)):
+        return None
+    return replace(
+        with_videos(rows, np.array(videos, dtype=np.int64)),
+        failures=take(rows.failures, np.array(failures, dtype=np.int64)),
+        edits=edits,
+    )
+
+
+def _named(dataset: Storage, names: Iterable[str]) -> set[str]:
+    """The shards that any of these snapshots names."""
+    return set().union(*(open_once(dataset, snapshot).shards.name.texts() for snapshot in names))
+
+
+def _shard_lengths(dataset: Storage) -> dict[str, int]:
+    return {stored.key.removeprefix("shards/"): stored.num_bytes for stored in listed(dataset, "shards")}
+
+
+def _snapshot_lengths(dataset: Storage) -> dict[str, int]:
+    """The bytes of each snapshot, which version 1 wrote as a folder of files."""
+    return {name: sum(stored.num_bytes for stored in files) for name, files in snapshots(dataset).items()}

@@ -1,0 +1,224 @@
+"""What is to be copied from some datasets into another one, decided for many videos at a time. Nothing is written."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...errors import UsageError
+from ...storage.interface import Storage
+from ...wording import counted
+from ..dataset_files.layout import Root
+from ..matching import equal_gops, equal_lists, matching_rows
+from ..merging.edits import dropped, sorted_json
+from ..ragged import Array, Ragged, concatenate
+from ..tables import Manifest
+
+_IDS_SHOWN = 3
+# What is known of the ids of small sources is put together, up to so many.
+_MOST_TOGETHER = 1 << 20
+# What becomes of a video of a source.
+COPIED, REPLACES, ALREADY, OTHER_COLUMNS, DROPPED = (1 << bit for bit in range(5))
+# What is said of an id once, however many sources it is in.
+_SAID = ALREADY | OTHER_COLUMNS | DROPPED
+
+
+@dataclass(frozen=True, eq=False)
+class CopySource:
+    """A dataset to copy from. `fate` says what becomes of each of its videos, by flags; a video that several sources
+    have is `ALREADY`, `OTHER_COLUMNS` or `DROPPED` in the first of them that it is for."""
+
+    dataset: Storage
+    root: Root
+    manifest: Manifest
+    fate: Array
+
+    def rows(self, flag: int) -> Array:
+        """The videos with this fate."""
+        return np.flatnonzero(self.fate & flag)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """The dataset to copy to, and what it has now. With `update` its videos are replaced by later revisions."""
+
+    dataset: Storage
+    manifest: Manifest
+    update: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of some ids, which ascend, from sources: the number of the source that is to bring it, and its row
+    there, -1 if none is; and what was `said` of it, by flags."""
+
+    ids: Ragged
+    owner: Array
+    row: Array
+    said: Array
+
+
+@dataclass
+class _Clashes:
+    """Videos of sources that have other frames than another one of the same id: how many, the first few, each with the
+    place of the other, and the first that the target has another one of."""
+
+    count: int = 0
+    shown: list[tuple[str, str, Storage]] = field(default_factory=list)
+    of_target: str | None = None
+
+
+def plan_copy(
+    opened: Sequence[tuple[Storage, Root, Manifest]],
+    target: Storage,
+    now: Manifest,
+    *,
+    update: bool,
+    include_dropped: bool,
+) -> list[CopySource]:
+    """What to copy of each dataset into `target`, which has `now`. UsageError for ids that mean two videos."""
+    out = set() if include_dropped else dropped(now).keys()
+    into = _Target(target, now, update)
+    sources: list[CopySource] = []
+    known: list[_Known] = []
+    clashes = _Clashes()
+    for dataset, root, manifest in opened:
+        source = CopySource(dataset, root, manifest, np.zeros(len(manifest.videos), "u1"))
+        source.fate[list(manifest.row_of_id.of(out).values())] = DROPPED
+        ids = manifest.videos.id
+        in_known = [matching_rows(ids, each.ids) for each in known]
+        for rows, rows_now in matching_rows(ids, now.videos.id):
+            before = [(each, next(matches)[1]) for each, matches in zip(known, in_known, strict=True)]
+            _decide(source, rows, into, rows_now, sources=sources, before=before, clashes=clashes)
+        known = _with_source(known, source, len(sources))
+        sources.append(source)
+    if clashes.count:
+        raise _clash_error(clashes, target)
+    return sources
+
+
+def _decide(
+    source: CopySource,
+    rows: Array,
+    target: _Target,
+    rows_now: Array,
+    *,
+    sources: Sequence[CopySource],
+    before: Sequence[tuple[_Known, Array]],
+    clashes: _Clashes,
+) -> None:
+    """Decide about some rows of a source. Each has the row of the target's video of its id, and of what is known of it
+    from the `sources` before it; -1 where there is none."""
+    manifest, fate = source.manifest, source.fate[rows]
+    is_left = fate == 0
+    # Of each row the source before it that is to bring its id, and its row there. That counts in place of what the
+    # target has.
+    owner, owner_row, said = np.full(len(rows), -1), np.full(len(rows), -1), np.zeros(len(rows), "u1")
+    for known, matches in before:
+        here = np.flatnonzero(matches >= 0)
+        owner[here] = np.maximum(owner[here], known.owner[matches[here]])
+        owner_row[here] = np.maximum(owner_row[here], known.row[matches[here]])
+        said[here] |= known.said[matches[here]]
+    of_target = is_left & (owner < 0) & (rows_now >= 0)
+    known_of = [(target.dataset, target.manifest, np.flatnonzero(of_target), rows_now)]
+    for number in np.unique(owner[is_left & (owner >= 0)]).tolist():
+        other = sources[number]
+        known_of.append((other.dataset, other.manifest, np.flatnonzero(is_left & (owner == number)), owner_row))
+    fate[is_left & (owner < 0) & (rows_now < 0)] = COPIED
+    clashing: list[tuple[int, Storage]] = []
+    for place, other_manifest, here, rows_there in known_of:
+        ours, theirs = rows[here], rows_there[here]
+        is_same = same_content(manifest, ours, other_manifest, theirs)
+        fate[here[is_same]] = ALREADY
+        if other_manifest is target.manifest:
+            replaces = ~is_same & target.update
+            replaces &= manifest.videos.revision[ours] > target.manifest.videos.revision[theirs]
+            fate[here[replaces]] = COPIED | REPLACES
+            others = here[is_same][_other_columns(manifest, ours[is_same], target.manifest, theirs[is_same])]
+            fate[others] |= OTHER_COLUMNS
+            is_same |= replaces
+        clashing += [(each, place) for each in rows[here[~is_same]].tolist()]
+    for row, place in sorted(clashing, key=lambda each: each[0]):
+        _note_clash(clashes, manifest.videos.id.text(row), place, source.dataset, target.dataset)
+    source.fate[rows] = fate & ~said
+
+
+def _with_source(known: Sequence[_Known], source: CopySource, number: int) -> list[_Known]:
+    """What is known with one source more. Few and long: small ones are put together, as each is looked through for each
+    source that comes."""
+    is_copied = source.fate & COPIED > 0
+    rows = np.arange(len(is_copied))
+    new = _Known(
+        source.manifest.videos.id,
+        np.where(is_copied, np.int32(number), np.int32(-1)),
+        np.where(is_copied, rows, -1),
+        source.fate & _SAID,
+    )
+    known = list(known)
+    while known and len(known[-1].ids) <= 2 * len(new.ids) and len(known[-1].ids) + len(new.ids) <= _MOST_TOGETHER:
+        new = _together(known.pop(), new)
+    return [*known, new]
+
+
+def _together(one: _Known, other: _Known) -> _Known:
+    ids = concatenate([one.ids, other.ids])
+    keys = ids.sort_keys()
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    first = np.flatnonzero(np.concatenate([np.ones(min(1, len(keys)), bool), keys[1:] != keys[:-1]]))
+    if not len(first):
+        return one
+    # At most one source is to bring an id.
+    return _Known(
+        ids.take(order[first]),
+        np.maximum.reduceat(np.concatenate([one.owner, other.owner])[order], first),
+        np.maximum.reduceat(np.concatenate([one.row, other.row])[order], first),
+        np.bitwise_or.reduceat(np.concatenate([one.said, other.said])[order], first),
+    )
+
+
+def _note_clash(clashes: _Clashes, video_id: str, place: Storage, source: Storage, target: Storage) -> None:
+    clashes.count += 1
+    if len(clashes.shown) < _IDS_SHOWN:
+        clashes.shown.append((video_id, place.url, source))
+    if clashes.of_target is None and place.url == target.url:
+        clashes.of_target = video_id
+
+
+def same_content(one: Manifest, rows: Array, other: Manifest, other_rows: Array) -> Array:
+    """Whether videos are the same: their rates, and the checksums of all of their GOPs."""
+    is_same = equal_gops(one, rows, other, other_rows)
+    for column in ("fps_num", "fps_den"):
+        is_same &= getattr(one.videos, column)[rows] == getattr(other.videos, column)[other_rows]
+    return is_same
+
+
+def _other_columns(one: Manifest, rows: Array, other: Manifest, other_rows: Array) -> Array:
+    """Whether videos have different columns: bool."""
+    differs = ~equal_lists(one.videos.attributes, rows, other.videos.attributes, other_rows)
+    # The same columns may be written in another way.
+    for place in np.flatnonzero(differs).tolist():
+        differs[place] = _columns(one, int(rows[place])) != _columns(other, int(other_rows[place]))
+    return differs
+
+
+def _columns(manifest: Manifest, row: int) -> str:
+    return sorted_json(json.loads(manifest.videos.attributes.text(row) or "{}"))
+
+
+def _clash_error(clashes: _Clashes, target: Storage) -> UsageError:
+    said = "; ".join(f"{video_id!r} of {url} and of {source}" for video_id, url, source in clashes.shown)
+    remedy = "drop one of them with `shortgop drop`, or prepare it again under another id"
+    if clashes.of_target is not None:
+        remedy += (
+            f"; `shortgop drop {shlex.join([str(target), clashes.of_target])}` and then the same command with "
+            "--include-dropped puts the source's video in the place of the target's"
+        )
+    return UsageError(
+        f"{counted(clashes.count, 'id')} {'means' if clashes.count == 1 else 'mean'} two videos: {said}"
+        f"{' ...' * (clashes.count > _IDS_SHOWN)}; {remedy}"
+    )

@@ -1,0 +1,89 @@
+"""Videos that are taken out of a dataset. Their bytes go with `collect`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...storage.interface import Storage
+from ..dataset_files.layout import read_root
+from ..dataset_files.parts import write_part
+from ..dataset_files.publish import publish
+from ..dataset_files.snapshots import open_current
+from ..equal_contents import rows_of_identities
+from ..merging.edits import Drop, drops_table, last_number
+from ..row_of_id import RowOfId
+from ..shared_memory.host_copies import copies_in
+from ..stacking import with_videos
+from ..tables import Manifest, empty
+from .stored_bytes import segment_bytes
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What `drop` did, or would do: the ids that it took out, those that were out already, and those that the dataset
+    never had. `num_frames` and `num_bytes` are those of the videos that it took out; `snapshot` is the current one.
+    `same_content` are the ids of videos that stay and have the content of one that goes."""
+
+    ids: tuple[str, ...]
+    already: tuple[str, ...]
+    unknown: tuple[str, ...]
+    num_frames: int
+    num_bytes: int
+    snapshot: str
+    same_content: tuple[str, ...] = ()
+
+
+def drop(dataset: Storage, ids: Sequence[str], *, dry_run: bool = False) -> Dropped:
+    """Take videos out of the next snapshot, and leave them out when their sources are prepared again.
+
+    An id may also be that of a source that could not be prepared. Ids that the dataset does not have are returned.
+    There is one new snapshot if anything is taken out. NotADatasetError if there is no dataset, DatasetBusyError if a
+    job writes to it.
+    """
+    read_root(dataset)
+    if dry_run:
+        root, manifest = open_current(dataset, copies=copies_in(None))
+        return _result(manifest, ids, plan_drops(manifest, ids), root.snapshot or "")
+    with dataset.lock():
+        publish(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
+        drops = plan_drops(manifest, ids)
+        snapshot = root.snapshot
+        if drops:
+            write_part(dataset, _unit(drops), replace(empty(), drops=drops_table(drops)))
+            snapshot = publish(dataset)
+    return _result(manifest, ids, drops, snapshot or "")
+
+
+def plan_drops(manifest: Manifest, ids: Sequence[str]) -> dict[str, Drop]:
+    """The drops that take these ids out. Ids that are neither a video nor a failure of the manifest are passed over."""
+    number = last_number(manifest) + 1
+    revisions = dict.fromkeys(RowOfId(manifest.failures.id).of(ids), 0)
+    revisions |= {video_id: int(manifest.videos.revision[row]) for video_id, row in manifest.row_of_id.of(ids).items()}
+    return {video_id: Drop(number, revisions[video_id]) for video_id in ids if video_id in revisions}
+
+
+def _unit(drops: Mapping[str, Drop]) -> str:
+    text = repr(sorted(drops.items(), key=lambda each: each[0]))
+    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+
+
+def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], snapshot: str) -> Dropped:
+    rows = np.array(list(manifest.row_of_id.of(drops).values()), dtype=np.int64)
+    identities = manifest.videos.identity
+    same = rows_of_identities(identities, identities[rows])
+    rest = [video_id for video_id in dict.fromkeys(ids) if video_id not in drops]
+    before = RowOfId(manifest.drops.id).of(rest)
+    return Dropped(
+        ids=tuple(drops),
+        already=tuple(video_id for video_id in rest if video_id in before),
+        unknown=tuple(video_id for video_id in rest if video_id not in before),
+        num_frames=int(manifest.videos.num_frames[rows].sum()),
+        num_bytes=int(segment_bytes(with_videos(manifest, rows)).sum()),
+        snapshot=snapshot,
+        same_content=tuple(manifest.videos.id.text(row) for row in np.setdiff1d(same, rows).tolist()),
+    )

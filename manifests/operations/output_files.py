@@ -1,0 +1,152 @@
+"""Files at paths that the user chose: exported videos, pictures, charts.
+
+The same rules hold for all of them. The suffix chooses the kind of file. An existing file is replaced only on request.
+A path within a dataset is never written to, and neither is the source of a video: either may be the only copy of the
+footage. A file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+from ...errors import OutputError, UsageError
+from ...storage.interface import Storage
+from ...whole_files import discarding, flush, writing
+from ..dataset_files.snapshots import open_current
+from ..shared_memory.host_copies import copies_in
+from ..tables import Manifest
+
+_ROOT_FILE, _ROOT_MARK = "zarr.json", b'"shortgop"'
+_ROOT_BYTES = 1 << 20
+# Sources whose names are in memory at a time.
+_DECODED_ROWS = 1 << 14
+# Errors of file systems without hard links.
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+
+
+def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources: Iterable[str] = ()) -> None:
+    """UsageError if `out` must not be written, OutputError if it cannot be. Nothing is written here.
+
+    `suffixes` are the allowed ones, in lower case. `sources` are the files that `out` must not be.
+    """
+    with writing(out):
+        if out.is_dir() or not out.name:
+            raise OutputError(f"{out} is a folder; give the name of a file", file=str(out))
+        if out.exists() and not out.is_file():
+            raise OutputError(f"{out} is not an ordinary file; give the name of one, or of a new file", file=str(out))
+        known = sorted(suffixes)
+        if out.suffix.lower() not in known:
+            raise UsageError(
+                f"{out} ends in {out.suffix!r}; give a name that ends in one of {', '.join(known)}",
+                file=str(out),
+            )
+        real = out.resolve()
+        # Links may lead into a dataset, and a dataset may hold links that lead out of it.
+        for folder in (*out.absolute().parents, *real.parents):
+            if _is_root(folder):
+                raise UsageError(
+                    f"{out} lies within the dataset {folder}, which holds only what `shortgop prep` writes; write "
+                    "somewhere else",
+                    file=str(out),
+                )
+        if not real.exists():
+            return
+        identity = _identity(real)
+        if any(_is_source(real, identity, source) for source in sources):
+            raise UsageError(
+                f"{out} is the source of a video of the dataset and is never replaced; write somewhere else",
+                file=str(out),
+            )
+        if not overwrite:
+            raise UsageError(
+                f"{out} exists; write somewhere else, or replace it with --overwrite (overwrite=True in Python)",
+                file=str(out),
+            )
+
+
+@contextlib.contextmanager
+def new_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
+    """Yields a path beside `out` to write to. On success the file there becomes `out`, or the target of `out` if that
+    is a link.
+
+    Call `check_output` first. OutputError if the file cannot be written; then everything is as it was before.
+    """
+    with writing(out):
+        final = out.resolve()
+        temporary = final.with_name(f".{uuid4().hex[:12]}.tmp")
+        with discarding(temporary):
+            yield temporary
+            flush(temporary)
+            if overwrite:
+                temporary.replace(final)
+            else:
+                _publish(temporary, final)
+
+
+def sources_of(manifest: Manifest) -> Iterator[str]:
+    """Every source of a dataset, prepared or failed: the path as it was given, and the absolute path."""
+    for table in (manifest.videos, manifest.failures):
+        for start in range(0, len(table), _DECODED_ROWS):
+            stop = min(start + _DECODED_ROWS, len(table))
+            yield from table.source.between(start, stop).texts()
+            yield from (path for path in table.path.between(start, stop).texts() if path)
+
+
+def sources_in(dataset: Storage) -> Iterator[str]:
+    """`sources_of` the current snapshot, which is opened only on iteration: most outputs are new files and need no
+    comparison."""
+    yield from sources_of(open_current(dataset, copies=copies_in(None))[1])
+
+
+def _is_source(file: Path, identity: tuple[int, int] | None, source: str) -> bool:
+    # A manifest holds bytes of a file name that are not UTF-8 as \udc.. text.
+    if any(_identity(Path(path)) == identity for path in {source, _written_back(source)}):
+        return True
+    # Version 1 kept only the path as given, which may be relative to another folder.
+    parts = Path(source).parts
+    return not Path(source).is_absolute() and file.parts[-len(parts) :] == parts
+
+
+def _written_back(text: str) -> str:
+    return re.sub(r"\\udc([89a-f][0-9a-f])", lambda match: chr(0xDC00 + int(match[1], 16)), text)
+
+
+def _publish(temporary: Path, final: Path) -> None:
+    """Give the file its final name, unless another process has created a file of that name meanwhile."""
+    try:
+        final.hardlink_to(temporary)
+    except FileExistsError:
+        raise UsageError(
+            f"{final} was created meanwhile; write somewhere else, or replace it with --overwrite (overwrite=True in "
+            "Python)",
+            file=str(final),
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        temporary.rename(final)
+        return
+    temporary.unlink()
+
+
+def _is_root(folder: Path) -> bool:
+    """Whether this folder is a dataset. Even a damaged root names the product."""
+    try:
+        with (folder / _ROOT_FILE).open("rb") as file:
+            return _ROOT_MARK in file.read(_ROOT_BYTES)
+    except OSError:
+        return False
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    """Device and inode of a file, the same for all its names and links; None if it does not exist."""
+    try:
+        status = file.stat()
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,151 @@
+"""A dataset's content as it was in an earlier snapshot. It is a new snapshot, and nothing that came since is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...errors import MissingDataError, UsageError
+from ...storage.interface import Storage
+from ..dataset_files.layout import read_root, snapshots
+from ..dataset_files.parts import write_part
+from ..dataset_files.publish import has_its_shards, publish
+from ..dataset_files.snapshots import open_current, open_once, timeline_of
+from ..matching import equal_gops, equal_lists, matching_rows
+from ..merging.edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json
+from ..ragged import Array
+from ..shared_memory.host_copies import copies_in
+from ..stacking import with_videos
+from ..tables import Manifest, Timeline, empty
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """What `rollback` did, or would do: ids of videos that it took out, stored as they were, or gave their earlier
+    columns. `snapshot` is the current one."""
+
+    dropped: tuple[str, ...]
+    restored: tuple[str, ...]
+    relabelled: tuple[str, ...]
+    snapshot: str
+
+
+def rollback(dataset: Storage, snapshot: str, *, dry_run: bool = False) -> RolledBack:
+    """Give a dataset the videos and columns that it had in an earlier `snapshot`. There is one new snapshot if that
+    changes anything.
+
+    Videos that came since are dropped, as `drop` does. UsageError for a snapshot that the dataset does not have,
+    MissingDataError if shards of it are gone, NotADatasetError if there is no dataset, DatasetBusyError if a job writes
+    to it.
+    """
+    read_root(dataset)
+    if dry_run:
+        root, manifest = open_current(dataset, copies=copies_in(None))
+        return _plan(manifest, _earlier(dataset, snapshot), root.snapshot or "").done
+    with dataset.lock():
+        publish(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
+        earlier = _earlier(dataset, snapshot)
+        plan = _plan(manifest, earlier, root.snapshot or "")
+        done = plan.done
+        if done.dropped or done.restored or done.relabelled:
+            pts = timeline_of(dataset, snapshot, earlier, plan.restored)
+            part = replace(plan.part, timeline=Timeline(pts=pts))
+            if not has_its_shards(dataset, part):
+                raise MissingDataError(
+                    f"shards of snapshot {snapshot} of {dataset} are gone, so its videos cannot come back; prepare "
+                    "their sources again",
+                    file=dataset.url,
+                )
+            text = repr((snapshot, root.snapshot, done.dropped, done.restored, done.relabelled))
+            unit = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+            write_part(dataset, unit, part, root.profile)
+            publish(dataset)
+        return replace(done, snapshot=read_root(dataset).snapshot or "")
+
+
+def _earlier(dataset: Storage, snapshot: str) -> Manifest:
+    there = sorted(snapshots(dataset), key=int)
+    if snapshot not in there:
+        raise UsageError(f"{dataset} has no snapshot {snapshot!r}; it has {', '.join(there)}", file=dataset.url)
+    return open_once(dataset, snapshot)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What to do, the part that does it, without a timeline, and the rows of the earlier snapshot that it stores."""
+
+    done: RolledBack
+    part: Manifest
+    restored: Array
+
+
+def _plan(now: Manifest, earlier: Manifest, snapshot: str) -> _Plan:
+    number = last_number(now) + 1
+    gone = drops_of(now.drops)
+    stays = np.zeros(len(now.videos), dtype=bool)
+    # Rows to store again, and the greatest revision that each one's id has now.
+    restored, revisions = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    edits: list[Edit] = []
+    for block, matches in matching_rows(earlier.videos.id, now.videos.id):
+        is_there = matches >= 0
+        here = np.flatnonzero(is_there)
+        rows, rows_now = block[here], matches[here]
+        stays[rows_now] = True
+        # The same source and the same bytes, wherever these lie.
+        is_same = (now.videos.identity[rows_now] == earlier.videos.identity[rows]) & equal_gops(
+            now, rows_now, earlier, rows
+        )
+        differs = is_same & ~equal_lists(now.videos.attributes, rows_now, earlier.videos.attributes, rows)
+        for row, row_now in zip(rows[differs].tolist(), rows_now[differs].tolist(), strict=True):
+            texts = now.videos.attributes.text(row_now), earlier.videos.attributes.text(row)
+            edit = _edit(earlier.videos.id.text(row), number, *texts)
+            if edit is not None:
+                edits.append(edit)
+        again = ~is_there
+        again[here[~is_same]] = True
+        restored.append(block[again])
+        revisions.append(np.where(is_there, now.videos.revision[matches] if len(now.videos) else 0, 0)[again])
+    restored_rows = np.concatenate(restored)
+    dropped = _drops(now, np.flatnonzero(~stays), number)
+    rows_again = _stored_again(earlier, restored_rows, np.concatenate(revisions), gone, number)
+    part = replace(
+        rows_again, failures=empty().failures, edits=edits_table(edits), drops=drops_table(dropped), timeline=None
+    )
+    done = RolledBack(tuple(dropped), tuple(rows_again.ids), tuple(edit.id for edit in edits), snapshot)
+    return _Plan(done, part, restored_rows)
+
+
+def _drops(manifest: Manifest, rows: Array, number: int) -> dict[str, Drop]:
+    """The drops that take these videos out."""
+    ids = manifest.videos.id.take(rows).texts()
+    revisions = manifest.videos.revision[rows].tolist()
+    return {video_id: Drop(number, revision) for video_id, revision in zip(ids, revisions, strict=True)}
+
+
+def _stored_again(earlier: Manifest, rows: Array, revisions: Array, gone: Mapping[str, Drop], number: int) -> Manifest:
+    """These videos of the earlier snapshot, each with a revision above those in `revisions`, and above that of a drop
+    of it."""
+    again = with_videos(earlier, rows)
+    last = np.maximum(again.videos.revision, revisions)
+    if gone:
+        of_drops = [gone[video_id].revision if video_id in gone else 0 for video_id in again.ids]
+        last = np.maximum(last, np.array(of_drops, np.int64))
+    videos = replace(
+        again.videos,
+        revision=(last + 1).astype("<i4"),
+        after_edit=np.full(len(again.videos), number, dtype="<i8"),
+    )
+    return replace(again, videos=videos)
+
+
+def _edit(video_id: str, number: int, now: str, earlier: str) -> Edit | None:
+    """The edit that turns the present attributes into the earlier ones; None if they are the same."""
+    have, want = json.loads(now or "{}"), json.loads(earlier or "{}")
+    new = {name: value for name, value in want.items() if name not in have or to_json(have[name]) != to_json(value)}
+    gone = [name for name in have if name not in want]
+    return Edit(video_id, number, new, gone) if new or gone else None

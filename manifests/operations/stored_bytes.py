@@ -1,0 +1,52 @@
+"""How many bytes of shards the rows of a manifest stand for. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ragged import Array, offsets_of
+from ..tables import Manifest
+
+# GOPs that are summed up at a time, unless a single video has more.
+_SUMMED_GOPS = 1 << 18
+
+
+def gops_of_segments(manifest: Manifest) -> Array:
+    """The first GOP of each segment, then the number of all GOPs: int64. The GOPs of a segment are one run."""
+    return _gops_of_segments(manifest, 0, len(manifest.videos))
+
+
+def _gops_of_segments(manifest: Manifest, start: int, stop: int) -> Array:
+    """The same of the videos [start, stop), counted from the first GOP of the first of them."""
+    segments = np.diff(manifest.first_segments[start : stop + 1])
+    of_each = manifest.videos.segment_gops[start:stop].astype(np.int64)
+    found = np.repeat(of_each, segments)
+    # The last segment of a video has the GOPs that are left.
+    found[np.cumsum(segments) - 1] = np.diff(manifest.first_gops[start : stop + 1]) - (segments - 1) * of_each
+    return offsets_of(found)
+
+
+def segment_bytes(manifest: Manifest) -> Array:
+    """The length of each segment in its shard: int64."""
+    return _segment_bytes(manifest, 0, len(manifest.videos))
+
+
+def _segment_bytes(manifest: Manifest, start: int, stop: int) -> Array:
+    """The same of the videos [start, stop)."""
+    first_gop, end_gop = manifest.first_gops[start], manifest.first_gops[stop]
+    first, end = manifest.first_segments[start], manifest.first_segments[stop]
+    ends = offsets_of(manifest.gops.length[first_gop:end_gop].astype(np.int64))
+    return np.diff(ends[_gops_of_segments(manifest, start, stop)]) + manifest.segments.init_length[first:end]
+
+
+def live_bytes(manifest: Manifest) -> Array:
+    """The bytes of each shard that belong to videos of the manifest: int64. Some videos are looked at at a time."""
+    found = np.zeros(len(manifest.shards), np.int64)
+    start, first_gops = 0, manifest.first_gops
+    while start < len(manifest.videos):
+        most = int(first_gops[start]) + _SUMMED_GOPS
+        stop = max(start + 1, int(np.searchsorted(first_gops, most, side="right")) - 1)
+        shards = manifest.segments.shard[manifest.first_segments[start] : manifest.first_segments[stop]]
+        found += np.bincount(shards, _segment_bytes(manifest, start, stop), len(found)).astype(np.int64)
+        start = stop
+    return found

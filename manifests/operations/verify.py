@@ -1,0 +1,332 @@
+"""Verification of a dataset's bytes against its manifest: `shortgop verify` without decoding.
+
+Shards are read from their first byte to their last, one GOP in memory at a time. A problem does not end the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import pairwise
+
+import numpy as np
+
+from ...errors import CorruptDataError, DatasetError
+from ...storage.interface import Storage
+from ..dataset_files.layout import listed, shard_key, snapshot_key
+from ..dataset_files.parts import parts_of_unit
+from ..dataset_files.snapshot_columns import open_own_columns
+from ..dataset_files.snapshot_files import layers_below
+from ..dataset_files.snapshots import open_attribute_blocks, open_tables_of_ids, open_timeline, open_video_blocks
+from ..gop_check import check_gop, frame_ticks, nal_length_bytes
+from ..layering.layer_check import tables_that_differ
+from ..mp4 import Init, parse_init
+from ..ragged import Ragged
+from ..records import VideoRow
+from ..tables import Manifest
+from .column_check import columns_that_differ
+from .lost import lost_videos, where_it_is
+from .shard_bytes import ShardBytes, gop_piece, init_piece
+
+_TIMELINE_ROWS = 1 << 20
+# Parsed values take many times the memory of their text.
+_COLUMN_ROWS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A place where the dataset differs from its manifest.
+
+    `byte_range` and `frames` are half-open ranges [start, stop), in the file and in the video; `segment` is a row of
+    the segment table. What does not apply is None.
+    """
+
+    what: str
+    file: str
+    byte_range: tuple[int, int] | None = None
+    segment: int | None = None
+    video: str | None = None
+    frames: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        where = f"{self.file}, bytes {self.byte_range[0]} to {self.byte_range[1]}" if self.byte_range else self.file
+        if self.video is None:
+            return f"{where}: {self.what}"
+        frames = f"frames {self.frames[0]} to {self.frames[1] - 1} of " if self.frames else ""
+        return f"{where}: {self.what} ({frames}video {self.video!r}, segment {self.segment})"
+
+
+def verify(
+    dataset: Storage,
+    manifest: Manifest,
+    *,
+    snapshot: str | None = None,
+    on_gop: Callable[[], object] = lambda: None,
+) -> Iterator[Problem]:
+    """Check every shard, segment and GOP; with `snapshot`, the name of the manifest's snapshot, also the timeline, the
+    order of ids and the label columns.
+
+    `on_gop` is called once for each row of the GOP table.
+    """
+    checker = _Checker(dataset, manifest, on_gop, partial(_superseded, dataset, manifest))
+    order = np.lexsort((manifest.segments.offset, manifest.segments.shard))
+    bounds = np.searchsorted(manifest.segments.shard[order], np.arange(len(manifest.shards) + 1)).tolist()
+    for shard, (first, last) in enumerate(pairwise(bounds)):
+        key = shard_key(manifest.shards.name.text(shard))
+        yield from checker.shard(key, int(manifest.shards.length[shard]), order[first:last].tolist())
+    if snapshot is not None:
+        yield from _check_timeline(dataset, snapshot, manifest)
+        yield from _check_order(dataset, snapshot, manifest)
+        if manifest.origins is None:
+            yield from _check_columns(dataset, snapshot, _in_blocks(manifest.videos.attributes))
+        else:
+            yield from _check_layers(dataset, snapshot, manifest)
+
+
+def stray_files(dataset: Storage, manifest: Manifest) -> list[str]:
+    """Files in the shards folder that the manifest does not name. They do no harm, and are of use only to a running
+    job."""
+    known = {shard_key(name) for name in manifest.shards.name.texts()}
+    return sorted(dataset.place(stored.key) for stored in listed(dataset, "shards") if stored.key not in known)
+
+
+def damaged_videos(manifest: Manifest, problems: Iterable[Problem]) -> dict[str, str]:
+    """The videos that must be made again to repair these problems: id -> the first problem.
+
+    A problem of a whole shard concerns every video in it. A problem of the manifest itself, such as a damaged timeline,
+    concerns no video.
+    """
+    damaged: dict[str, str] = {}
+    for problem in problems:
+        ids = [problem.video] if problem.video is not None else _videos_in(manifest, problem.file.rpartition("/")[2])
+        for video_id in ids:
+            damaged.setdefault(video_id, str(problem))
+    return damaged
+
+
+def _videos_in(manifest: Manifest, shard: str) -> list[str]:
+    rows = [row for row, name in enumerate(manifest.shards.name.texts()) if name == shard]
+    return [manifest.videos.id.text(video) for video in lost_videos(manifest, rows).tolist()]
+
+
+class _Checker:
+    """Checks one shard after the other. What all checks share is computed once."""
+
+    def __init__(
+        self,
+        dataset: Storage,
+        manifest: Manifest,
+        on_gop: Callable[[], object],
+        superseded: Callable[[str], dict[int, int]],
+    ) -> None:
+        self._dataset = dataset
+        self._manifest = manifest
+        self._on_gop = on_gop
+        self._superseded = superseded
+        self._source = ShardBytes(dataset)
+        self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
+        self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
+        # Nearly all segments of a dataset share a few inits.
+        self._parse_init = lru_cache(maxsize=64)(parse_init)
+
+    def shard(self, key: str, length: int, segments: list[int]) -> Iterator[Problem]:
+        """Problems of a shard and of its segments, which come in the order of their offsets."""
+        file = self._dataset.place(key)
+        try:
+            # Reading nothing tells whether the file can be read.
+            self._source.read(key, 0, 0)
+            stored = self._dataset.find(key)
+        except (DatasetError, OSError) as error:
+            yield Problem(_without_file(error, file), file)
+            for segment in segments:
+                for _ in self._gops(segment):
+                    self._on_gop()
+            return
+        if stored is None or stored.num_bytes != length:
+            actual = stored.num_bytes if stored else 0
+            yield Problem(f"has {actual} bytes, the manifest says {length}", file)
+        end = 0
+        for segment in segments:
+            end = yield from self._segment(key, segment, end)
+        yield from self._between(key, end, length)
+
+    def _between(self, key: str, end: int, start: int) -> Iterator[Problem]:
+        """The problem, if any, of a segment that starts at `start` after one that ends at `end`."""
+        if end < start:
+            stops = self._superseded(key.rpartition("/")[2])
+            while end < start and end in stops:
+                end = stops[end]
+        if end != start:
+            yield _gap(self._dataset.place(key), end, start)
+
+    def _video_of(self, segment: int) -> int:
+        return int(np.searchsorted(self._manifest.first_segments, segment, side="right")) - 1
+
+    def _gops(self, segment: int) -> range:
+        """The segment's rows in the GOP table."""
+        manifest = self._manifest
+        video = self._video_of(segment)
+        number = segment - int(manifest.first_segments[video])
+        per_segment = int(manifest.videos.segment_gops[video])
+        first = int(manifest.first_gops[video]) + number * per_segment
+        return range(first, min(first + per_segment, int(manifest.first_gops[video + 1])))
+
+    def _segment(self, key: str, segment: int, end: int) -> Generator[Problem, None, int]:
+        """Problems of a segment that should start at `end`; returns where it ends."""
+        file = self._dataset.place(key)
+        table = self._manifest.segments
+        video = self._manifest.video(self._video_of(segment))
+        offset, length = int(table.offset[segment]), int(table.init_length[segment])
+        yield from self._between(key, end, offset)
+        end = offset + length
+
+        def problem(what: str) -> Problem:
+            return Problem(what, file, (offset, end), segment, video.id)
+
+        init = None
+        try:
+            init = self._checked_init(self._source.piece(key, init_piece(self._manifest, segment)), video)
+        except DatasetError as error:
+            yield problem(f"the init: {_without_file(error, file)}")
+        for gop in self._gops(segment):
+            start, length = int(self._manifest.gops.offset[gop]), int(self._manifest.gops.length[gop])
+            if start != end:
+                yield _gap(file, end, start)
+            end = start + length
+            try:
+                self._check_gop(key, video, gop, init)
+            except DatasetError as error:
+                first = (gop - video.first_gop) * video.gop_frames
+                frames = (first, first + video.frames_in_gop(gop - video.first_gop))
+                yield Problem(_without_file(error, file), file, (start, end), segment, video.id, frames)
+            self._on_gop()
+        return end
+
+    def _checked_init(self, data: bytes, video: VideoRow) -> Init:
+        init = self._parse_init(data)
+        if init.config != self._configs[video.config]:
+            raise CorruptDataError(f"it does not match codec configuration {video.config} of the video")
+        frame_ticks(init.timescale, video.fps)
+        return init
+
+    def _check_gop(self, key: str, video: VideoRow, gop: int, init: Init | None) -> None:
+        data = self._source.piece(key, gop_piece(self._manifest, gop))
+        if init is None:
+            return
+        number = gop - video.first_gop
+        in_segment = number % video.segment_gops
+        ticks = frame_ticks(init.timescale, video.fps)
+        fragment, pattern = check_gop(
+            data,
+            codec=init.codec,
+            length_bytes=nal_length_bytes(init.codec, init.extradata),
+            num_frames=video.frames_in_gop(number),
+            decode_ticks=in_segment * video.gop_frames * ticks,
+            media_time_ticks=init.media_time_ticks,
+            frame_ticks=ticks,
+        )
+        if fragment.sequence_number != in_segment + 1:
+            raise CorruptDataError(f"the fragment has sequence number {fragment.sequence_number}, not {in_segment + 1}")
+        if pattern != self._patterns[expected := int(self._manifest.gops.pattern[gop])]:
+            raise CorruptDataError(f"its samples do not follow pattern {expected}")
+
+
+def _superseded(dataset: Storage, manifest: Manifest, shard: str) -> dict[int, int]:
+    """Bytes of a shard that the dataset does not use, because their videos were made again or their source failed:
+    start -> end. The part of the shard's unit still has them."""
+    stops = {}
+    with suppress(DatasetError):
+        for part, attributes in parts_of_unit(dataset, shard.partition("-")[0]):
+            if shard in (unused := attributes.get("unused", {})):
+                stops[int(unused[shard][0])] = int(unused[shard][1])
+            owners = np.repeat(np.arange(len(part.videos)), part.segment_counts).tolist()
+            names = part.shards.name.texts()
+            for segment, (video, number) in enumerate(zip(owners, part.segments.shard.tolist(), strict=True)):
+                video_id, start = part.ids[video], int(part.segments.offset[segment])
+                if names[number] == shard and where_it_is(manifest, video_id) != where_it_is(part, video_id):
+                    stops[start] = _end_of_segment(part, video, segment)
+    return stops
+
+
+def _end_of_segment(manifest: Manifest, video: int, segment: int) -> int:
+    in_video = segment - int(manifest.first_segments[video])
+    last = int(manifest.first_gops[video]) + (in_video + 1) * int(manifest.videos.segment_gops[video])
+    last = min(last, int(manifest.first_gops[video + 1])) - 1
+    return int(manifest.gops.offset[last] + manifest.gops.length[last])
+
+
+def _without_file(error: DatasetError | OSError, file: str) -> str:
+    """What an error says, where the file is named anyway."""
+    said = error.message if isinstance(error, DatasetError) else f"cannot be read: {error.strerror}"
+    return said.removeprefix(f"{file} ")
+
+
+def _gap(file: str, end: int, start: int) -> Problem:
+    """The problem of a segment or GOP that starts at `start` after one that ends at `end`."""
+    what = "no segment or GOP covers these bytes" if end < start else "two segments or GOPs cover these bytes"
+    return Problem(what, file, (min(start, end), max(start, end)))
+
+
+def _check_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+    """Source frames are shown in their order: within a video, the pts of the timeline never fall."""
+    file = dataset.place(snapshot_key(snapshot))
+    starts = manifest.first_frames
+    last_pts = None
+    with open_timeline(dataset, snapshot, manifest) as read:
+        for start in range(0, int(starts[-1]), _TIMELINE_ROWS):
+            try:
+                pts = read(start, min(start + _TIMELINE_ROWS, int(starts[-1])))
+            except DatasetError as error:
+                yield Problem(error.message, error.file or file)
+                last_pts = None
+                continue
+            # A pts may fall below the one before it only where a video starts.
+            before = np.concatenate([pts[:1] if last_pts is None else last_pts, pts[:-1]])
+            for row in (np.flatnonzero(pts < before) + start).tolist():
+                video = int(np.searchsorted(starts, row, side="right")) - 1
+                frame = row - int(starts[video])
+                if frame > 0:
+                    what = "the source pts is below that of the frame before"
+                    yield Problem(what, file, None, None, manifest.videos.id.text(video), (frame, frame + 1))
+            last_pts = pts[-1:]
+
+
+def _check_order(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+    """Ids ascend: they are found by binary search. A video may have several edits."""
+    for table in ("videos", "failures", "edits", "drops"):
+        ids: Ragged = getattr(manifest, table).id
+        if not ids.ascends(may_repeat=table == "edits"):
+            yield Problem(f"the ids of its table {table} do not ascend", dataset.place(snapshot_key(snapshot)))
+
+
+def _check_layers(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
+    """The label columns of each layer are those of its videos, and the rows that count are those that merging gives."""
+    file = dataset.place(snapshot_key(snapshot))
+    try:
+        names = (*layers_below(dataset, snapshot), snapshot)
+        for name in names:
+            yield from _check_columns(dataset, name, open_attribute_blocks(dataset, name))
+        layers = [(open_tables_of_ids(dataset, name), open_video_blocks(dataset, name)) for name in names]
+        for table in tables_that_differ(manifest, layers):
+            yield Problem(f"its table {table} differs from what merging its layers gives", file)
+    except DatasetError as error:
+        yield Problem(error.message, error.file or file)
+
+
+def _check_columns(dataset: Storage, snapshot: str, attributes: Iterable[Ragged]) -> Iterator[Problem]:
+    """The label columns in a snapshot's own file are those that the attributes of its videos make, which come in
+    blocks."""
+    file = dataset.place(snapshot_key(snapshot))
+    try:
+        with open_own_columns(dataset, snapshot) as columns:
+            for what in () if columns is None else columns_that_differ(attributes, columns):
+                yield Problem(what, file)
+    except DatasetError as error:
+        yield Problem(error.message, file)
+
+
+def _in_blocks(texts: Ragged) -> Iterator[Ragged]:
+    for start in range(0, len(texts), _COLUMN_ROWS):
+        yield texts.between(start, min(start + _COLUMN_ROWS, len(texts)))
