@@ -15,7 +15,7 @@ from pathlib import Path
 
 import footage
 
-from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.prep.running.ffmpeg import find_ffmpeg
 
 BETWEEN = Path(__file__).resolve().with_name("ffmpeg_between.py")
 CRF = 23.0

@@ -23,7 +23,7 @@ from shortgop.comparison.files import scan
 from shortgop.errors import ShortGopError
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.export import export
-from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.prep.running.ffmpeg import find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 
 WORK = Path(__file__).resolve().parent / "cache"

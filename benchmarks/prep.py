@@ -45,7 +45,7 @@ from shortgop.comparison.estimates import median
 from shortgop.comparison.machine import this_machine
 from shortgop.comparison.timing import alternate
 from shortgop.jobs.units import MIN_TARGET_BYTES
-from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.prep.running.ffmpeg import find_ffmpeg
 
 SIZE = "256"
 # Parts of the job by the functions that do them, as FILE:NAME, with all that these call.

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import footage
 
-from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.prep.running.ffmpeg import find_ffmpeg
 
 HEIGHTS = (480, 720, 1080)
 FRAMES = 120

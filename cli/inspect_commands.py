@@ -159,7 +159,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
 def doctor(as_json: JsonOption = False) -> None:
     """Show which ffmpegs, encoders and decoders this machine has, which of them run, and which would be used."""
     with errors():
-        from ..prep.doctor import diagnose
+        from ..prep.tools.doctor import diagnose
         from ..readers.decoder_trial import try_decoders, versions
 
         diagnosis, decoders, found = diagnose(), try_decoders(), versions()

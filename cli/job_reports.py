@@ -14,7 +14,7 @@ from .printing import cell
 if TYPE_CHECKING:
     from ..jobs import outcome as job
     from ..manifests.equal_contents import EqualContents
-    from ..prep.doctor import Diagnosis
+    from ..prep.tools.doctor import Diagnosis
     from ..readers.decoder_trial import DecoderTrial
 
 _IDS_SHOWN = 10

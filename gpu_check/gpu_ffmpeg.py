@@ -16,8 +16,8 @@ from gpu_driver import preload_video_libraries, require_gpu
 from gpu_environment import names_in
 
 from shortgop.errors import ToolError
-from shortgop.prep.capability_trials import try_encoder, try_nvdec
-from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.prep.running.ffmpeg import find_ffmpeg
+from shortgop.prep.tools.capability_trials import try_encoder, try_nvdec
 
 ENCODERS = ("h264_nvenc", "hevc_nvenc", "av1_nvenc")
 FILTERS = ("scale_cuda", "pad_cuda", "transpose_cuda", "bwdif_cuda", "yadif_cuda", "hwdownload", "hwupload_cuda")

@@ -34,7 +34,14 @@ from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.export import export
 from shortgop.manifests.tables import shards_table
-from shortgop.prep.capabilities import (
+from shortgop.prep.encode import plan_video
+from shortgop.prep.encode_run import attempt
+from shortgop.prep.manifest_rows import Identity, video_manifest
+from shortgop.prep.options import Options
+from shortgop.prep.probing.probe import probe
+from shortgop.prep.profile import CODECS, Profile, Size
+from shortgop.prep.shards import ShardWriter
+from shortgop.prep.tools.capabilities import (
     NVENC_ENCODERS,
     SCALING,
     SOFTWARE_ENCODERS,
@@ -43,15 +50,8 @@ from shortgop.prep.capabilities import (
     from_gpu,
     nvdec,
 )
-from shortgop.prep.capability_trials import SOURCE_KINDS, capabilities_of
-from shortgop.prep.encode import plan_video
-from shortgop.prep.encode_run import attempt
-from shortgop.prep.manifest_rows import Identity, video_manifest
-from shortgop.prep.options import Options
-from shortgop.prep.pipelines import Pipeline
-from shortgop.prep.probe import probe
-from shortgop.prep.profile import CODECS, Profile, Size
-from shortgop.prep.shards import ShardWriter
+from shortgop.prep.tools.capability_trials import SOURCE_KINDS, capabilities_of
+from shortgop.prep.tools.pipelines import Pipeline
 from shortgop.storage.disk import DiskStorage
 
 RATE = Fraction(30)

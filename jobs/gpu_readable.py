@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..manifests.tables import Manifest
-from ..prep.nvdec_sizes import why_not_nvdec
+from ..prep.tools.nvdec_sizes import why_not_nvdec
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from ..manifests.dataset_files.layout import read_root, snapshot_key
 from ..manifests.dataset_files.parts import write_part
 from ..manifests.dataset_files.snapshots import open_failures
 from ..manifests.tables import Failures, empty, failures_table
-from ..prep.stretch import Stretch
+from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
 from .finding.addresses import is_url, parse
 from .finding.source import Source

@@ -14,12 +14,12 @@ from typing import TypeVar
 
 from ..errors import SourceError
 from ..machine_memory import memory_limit_bytes
-from ..prep.mounts import read_in_time
 from ..prep.options import Options, SourcePolicy
-from ..prep.probe import Estimate, estimate
+from ..prep.probing.probe import Estimate, estimate
+from ..prep.running.mounts import read_in_time
+from ..prep.running.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
 from ..prep.section_plan import expected_pixels, expected_seconds
-from ..prep.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
-from ..prep.stretch import Stretch
+from ..prep.timing.stretch import Stretch
 from .finding.addresses import is_url, parse, shown
 from .finding.identity import identity_of
 from .finding.source import Source

@@ -18,11 +18,11 @@ from ..manifests.operations.lost import lost_shards, where_it_is, why_lost
 from ..manifests.operations.verify import damaged_videos, verify
 from ..manifests.shared_memory.host_copies import copies_in
 from ..manifests.tables import Manifest, empty
-from ..prep.ffmpeg import find_ffmpeg
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile, profile_from_json
+from ..prep.running.ffmpeg import find_ffmpeg
 from ..prep.section_plan import SECTION_SECONDS
-from ..prep.tool_choice import check_tools
+from ..prep.tools.tool_choice import check_tools
 from ..storage.interface import Storage
 from .changed import Changed, changed_failure, check_choice
 from .deciding import Decided, FindLost, decide

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..prep.stretch import Stretch
+from ..prep.timing.stretch import Stretch
 from .finding.source import Found, Source
 
 # What most sources have is in columns of its own, since pickling a million sources takes long; `rest` is pickled.

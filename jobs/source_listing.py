@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from ..errors import ShortGopError
 from ..manifests.dataset_files import layout
 from ..prep.options import SourcePolicy
-from ..prep.stalls import given_up_when
+from ..prep.running.stalls import given_up_when
 from ..storage.interface import Storage
 from .finding.ids import id_roots
 from .finding.source import Found

@@ -19,10 +19,10 @@ from ..manifests.dataset_files.sections import Unused, joined_sections, read_sec
 from ..manifests.tables import Manifest
 from ..prep.encode_sections import NotCutError, Section, encode_section
 from ..prep.options import Options
-from ..prep.pipelines import NoEncoderError
 from ..prep.shards import ShardWriter
-from ..prep.stretch import Stretch
-from ..prep.tool_choice import choose_ffmpeg
+from ..prep.timing.stretch import Stretch
+from ..prep.tools.pipelines import NoEncoderError
+from ..prep.tools.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
 from ..storage.scratch import remove_abandoned
 from ..whole_files import writing

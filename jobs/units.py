@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ..manifests.merging.edits import Drop
-from ..prep.stretch import Stretch
+from ..prep.timing.stretch import Stretch
 from .finding.source import Source
 from .task_memory import UNKNOWN_BYTES
 

@@ -22,8 +22,8 @@ from ..prep.encode_cuts import CutOut
 from ..prep.manifest_rows import Identity
 from ..prep.options import Options
 from ..prep.shards import Committed, ShardWriter
-from ..prep.stretch import Stretch
-from ..prep.tool_choice import choose_ffmpeg
+from ..prep.timing.stretch import Stretch
+from ..prep.tools.tool_choice import choose_ffmpeg
 from ..storage.interface import Storage
 from .finding.fetched_sources import SourceFile, cut_out, file_of
 from .finding.source_files import options_of

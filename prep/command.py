@@ -9,15 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..errors import EncodeError
-from .encoder_options import encoder_options
-from .expressions import sum_of
-from .frame_report import STATS_FORMAT
-from .gpu_filters import decoding_options, downloaded, scaled_on_gpu
-from .grid import TickRule
-from .joins import Join
-from .kept import Kept
-from .opening import input_argv
-from .picture_filters import (
+from .kept_frames.joins import Join
+from .kept_frames.kept import Kept
+from .pictures.picture_filters import (
     closing_filters,
     colour_tags,
     deinterlace_filters,
@@ -26,11 +20,17 @@ from .picture_filters import (
     steady_filters,
     without_colours,
 )
-from .pieces import Piece, Seek, piece_filters
-from .pipelines import Pipeline
-from .probe import SourceVideo
+from .pictures.sizes import picture_layout
+from .probing.opening import input_argv
+from .probing.probe import SourceVideo
 from .profile import Profile
-from .sizes import picture_layout
+from .running.frame_report import STATS_FORMAT
+from .timing.expressions import sum_of
+from .timing.grid import TickRule
+from .timing.pieces import Piece, Seek, piece_filters
+from .tools.encoder_options import encoder_options
+from .tools.gpu_filters import decoding_options, downloaded, scaled_on_gpu
+from .tools.pipelines import Pipeline
 
 # The ticks per second of the output are a multiple of the numerator of its rate, so that a frame lasts a whole number
 # of ticks. Players expect an MP4 to have at least this many.

@@ -14,30 +14,30 @@ import numpy as np
 from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
-from .attempts import raise_if_failed, raise_if_killed, tried_again
 from .command import Encode, decode_argv
-from .complaints import first_complaint
-from .damage import Damage, assess
 from .encode_run import STATS, Count, Plan
-from .ffmpeg import crops_by_itself, running
-from .frame_report import Shown, parse_stats
 from .gpu_attempts import attempt
-from .grid import FrameGrid
-from .joins import Join, Joined, continued_scan, continued_times, joins_of
-from .kept import Kept, kept_numbers, kept_range
+from .kept_frames.complaints import first_complaint
+from .kept_frames.damage import Damage, assess
+from .kept_frames.joins import Join, Joined, continued_scan, continued_times, joins_of
+from .kept_frames.kept import Kept, kept_numbers, kept_range
+from .kept_frames.salvage import check_salvage, salvaged_frames, salvaged_runs
+from .kept_frames.scan import scan
 from .manifest_rows import EncodedVideo, Identity, video_manifest
-from .mounts import read_in_time
 from .options import Options
-from .picture_check import check_picture
-from .pipelines import decoded_on_cpu
-from .probe import SourceVideo, probe, with_pts
-from .salvage import check_salvage, salvaged_frames, salvaged_runs
-from .scan import scan
+from .pictures.picture_check import check_picture
+from .pictures.sizes import check_taken, picture_layout
+from .probing.probe import SourceVideo, probe, with_pts
+from .running.attempts import raise_if_failed, raise_if_killed, tried_again
+from .running.ffmpeg import crops_by_itself, running
+from .running.frame_report import Shown, parse_stats
+from .running.mounts import read_in_time
+from .running.stalls import stall_limit
 from .shards import ShardWriter
-from .sizes import check_taken, picture_layout
-from .source_times import check_order, grid_of, longest_rise, may_have_lost, mended_times, plan_times
-from .stalls import stall_limit
-from .tool_choice import pipeline_for
+from .timing.grid import FrameGrid
+from .timing.source_times import check_order, grid_of, longest_rise, may_have_lost, mended_times, plan_times
+from .tools.pipelines import decoded_on_cpu
+from .tools.tool_choice import pipeline_for
 
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10

@@ -17,26 +17,26 @@ import numpy as np
 from ..errors import DamagedSourceError, EncodeError, OutputError, ToolError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
-from .attempts import tried_again
 from .command import Encode
-from .damage import Damage
 from .encode import DamageFoundError, decode_pts, decode_shown, look_closer, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
-from .grid import FrameGrid
-from .joins import Join, joins_of, recordings
-from .kept import Kept, kept_numbers
+from .kept_frames.damage import Damage
+from .kept_frames.joins import Join, joins_of, recordings
+from .kept_frames.kept import Kept, kept_numbers
+from .kept_frames.salvage import check_salvage, salvaged_frames, salvaged_runs
 from .manifest_rows import EncodedVideo, Identity, video_manifest
-from .mounts import read_in_time
 from .options import Options
 from .part_of_file import NeedsWholeFileError, PartlyFetched, fetched_runs, probe_by_index
-from .picture_filters import least_lead_frames
-from .pieces import Piece, Run, joined_grid, runs_of
-from .pipelines import decoded_on_cpu
-from .probe import NO_ENTRIES, SourceVideo, probe, with_pts
-from .salvage import check_salvage, salvaged_frames, salvaged_runs
+from .pictures.picture_filters import least_lead_frames
+from .probing.probe import NO_ENTRIES, SourceVideo, probe, with_pts
+from .running.attempts import tried_again
+from .running.mounts import read_in_time
+from .running.stalls import stall_limit
 from .shards import ShardWriter
-from .source_times import (
+from .timing.grid import FrameGrid
+from .timing.pieces import Piece, Run, joined_grid, runs_of
+from .timing.source_times import (
     check_order,
     gaps_of,
     longest_rise,
@@ -46,8 +46,8 @@ from .source_times import (
     rhythm_of,
     times_of,
 )
-from .stalls import stall_limit
-from .stretch import Stretch
+from .timing.stretch import Stretch
+from .tools.pipelines import decoded_on_cpu
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from ..manifests.gop_check import check_gop, nal_length_bytes
 from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
 from ..manifests.records import SourceChanges
-from .attempts import raise_if_failed, raise_if_killed, tried_again
 from .command import Encode, encode_argv
-from .complaints import first_complaint
-from .ffmpeg import running
 from .fragments import fragments
-from .frame_report import Shown, parse_stats, pts_by_number
 from .given_up import given_up
-from .grid import FrameGrid
+from .kept_frames.complaints import first_complaint
 from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo
+from .running.attempts import raise_if_failed, raise_if_killed, tried_again
+from .running.ffmpeg import running
+from .running.frame_report import Shown, parse_stats, pts_by_number
 from .shards import ShardWriter
+from .timing.grid import FrameGrid
 
 STATS = "<stats>"
 

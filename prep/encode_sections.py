@@ -27,19 +27,14 @@ from av.video.frame import VideoFrame
 from ..errors import SourceError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
-from .access_units import HeaderReader
-from .attempts import tried_again
 from .command import Encode
-from .damage import assess
 from .encode import DamageFoundError, look_closer, plan_video
 from .encode_run import Count, Plan, of_piece
-from .ffmpeg import crops_by_itself
 from .given_up import given_up
 from .gpu_attempts import attempt
-from .grid import FrameGrid
+from .kept_frames.damage import assess
+from .kept_frames.scan import scan_stretch
 from .manifest_rows import Identity, video_manifest
-from .mounts import read_in_time
-from .opening import open_contents, open_source, packets_from, packets_of, video_stream
 from .options import Options
 from .part_of_file import (
     PACKETS_BEHIND,
@@ -52,17 +47,22 @@ from .part_of_file import (
     opening_ranges,
     probe_by_index,
 )
-from .picture_filters import least_lead_frames
-from .pieces import Piece, Run, Seek, runs_of
-from .probe import NO_ENTRIES, SourceVideo, probe
-from .scan import scan_stretch
+from .pictures.picture_filters import least_lead_frames
+from .probing.access_units import HeaderReader
+from .probing.opening import open_contents, open_source, packets_from, packets_of, video_stream
+from .probing.probe import NO_ENTRIES, SourceVideo, probe
+from .probing.signs import PacketLog
+from .running.attempts import tried_again
+from .running.ffmpeg import crops_by_itself
+from .running.mounts import read_in_time
+from .running.stalls import stall_limit
 from .section_plan import expected_seconds, lead_frames, section_starts
 from .shards import ShardWriter
-from .signs import PacketLog
-from .source_times import gaps_of, plan_stretch, rhythm_of
-from .stalls import stall_limit
-from .stretch import Stretch
-from .tool_choice import section_pipeline
+from .timing.grid import FrameGrid
+from .timing.pieces import Piece, Run, Seek, runs_of
+from .timing.source_times import gaps_of, plan_stretch, rhythm_of
+from .timing.stretch import Stretch
+from .tools.tool_choice import section_pipeline
 
 # How many packets the decoder may need for one frame, at most.
 _PACKETS_TO_A_FRAME = 64

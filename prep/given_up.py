@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .picture_filters import deinterlaces, needs_zscale, tone_maps
-from .probe import SourceVideo
+from .pictures.picture_filters import deinterlaces, needs_zscale, tone_maps
+from .pictures.sizes import PictureLayout, picture_layout
+from .probing.probe import SourceVideo
 from .profile import Profile
-from .sizes import PictureLayout, picture_layout
 
 _BYTE_BITS = 8
 _SUBSAMPLED = ("4:2:0", "4:1:0", "gray")

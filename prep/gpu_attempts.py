@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from ..errors import CorruptDataError, EncodeError
 from . import encode_run
-from .attempts import FfmpegFailedError
 from .encode_run import Count, Plan
-from .gpu_errors import cause_of, passes
 from .manifest_rows import EncodedVideo
-from .pipelines import on_cpu
+from .running.attempts import FfmpegFailedError
+from .running.gpu_errors import cause_of, passes
 from .shards import ShardWriter
+from .tools.pipelines import on_cpu
 
 # How long to wait where the GPU's sessions or its memory are taken, before each further attempt.
 _PAUSES_SECONDS = (1.0, 4.0)

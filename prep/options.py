@@ -9,8 +9,8 @@ from typing import Literal, cast, get_args
 from ..arguments import exact_seconds
 from ..errors import UsageError
 from .profile import Profile
+from .running.stalls import DEFAULT_LIMIT_SECONDS
 from .section_plan import SECTION_SECONDS
-from .stalls import DEFAULT_LIMIT_SECONDS
 
 _MAX_STALL_SECONDS = 86_400
 

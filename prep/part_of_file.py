@@ -23,11 +23,11 @@ import numpy as np
 
 from ..manifests.ragged import Array
 from ..storage.opened_objects import coalesced
-from .access_units import HeaderReader
-from .clean_aperture import is_fragmented
-from .opening import Readable, open_contents, open_source, packets_of, video_stream
-from .pieces import Piece, Run, runs_of
-from .probe import SourceVideo, first_frames, probe
+from .probing.access_units import HeaderReader
+from .probing.clean_aperture import is_fragmented
+from .probing.opening import Readable, open_contents, open_source, packets_of, video_stream
+from .probing.probe import SourceVideo, first_frames, probe
+from .timing.pieces import Piece, Run, runs_of
 
 # Behind the last frame of a run so many packets are fetched: ffmpeg reads ahead, and decoders put frames out late.
 PACKETS_BEHIND = 60

@@ -16,15 +16,15 @@ import numpy as np
 
 from ..errors import SourceError
 from ..manifests.ragged import Array
-from . import processes
 from .command import quality_argv
-from .ffmpeg import crops_by_itself, find_ffmpeg
-from .mounts import read_in_time
-from .picture_filters import deinterlaces
-from .pieces import Seek
-from .probe import SourceVideo, probe
+from .pictures.picture_filters import deinterlaces
+from .pictures.sizes import picture_layout
+from .probing.probe import SourceVideo, probe
 from .profile import Profile
-from .sizes import picture_layout
+from .running import processes
+from .running.ffmpeg import crops_by_itself, find_ffmpeg
+from .running.mounts import read_in_time
+from .timing.pieces import Seek
 
 # All packets of the source are read, and a page is to be ready in a minute.
 _MOST_BYTES = 4_000_000_000

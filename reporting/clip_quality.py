@@ -8,10 +8,10 @@ from typing import Any
 from ..errors import ShortGopError
 from ..jobs.finding.addresses import is_url
 from ..jobs.finding.identity import identity_of
-from ..prep.mounts import read_in_time
 from ..prep.picture_quality import Quality, quality_of
 from ..prep.profile import Profile
-from ..prep.stalls import stall_limit
+from ..prep.running.mounts import read_in_time
+from ..prep.running.stalls import stall_limit
 from ..readers.dataset import Dataset, reader_of
 
 _STALL_SECONDS = 10.0

@@ -17,9 +17,9 @@ from ..errors import ShortGopError, SourceError
 from ..jobs.finding.addresses import is_url, parse
 from ..jobs.finding.store_files import StoreFile, copied, told
 from ..manifests.ragged import Array
-from ..prep.mounts import read_in_time
-from ..prep.opening import open_contents, open_source, packets_of, video_stream
-from ..prep.stalls import in_time, stall_limit
+from ..prep.probing.opening import open_contents, open_source, packets_of, video_stream
+from ..prep.running.mounts import read_in_time
+from ..prep.running.stalls import in_time, stall_limit
 from .page_words import num_bytes, three_digits
 
 # A frame that is further from a keyframe than this is not searched for: a page is to be ready in a minute.

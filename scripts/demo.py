@@ -30,7 +30,7 @@ from shortgop.comparison.timing import Figures, Task, alternate
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.export import export
 from shortgop.manifests.operations.summary import summarize
-from shortgop.prep.ffmpeg import find_ffmpeg
+from shortgop.prep.running.ffmpeg import find_ffmpeg
 from shortgop.readers.sheet import write_sheet
 from shortgop.storage.disk import DiskStorage
 

@@ -26,7 +26,7 @@ from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.layering import layers
 from shortgop.manifests.merging.merge import merge
-from shortgop.prep import processes
+from shortgop.prep.running import processes
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.training.clip_dataset import ClipDataset

@@ -16,10 +16,10 @@ import av
 from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
-from shortgop.prep.ffmpeg import find_ffmpeg
 from shortgop.prep.manifest_rows import Identity
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import find_ffmpeg
 from shortgop.prep.shards import ShardWriter
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number

@@ -29,8 +29,8 @@ import numpy as np
 from fuzz_files import GOP, Whole, break_file, make_sources, prepare
 from shortgop.errors import SourceError
 from shortgop.manifests.tables import Manifest
-from shortgop.prep.opening import packets_of, video_stream
 from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.opening import packets_of, video_stream
 from synthetic import frame_to_rgb, read_number
 
 # A case that takes longer than this hangs.

@@ -76,7 +76,7 @@ def _warm_up() -> None:
     from shortgop.manifests.operations import annotate, collect, drop  # noqa: F401
     from shortgop.prep import encode  # noqa: F401
     from shortgop.prep.profile import Profile
-    from shortgop.prep.tool_choice import check_tools
+    from shortgop.prep.tools.tool_choice import check_tools
 
     check_tools(Profile())
     if "AWS_ENDPOINT_URL" in os.environ:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shortgop.jobs.finding.source import Found, Source
 from shortgop.jobs.source_table import SourceTable
-from shortgop.prep.stretch import Stretch
+from shortgop.prep.timing.stretch import Stretch
 
 
 def source(video_id: str, path: str = "", part: Stretch | None = None) -> Source:

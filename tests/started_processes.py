@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from shortgop.prep import processes
+from shortgop.prep.running import processes
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:

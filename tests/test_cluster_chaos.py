@@ -20,7 +20,7 @@ from ray_machines import Machines, machines, may_have_networks, start_all, start
 from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.where import Where
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep, sample
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc")

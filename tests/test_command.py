@@ -10,11 +10,11 @@ import pytest
 
 from shortgop.errors import EncodeError
 from shortgop.prep.command import Encode, encode_argv
-from shortgop.prep.grid import TickRule
-from shortgop.prep.kept import Kept
-from shortgop.prep.pipelines import Pipeline
-from shortgop.prep.probe import SourceVideo
+from shortgop.prep.kept_frames.kept import Kept
+from shortgop.prep.probing.probe import SourceVideo
 from shortgop.prep.profile import ENCODERS, Profile
+from shortgop.prep.timing.grid import TickRule
+from shortgop.prep.tools.pipelines import Pipeline
 
 SOURCE = SourceVideo(
     path="clip.mp4", stream_index=1, codec="h264", width=1280, height=720, sample_aspect_ratio=Fraction(1),

@@ -23,7 +23,7 @@ from ray_machines import Machines, machines, may_have_networks, start_all
 from shortgop.errors import ShortGopError
 from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.where import Where
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from shortgop.errors import SourceError
 from shortgop.manifests.ragged import Array
-from shortgop.prep.grid import FrameGrid, TickRule, plan_grid
-from shortgop.prep.pieces import SKIPPED_FRAMES, Piece, Run, keyframe_expression, runs_of
-from shortgop.prep.stretch import Stretch, part_of, plain_seconds
+from shortgop.prep.timing.grid import FrameGrid, TickRule, plan_grid
+from shortgop.prep.timing.pieces import SKIPPED_FRAMES, Piece, Run, keyframe_expression, runs_of
+from shortgop.prep.timing.stretch import Stretch, part_of, plain_seconds
 
 MS = Fraction(1, 1000)
 # 25 frames/s, the first one 3 s into the file, 10 s long.

@@ -25,9 +25,9 @@ from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.summary import summarize
 from shortgop.manifests.operations.verify import damaged_videos, verify
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts

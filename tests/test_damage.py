@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop import DamagedSourceError
-from shortgop.prep.complaints import FORGETS_ANOTHER, first_complaint
-from shortgop.prep.damage import (
+from shortgop.prep.kept_frames.complaints import FORGETS_ANOTHER, first_complaint
+from shortgop.prep.kept_frames.damage import (
     Damage,
     Scan,
     ScannedPacket,
     assess,
 )
-from shortgop.prep.holes import after_holes, frames_behind_hole
+from shortgop.prep.kept_frames.salvage import check_salvage, salvaged_runs
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.salvage import check_salvage, salvaged_runs
+from shortgop.prep.probing.holes import after_holes, frames_behind_hole
 
 
 def stream(text: str) -> Scan:

@@ -12,7 +12,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
-from shortgop.prep.probe import probe
+from shortgop.prep.probing.probe import probe
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)

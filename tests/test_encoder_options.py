@@ -8,12 +8,12 @@ from functools import cache
 
 import pytest
 
-from shortgop.prep.capability_trials import try_encoder
-from shortgop.prep.encoder_options import encoder_options, nvenc_trial_options
-from shortgop.prep.ffmpeg import find_ffmpeg
-from shortgop.prep.gpu_errors import NO_GPU
-from shortgop.prep.pipelines import Pipeline
 from shortgop.prep.profile import ENCODERS, Profile
+from shortgop.prep.running.ffmpeg import find_ffmpeg
+from shortgop.prep.running.gpu_errors import NO_GPU
+from shortgop.prep.tools.capability_trials import try_encoder
+from shortgop.prep.tools.encoder_options import encoder_options, nvenc_trial_options
+from shortgop.prep.tools.pipelines import Pipeline
 
 NVENC = ["h264_nvenc", "hevc_nvenc"]
 # Options of ffmpeg itself, and of every encoder of libavcodec.

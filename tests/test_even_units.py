@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.units import Item, Unit, divided, long_apart, plan_units, with_costs
-from shortgop.prep.stretch import Stretch
+from shortgop.prep.timing.stretch import Stretch
 
 MB = 1_000_000
 NAMES = [f"{number:03}" for number in range(60)]

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from shortgop.prep.ffmpeg import find_ffmpeg, running
-from shortgop.prep.stalls import StalledError, stall_limit
+from shortgop.prep.running.ffmpeg import find_ffmpeg, running
+from shortgop.prep.running.stalls import StalledError, stall_limit
 
 PLACE = "<stats>"
 NUM_FRAMES = 20_000

@@ -15,8 +15,8 @@ import broken
 import shortgop
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
-from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.profile import Size, parse_fps
+from shortgop.prep.running.ffmpeg import find_ffmpeg, running
 from sweep import sample
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from shortgop.prep.given_up import frame_kinds, given_up
-from shortgop.prep.picture import Fields, SourcePicture
-from shortgop.prep.probe import SourceVideo
+from shortgop.prep.probing.picture import Fields, SourcePicture
+from shortgop.prep.probing.probe import SourceVideo
 from shortgop.prep.profile import Profile, Size
 
 SOURCE = SourceVideo(

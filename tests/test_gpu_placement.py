@@ -21,7 +21,7 @@ from cuda_ffmpeg import NO_ENGINE, NO_SESSION, install
 from datasets import current_manifest
 from padded_sources import PADDED_FRAMES, make_padded
 from ray_heads import cluster_of, user_environment
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep
 from synthetic import read_number
 

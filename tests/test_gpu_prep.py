@@ -32,11 +32,11 @@ from datasets import current_manifest, rows_of
 from long_sources import FRAMES, assert_undisturbed, make_sources, run_in_sections
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep import gpu_attempts
-from shortgop.prep.doctor import diagnose
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from shortgop.prep.gpu_filters import scaled_on_gpu
 from shortgop.prep.profile import Profile, Size
-from shortgop.prep.tool_choice import choose_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.tools.doctor import diagnose
+from shortgop.prep.tools.gpu_filters import scaled_on_gpu
+from shortgop.prep.tools.tool_choice import choose_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from sweep import sample
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number

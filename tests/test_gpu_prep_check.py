@@ -10,11 +10,11 @@ import pytest
 from gpu_prep import at_bytes, beside, check_numbers, most_of, numbered_sources, pipelines_of, same_bytes, use_of
 
 from cuda_ffmpeg import Installed, install
-from shortgop.prep.capabilities import Capabilities, Trial
-from shortgop.prep.capability_trials import capabilities_of
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from shortgop.prep.pipelines import Pipeline
 from shortgop.prep.profile import Profile, Size
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.tools.capabilities import Capabilities, Trial
+from shortgop.prep.tools.capability_trials import capabilities_of
+from shortgop.prep.tools.pipelines import Pipeline
 from synthetic import constant_rate_pts, make_video
 
 PROFILE = Profile(size=Size(short_side=160), gop_frames=8)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop import EncodeError
-from shortgop.prep.grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
-from shortgop.prep.rates import STANDARD_RATES
+from shortgop.prep.timing.grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
+from shortgop.prep.timing.rates import STANDARD_RATES
 
 Pts = np.ndarray[tuple[int], np.dtype[np.int64]]
 

@@ -23,9 +23,9 @@ from shortgop.jobs.task_memory import UNKNOWN_BYTES, task_bytes
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Terms, UnitResult
 from shortgop.manifests.dataset_files.layout import create
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
 from sweep import only_in_a_sweep

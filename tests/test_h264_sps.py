@@ -8,10 +8,10 @@ import av
 import numpy as np
 import pytest
 
-import shortgop.prep.probe as probe_module
-from shortgop.prep.access_units import HeaderReader
-from shortgop.prep.picture import Fields
-from shortgop.prep.probe import probe
+import shortgop.prep.probing.probe as probe_module
+from shortgop.prep.probing.access_units import HeaderReader
+from shortgop.prep.probing.picture import Fields
+from shortgop.prep.probing.probe import probe
 from synthetic import SyntheticVideo
 
 # Options of x264, and whether no picture can be a field or have two.

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 import shortgop
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.prep.frame_report import NO_PTS
-from shortgop.prep.joins import Join, Joined, continued_times, joins_of, recordings
+from shortgop.prep.kept_frames.joins import Join, Joined, continued_times, joins_of, recordings
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.prep.running.frame_report import NO_PTS
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from shortgop.cli import app
-from shortgop.prep.doctor import diagnose
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.tools.doctor import diagnose
 from synthetic import SyntheticVideo
 
 VERSION, HELP, ENCODE = '"-version"', '"-hide_banner -h full"', "*testsrc2*libx264*"

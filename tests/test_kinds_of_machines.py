@@ -26,7 +26,7 @@ from padded_sources import PADDED_FRAMES, make_padded
 from ray_heads import cluster_of, user_environment
 from shortgop.jobs import second_attempts
 from shortgop.jobs.where import Where
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep
 from synthetic import read_number
 

@@ -50,11 +50,14 @@ for room in set(FORBIDDEN) - {"reporting", "cli"}:
     FORBIDDEN[room] = FORBIDDEN[room] | {"shortgop.reporting"}
 # What every room uses: these know none of the rooms.
 BELOW_ALL = ("arguments.py", "errors.py", "machine_memory.py", "unnamed_files.py", "whole_files.py", "wording.py")
-# From the lowest to the highest. What lies in `manifests` itself, the data model, is below them all.
-ROOMS_OF_MANIFESTS = ("shared_memory", "zarr_files", "merging", "layering", "dataset_files", "operations")
+# From the lowest to the highest.
+ROOMS_INSIDE = {
+    "manifests": ("shared_memory", "zarr_files", "merging", "layering", "dataset_files", "operations"),
+    "prep": ("running", "probing", "kept_frames", "timing", "pictures", "tools"),
+}
 # The command line stands on top. Modules name each other relatively: `import manifests` works in no install.
 FORBIDDEN_EVERYWHERE = {"shortgop.cli", "shortgop.__main__", "cli", *PACKAGES}
-MAY_START_PROCESSES = {"prep/processes.py"}
+MAY_START_PROCESSES = {"prep/running/processes.py"}
 
 # Modules outside `storage` that ask whether a dataset is a folder of this host. All others know places and keys alone.
 MAY_ASK_FOR_FOLDERS = {
@@ -126,16 +129,23 @@ def test_of_the_rooms_inside_jobs_one_knows_ray_and_one_knows_nothing_of_a_job()
     assert [path for path in inside["cluster"] if breaches(path, {"ray"})]
 
 
-def test_the_rooms_inside_manifests_use_only_those_below_them() -> None:
-    manifests = ROOT / "manifests"
-    for place, room in enumerate(ROOMS_OF_MANIFESTS):
-        above = {f"shortgop.manifests.{each}" for each in ROOMS_OF_MANIFESTS[place + 1 :]}
-        modules = sorted((manifests / room).glob("*.py"))
+@pytest.mark.parametrize("package", ROOMS_INSIDE)
+def test_rooms_use_only_those_below_them(package: str) -> None:
+    rooms, dotted_package = ROOMS_INSIDE[package], f"shortgop.{package}"
+    for place, room in enumerate(rooms):
+        above = {f"{dotted_package}.{each}" for each in rooms[place + 1 :]}
+        modules = sorted((ROOT / package / room).glob("*.py"))
         assert len(modules) > 2
         assert [name(path) for path in modules if breaches(path, above)] == []
-    rooms = {f"shortgop.manifests.{each}" for each in ROOMS_OF_MANIFESTS}
-    assert [name(path) for path in manifests.glob("*.py") if breaches(path, rooms)] == []
-    assert {path.name for path in manifests.iterdir() if path.is_dir()} - {"__pycache__"} == set(ROOMS_OF_MANIFESTS)
+    assert {path.parent.name for path in (ROOT / package).glob("*/*.py")} == set(rooms)
+
+
+def test_the_data_model_uses_no_room_of_manifests_and_rooms_of_prep_use_what_the_user_chooses_alone() -> None:
+    rooms = {f"shortgop.manifests.{each}" for each in ROOMS_INSIDE["manifests"]}
+    assert [name(path) for path in (ROOT / "manifests").glob("*.py") if breaches(path, rooms)] == []
+    beside = {f"shortgop.prep.{path.stem}" for path in (ROOT / "prep").glob("*.py")}
+    beside -= {"shortgop.prep.options", "shortgop.prep.profile", "shortgop.prep.__init__"}
+    assert [name(path) for path in (ROOT / "prep").glob("*/*.py") if breaches(path, beside)] == []
 
 
 def test_few_modules_ask_whether_a_dataset_is_a_folder() -> None:
@@ -202,7 +212,7 @@ def test_every_package_is_installed() -> None:
         ("from . import plan", ["shortgop.readers.decoders.plan"]),
         ("from ..plan import Plan", ["shortgop.readers.plan.Plan"]),
         ("from ... import prep", ["shortgop.prep"]),
-        ("from ...prep.probe import probe", ["shortgop.prep.probe.probe"]),
+        ("from ...prep.probing.probe import probe", ["shortgop.prep.probing.probe.probe"]),
         ("import importlib\nimportlib.import_module('ray')", ["importlib", "ray"]),
     ],
 )

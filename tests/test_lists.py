@@ -19,7 +19,7 @@ from shortgop.errors import SourceNotFoundError, ToolError, UsageError
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.lists import read_list
 from shortgop.jobs.finding.source import Source
-from shortgop.prep.probe import probe
+from shortgop.prep.probing.probe import probe
 from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shortgop.prep.command import encode_argv
-from shortgop.prep.grid import FrameGrid, TickRule, plan_grid
+from shortgop.prep.timing.grid import FrameGrid, TickRule, plan_grid
 from synthetic import make_video
 from test_command import ENCODE
 

@@ -21,7 +21,7 @@ from shortgop.jobs.units import Item
 from shortgop.jobs.work import UnitResult
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.sections import remove_old_sections
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from started_processes import kill_with_all_below, kill_workers

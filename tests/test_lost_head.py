@@ -17,7 +17,7 @@ from own_units import make_own_units
 from ray_heads import BIN, Head, ray_head
 from shortgop.jobs.progress.job_status import read_status
 from shortgop.manifests.dataset_files.parts import finished_units
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from started_processes import descendants
 from sweep import only_in_a_sweep

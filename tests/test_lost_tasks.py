@@ -21,8 +21,8 @@ from shortgop.jobs.cluster import ray_runner
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress.job_status import read_status
 from shortgop.manifests.dataset_files.parts import finished_units
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video

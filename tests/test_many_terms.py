@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 import shortgop
 from shortgop.jobs.finding.importing import PLAIN, Importing
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.prep.expressions import sum_of
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.prep.timing.expressions import sum_of
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

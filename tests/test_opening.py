@@ -13,9 +13,9 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
-from shortgop.prep.ffmpeg import find_ffmpeg, running
-from shortgop.prep.opening import input_argv
-from shortgop.prep.probe import estimate, probe
+from shortgop.prep.probing.opening import input_argv
+from shortgop.prep.probing.probe import estimate, probe
+from shortgop.prep.running.ffmpeg import find_ffmpeg, running
 from synthetic import SyntheticVideo, burn, constant_rate_pts, make_video, read_number
 
 
@@ -285,7 +285,7 @@ def test_a_gif_is_a_video(tmp_path: Path) -> None:
 def test_too_many_open_files_are_not_the_sources_fault(constant_video: SyntheticVideo) -> None:
     code = (
         "import os, resource, sys\n"
-        "from shortgop.prep.probe import probe\n"
+        "from shortgop.prep.probing.probe import probe\n"
         "probe(sys.argv[1])\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))\n"
         "try:\n"

@@ -18,7 +18,7 @@ from flaky_proxy import FlakyProxy
 from shortgop.jobs.finding.addresses import parse
 from shortgop.jobs.finding.store_files import StoreFile, copied
 from shortgop.prep.part_of_file import packet_range, probe_by_index
-from shortgop.prep.probe import estimate, probe
+from shortgop.prep.probing.probe import estimate, probe
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 

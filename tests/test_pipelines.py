@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import ToolError
-from shortgop.prep.capabilities import Capabilities, Trial, gpu_rank
-from shortgop.prep.container_crop import ContainerCrop
-from shortgop.prep.doctor import advice_of, choice_of
-from shortgop.prep.gpu_errors import NO_GPU, cause_of, passes, wanted_driver
-from shortgop.prep.picture import Fields, SourcePicture
-from shortgop.prep.pipelines import Pipeline, choose_pipeline, decoded_on_cpu, on_cpu
-from shortgop.prep.probe import SourceVideo
+from shortgop.prep.probing.container_crop import ContainerCrop
+from shortgop.prep.probing.picture import Fields, SourcePicture
+from shortgop.prep.probing.probe import SourceVideo
 from shortgop.prep.profile import Profile, Size
+from shortgop.prep.running.gpu_errors import NO_GPU, cause_of, passes, wanted_driver
+from shortgop.prep.tools.capabilities import Capabilities, Trial, gpu_rank
+from shortgop.prep.tools.doctor import advice_of, choice_of
+from shortgop.prep.tools.pipelines import Pipeline, choose_pipeline, decoded_on_cpu, on_cpu
 
 SOURCE = SourceVideo(
     path="clip.mp4", stream_index=0, codec="h264", width=1280, height=720, sample_aspect_ratio=Fraction(1),

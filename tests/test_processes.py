@@ -11,7 +11,7 @@ import pytest
 
 from left_open import open_files
 from loader_helpers import comes_true
-from shortgop.prep import processes
+from shortgop.prep.running import processes
 from started_processes import first_line
 
 SHELL = ["sh", "-c"]

@@ -14,9 +14,9 @@ from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
 from shortgop.jobs.prepare import Where
 from shortgop.jobs.prepare import prepare as job
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import EncodeError
-from shortgop.prep.grid import FrameGrid, TickRule, count_dropped, ordinary_interval
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probe import SourceVideo
-from shortgop.prep.rates import MAX_RATE, MIN_RATE, STANDARD_RATES, constant_rate
-from shortgop.prep.source_times import plan_times
+from shortgop.prep.probing.probe import SourceVideo
+from shortgop.prep.timing.grid import FrameGrid, TickRule, count_dropped, ordinary_interval
+from shortgop.prep.timing.rates import MAX_RATE, MIN_RATE, STANDARD_RATES, constant_rate
+from shortgop.prep.timing.source_times import plan_times
 
 MS = Fraction(1, 1000)
 KEEP = SourcePolicy(gaps="keep")

@@ -15,7 +15,7 @@ from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.task_memory import ALL_BYTES
 from shortgop.jobs.units import Item, Unit
-from shortgop.prep.pipelines import NoEncoderError
+from shortgop.prep.tools.pipelines import NoEncoderError
 
 _LARGE = 8 << 30
 

@@ -29,7 +29,7 @@ from shortgop.jobs.work import Terms, UnitResult
 from shortgop.manifests.dataset_files.layout import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
-from shortgop.prep.stretch import Stretch
+from shortgop.prep.timing.stretch import Stretch
 from shortgop.storage.disk import DiskStorage
 from store_helpers import put
 

@@ -16,9 +16,9 @@ import shortgop
 from datasets import make_dataset
 from odd_pictures import X264, encode_pictures, numbered
 from shortgop import EncodeError
-from shortgop.prep.probe import SourceVideo
+from shortgop.prep.pictures.sizes import ENCODER_LIMITS, check_taken, picture_layout, takes
+from shortgop.prep.probing.probe import SourceVideo
 from shortgop.prep.profile import ENCODERS, FITS, MAX_SIDE, Profile, Size
-from shortgop.prep.sizes import ENCODER_LIMITS, check_taken, picture_layout, takes
 from synthetic import read_number
 
 SOURCE = SourceVideo(

@@ -24,7 +24,7 @@ from shortgop.jobs.finding.store_files import StoreFile
 from shortgop.jobs.look import Expected, Looked
 from shortgop.jobs.source_table import SourceTable, TableBusyError
 from shortgop.jobs.units import Item
-from shortgop.prep.stretch import Stretch
+from shortgop.prep.timing.stretch import Stretch
 
 
 def test_a_source_that_is_found_twice_is_one_and_two_with_one_id_are_an_error() -> None:

@@ -20,12 +20,20 @@ from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
-from shortgop.prep.ffmpeg import find_ffmpeg, running
 from shortgop.prep.manifest_rows import Identity
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import find_ffmpeg, running
+from shortgop.prep.running.stalls import (
+    Activity,
+    StalledError,
+    Watch,
+    activity_of_group,
+    given_up_when,
+    in_time,
+    stall_limit,
+)
 from shortgop.prep.shards import ShardWriter
-from shortgop.prep.stalls import Activity, StalledError, Watch, activity_of_group, given_up_when, in_time, stall_limit
 from shortgop.storage.disk import DiskStorage
 from started_processes import first_line
 from synthetic import SyntheticVideo
@@ -297,8 +305,8 @@ def test_a_program_that_waits_for_a_mount_while_it_starts_is_left_behind(dead: P
     """It closes the file that it inherited, which this mount never answers. Most of what /proc has of it waits too."""
     code = (
         "import os, sys\n"
-        "from shortgop.prep.ffmpeg import running\n"
-        "from shortgop.prep.stalls import StalledError, stall_limit\n"
+        "from shortgop.prep.running.ffmpeg import running\n"
+        "from shortgop.prep.running.stalls import StalledError, stall_limit\n"
         "file = os.open(sys.argv[1], os.O_RDONLY)\n"
         "try:\n"
         "    with stall_limit(1.0), running(sys.executable, ['-c', ''], '<none>') as run:\n"

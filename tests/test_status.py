@@ -29,7 +29,7 @@ from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.profile import Profile
-from shortgop.prep.stretch import Stretch
+from shortgop.prep.timing.stretch import Stretch
 from shortgop.reporting.dataset_report import read_page
 from shortgop.storage.disk import DiskStorage
 from store_helpers import put

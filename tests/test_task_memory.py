@@ -22,8 +22,8 @@ from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.task_memory import looks_of_driver, reserved_bytes, task_bytes
-from shortgop.prep.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.profile import Profile, Size
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from started_processes import descendants
 from sweep import only_in_a_sweep

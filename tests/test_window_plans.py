@@ -23,7 +23,7 @@ from shortgop.jobs.order import Order
 from shortgop.jobs.source_table import SourceTable
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.windows import WINDOW_SOURCES, Window, first_size, one_window_size, windows
-from shortgop.prep.stretch import Stretch
+from shortgop.prep.timing.stretch import Stretch
 
 KEYS = st.lists(st.integers(0, 30), max_size=60).map(sorted)
 

@@ -12,10 +12,10 @@ from example_manifests import video
 from shortgop import DamagedSourceError, MissingDataError
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.operations.lost import lost_text
-from shortgop.prep.damage import Damage
-from shortgop.prep.kept import Kept
+from shortgop.prep.kept_frames.damage import Damage
+from shortgop.prep.kept_frames.kept import Kept
+from shortgop.prep.kept_frames.salvage import check_salvage
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.salvage import check_salvage
 from shortgop.storage.disk import DiskStorage
 from shortgop.wording import counted, duration
 

@@ -15,9 +15,9 @@ from datasets import make_dataset
 from shortgop.errors import DamagedSourceError
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probe import probe
+from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import Profile
-from shortgop.prep.source_times import check_order, longest_rise
+from shortgop.prep.timing.source_times import check_order, longest_rise
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

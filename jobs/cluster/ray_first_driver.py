@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from ...prep.processes import end, start
+from ...prep.running.processes import end, start
 
 # A node starts its workers within a few seconds, a busy one within about ten.
 PATIENCE_SECONDS = 20.0

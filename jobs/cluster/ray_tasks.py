@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import ShortGopError, ToolError
-from ...prep.pipelines import NoEncoderError
+from ...prep.tools.pipelines import NoEncoderError
 from ..gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
 from ..second_attempts import Attempt, Attempts, Key, key_of
 from ..steps import NoRoom

@@ -10,7 +10,7 @@ import ray
 
 from ...errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ...prep.options import Options
-from ...prep.pipelines import NoEncoderError
+from ...prep.tools.pipelines import NoEncoderError
 from ...storage.interface import Storage
 from ..steps import MoreMemory, NoRoom, OneSection, Outcome, Step, lacking_room, run_step
 from ..work import OnProgress, Terms, UnitProgress, UnitResult

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from ...errors import NotAVideoError, ShortGopError
 from ...manifests.tables import Manifest
-from ...prep.attempts import tried_again
 from ...prep.encode_cuts import CutOut, prepare_cuts
 from ...prep.encode_sections import SourceSurvey, survey
 from ...prep.options import Options, SourcePolicy
 from ...prep.part_of_file import Needed, NeedsWholeFileError
-from ...prep.playlists import SCRIPT_SUFFIXES
-from ...prep.probe import Estimate, estimate
+from ...prep.probing.playlists import SCRIPT_SUFFIXES
+from ...prep.probing.probe import Estimate, estimate
+from ...prep.running.attempts import tried_again
+from ...prep.running.stalls import in_time, stall_limit
 from ...prep.shards import ShardWriter
-from ...prep.stalls import in_time, stall_limit
-from ...prep.stretch import Stretch
+from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
 from ...storage.local_copy import LocalCopy
 from .source import Source

@@ -6,7 +6,7 @@ import os
 from typing import NamedTuple
 
 from ...errors import UsageError
-from ...prep.stretch import Stretch
+from ...prep.timing.stretch import Stretch
 from .ids import common_folder
 from .source_parts import Member, SourcePart
 from .store_files import StoreFile

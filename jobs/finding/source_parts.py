@@ -13,7 +13,7 @@ from typing import Any
 
 from ...arguments import exact
 from ...errors import SourceNotFoundError, UsageError
-from ...prep.stretch import Stretch
+from ...prep.timing.stretch import Stretch
 from .identity import identity_of
 from .importing import Importing
 from .lists import Row

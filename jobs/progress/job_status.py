@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ...errors import CorruptDataError, ShortGopError, UsageError
-from ...prep.stretch import Stretch
+from ...prep.timing.stretch import Stretch
 from ...storage.interface import NO_BUCKET, Storage
 from ...wording import counted
 from ..units import Item, Unit

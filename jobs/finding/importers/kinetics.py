@@ -15,7 +15,7 @@ from typing import Any
 
 from ....arguments import exact
 from ....errors import UsageError
-from ....prep.stretch import Stretch
+from ....prep.timing.stretch import Stretch
 from ....wording import counted
 from ..lists import valid_text
 from ..source_parts import Imported, Recognised

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from ....arguments import exact
 from ....errors import ToolError, UsageError
-from ....prep.stretch import Stretch
+from ....prep.timing.stretch import Stretch
 from ....wording import counted
 from ..source_parts import Imported, Recognised
 

@@ -1,0 +1,220 @@
+"""Scans a source that may be damaged: decodes every packet and records what demuxer and decoder log about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from itertools import islice
+
+import av
+from av.codec.context import Flags, ThreadType
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from ..probing.access_units import HeaderReader
+from ..probing.chains import first_break, lacks_movi
+from ..probing.opening import open_source, packets_from, packets_of
+from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
+from .complaints import MAY_BE_INCOMPLETE, first_complaint
+from .damage import Scan, ScannedPacket, leads_to
+
+# Formats in which some packets have no timestamp of their own.
+_COUNTING = ("mpeg", "mpegvideo", "h264", "hevc", "m4v")
+# Decoders of codecs in which some packets have a frame that is only for reference, and never shown.
+_HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "libaom-av1")
+# What demuxers log where the file ends within an element.
+_ENDS_EARLY = ("ended prematurely", "partial file")
+# MPEG-4 in AVI has packets without a frame: they only say that nothing was coded. They are at most this long.
+_EMPTY_BYTES = 16
+
+
+def scan(path: str, stream_index: int) -> Scan:
+    """Decode a stream packet by packet. The result has what demuxer and decoder log about each packet."""
+    with open_source(path) as container, _complaints_heard():
+        stream = container.streams[stream_index]
+        if not isinstance(stream, VideoStream):
+            raise TypeError(f"stream {stream_index} of {path} is no video")
+        break_at = first_break(path, container.format.name)
+        found = _Scanner(container, stream, packets_of(container, stream), break_at).run()
+        promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
+        reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
+        if may_lack_an_end(path, container, stream):
+            found = replace(found, packets=_last_in_doubt(found.packets))
+        last_dts = found.packets[-1].dts if found.packets else None
+        promises_more = promises_more_chunks(container, stream, len(found.packets), last_dts)
+        if promises_more and lacks_movi(path):
+            # Those that are missing may be the first ones, so that no time is right.
+            found = replace(found, stopped=NO_CHAIN, timed=0)
+        cut = cut_index(path, container, stream)
+        return replace(
+            found,
+            stopped=cut or found.stopped,
+            unread=max(0, stream.frames - len(found.packets)) if cut else 0,
+            ends_early=found.ends_early or (promised is not None and promised - reached > 1) or promises_more,
+        )
+
+
+def scan_stretch(path: str, stream_index: int, first_pts: int | None, packets: int) -> Scan:
+    """Scan this number of packets, beginning with the one at `first_pts`, to which the container can seek (None: the
+    first)."""
+    with open_source(path) as container, _complaints_heard():
+        stream = container.streams[stream_index]
+        if not isinstance(stream, VideoStream):
+            raise TypeError(f"stream {stream_index} of {path} is no video")
+        return _Scanner(container, stream, islice(packets_from(container, stream, first_pts), packets), None).run()
+
+
+def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
+    if not packets or packets[-1].complaint:
+        return packets
+    return (*packets[:-1], replace(packets[-1], is_incomplete=True, complaint=MAY_BE_INCOMPLETE))
+
+
+class _Scanner:
+    """The packets and frames of one scan so far."""
+
+    def __init__(
+        self,
+        container: InputContainer,
+        stream: VideoStream,
+        packets: Iterator[Packet[VideoStream]],
+        break_at: int | None,
+    ) -> None:
+        self._demuxed = packets
+        self._sized = container.format.name not in UNSIZED
+        self._is_avi = container.format.name == "avi"
+        self._is_matroska = "matroska" in container.format.name
+        self._counts_time = container.format.name in _COUNTING
+        self._decoder = stream.codec_context
+        self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
+        self._decoder.flags |= Flags.copy_opaque | Flags.output_corrupt
+        self._headers = HeaderReader(self._decoder.name, self._decoder.extradata)
+        # Of these codecs `HeaderReader` reads what a frame is, and its number.
+        self._has_headers = self._decoder.name in ("h264", "hevc")
+        self._break_at = break_at
+        self._timed: int | None = None
+        self._packets: list[ScannedPacket] = []
+        self._shown: list[int] = []
+        self._fed: list[int] = []
+        self._keyframes: set[int] = set()
+        self._corrupt: set[int] = set()
+        self._empty: set[int] = set()
+        self._interlaced = False
+
+    def run(self) -> Scan:
+        broken, stopped = "", ""
+        while True:
+            with av.logging.Capture() as logs:
+                try:
+                    packet = next(self._demuxed, None)
+                except av.error.FFmpegError as error:
+                    packet, stopped = None, error.strerror or str(error)
+            broken = broken or _first_complaint(logs)
+            if packet is None or not packet.size:
+                break
+            self._take(packet, broken)
+            broken = ""
+        self._decode(None)
+        if self._break_at is not None:
+            stopped = stopped or NO_CHAIN
+        is_end = any(words in broken for words in _ENDS_EARLY)
+        ends_early = is_end or bool(self._packets and self._packets[-1].is_incomplete)
+        return Scan(
+            packets=tuple(self._judged()),
+            shown=tuple(self._shown),
+            fed=tuple(self._fed),
+            corrupt=frozenset(self._corrupt),
+            stopped=stopped or ("" if is_end else broken),
+            ends_early=ends_early,
+            sized=self._sized,
+            timed=self._timed,
+            counts_time=self._counts_time,
+            lacks_times=self._counts_time or (self._is_avi and self._shown != sorted(self._shown)),
+            numbers_frames=self._has_headers,
+        )
+
+    def _take(self, packet: Packet[VideoStream], broken: str) -> None:
+        unit = self._headers.read(bytes(packet))
+        if self._headers.misses_one(unit):
+            broken = broken or "a frame is missing"
+        packet.opaque = len(self._packets)
+        if packet.size <= _EMPTY_BYTES:
+            self._empty.add(len(self._packets))
+        if self._break_at is not None and (packet.pos or 0) >= self._break_at:
+            broken = broken or NO_CHAIN
+            self._timed = len(self._packets) if self._is_avi else None
+            self._break_at = None
+        said = self._decode(packet)
+        self._packets.append(
+            ScannedPacket(
+                pts=packet.pts,
+                dts=packet.dts,
+                is_entry=bool(unit.is_entry),
+                promised_entry=packet.is_keyframe,
+                is_incomplete=packet.is_corrupt,
+                complaint="a packet is incomplete" if packet.is_corrupt else said,
+                break_before=broken,
+                is_hidden=packet.is_discard,
+                # Matroska's demuxer gives no times before 0.
+                is_before_start=self._is_matroska and packet.pts is None,
+            )
+        )
+
+    def _decode(self, packet: Packet[VideoStream] | None) -> str:
+        failure = ""
+        frames: list[VideoFrame] = []
+        with av.logging.Capture() as logs:
+            try:
+                frames = self._decoder.decode(packet)
+            except av.error.EOFError:
+                pass
+            except av.error.FFmpegError as error:
+                failure = error.strerror or str(error)
+        for frame in frames:
+            number = frame.opaque
+            if isinstance(number, int):
+                self._shown.append(number)
+                self._fed.append(len(self._packets))
+                self._interlaced = self._interlaced or frame.interlaced_frame
+                (self._corrupt if frame.is_corrupt else set()).add(number)
+                (self._keyframes if frame.key_frame else set()).add(number)
+        return _first_complaint(logs) or failure
+
+    def _judged(self) -> Iterator[ScannedPacket]:
+        """The packets, with what is known only after all frames were put out."""
+        one_to_one = self._decoder.name not in _HIDDEN_FRAMES and not self._interlaced
+        shown, entry_pts = set(self._shown), None
+        # Whether no packet behind the entry had a frame yet. Where packets have no times, those that have none are
+        # shown before it, and refer to frames before it.
+        begins = False
+        for number, packet in enumerate(self._packets):
+            is_entry = packet.is_entry if self._has_headers else number in self._keyframes
+            complaint = packet.complaint or ("a frame is corrupt" if number in self._corrupt else "")
+            entry_pts = packet.pts if is_entry else entry_pts
+            begins = is_entry or (begins and number not in shown)
+            # Decoders leave out frames that are shown before the first keyframe; that is no damage.
+            leads = leads_to(packet, entry_pts) or (begins and packet.pts is None)
+            frameless = number not in shown and number not in self._empty and not packet.is_hidden
+            if one_to_one and frameless and not (leads or complaint):
+                complaint = "a packet decodes to no frame"
+            yield replace(packet, complaint=complaint, is_entry=is_entry)
+
+
+def _first_complaint(logs: list[tuple[int, str, str]]) -> str:
+    return first_complaint([message for _level, _name, message in logs])
+
+
+@contextmanager
+def _complaints_heard() -> Iterator[None]:
+    level, skips = av.logging.get_level(), av.logging.get_skip_repeated()
+    av.logging.set_level(av.logging.ERROR)
+    av.logging.set_skip_repeated(False)
+    try:
+        yield
+    finally:
+        av.logging.set_level(level)
+        av.logging.set_skip_repeated(skips)

@@ -1,0 +1,190 @@
+"""Opens a source as one file, whatever its contents and its name.
+
+Some of FFmpeg's formats are scripts and playlists that name other files, and FFmpeg takes some image names for a
+sequence of files. Neither is opened: PyAV and ffmpeg get a whitelist of the formats that read a single file, and of
+protocols only `file`. Scripts with the suffix of their format were given on purpose, see `playlists.py`; for them the
+whitelist has their own format as well.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import dropwhile
+from pathlib import Path
+from typing import Any, Protocol
+
+import av
+from av.container import InputContainer
+from av.packet import Packet
+from av.stream import Disposition
+from av.video.stream import VideoStream
+
+from ...errors import NotAVideoError, SourceError
+from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
+from .signs import MOOV_IS_MISSING, lacks_moov
+
+# The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
+# sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and formats without pictures:
+# text, and samples without a header.
+_FORMATS = """
+    3dostr 3g2 3gp 4xm aa aac aax ac3 ac4 ace acm act adf adp ads adx aea afc aiff aix alias_pix alp amr amrnb amrwb
+    anm apac apc ape apm apng apv argo_asf argo_brp argo_cvg asf ast au av1 avi avr avs avs2 avs3 bethsoftvid bfi
+    bfstm bin bink binka bit bmp_pipe bmv boa bonk brender_pix brstm c93 caf cavsvideo cdg cdxl cine codec2 cri_pipe
+    daud dcstr dds_pipe derf dfa dfpwm dhav dirac dnxhd dpx_pipe dsf dsicin dss dts dtshd dv dxa ea ea_cdata eac3
+    epaf evc exr_pipe film_cpk filmstrip fits flac flic flv frm fsb fwse g723_1 g728 g729 gdv gem_pipe genh gif
+    gif_pipe gsm gxf h261 h263 h264 hcom hdr_pipe hevc hnm hxvs iamf ico idcin idf iff ifv ilbc image2pipe ingenient
+    ipmovie ipu ircam iss iv8 ivf ivr j2k_pipe jpeg_pipe jpegls_pipe jpegxl_anim jpegxl_pipe jpegxs_pipe jv kux kvag
+    laf lc3 live_flv lmlm4 loas luodat lvf lxf m4a m4v matroska mca mgsts mj2 mjpeg mjpeg_2000 mlp mm mmf mods
+    moflex mov mp3 mp4 mpc mpc8 mpeg mpegts mpegtsraw mpegvideo mpjpeg msf msnwctcp msp mtaf mtv musx mv mvi mxf mxg
+    nc nistsphere nsp nsv nut nuv obu ogg oma osq oss paf pam_pipe pbm_pipe pcx_pipe pdv pfm_pipe pgm_pipe
+    pgmyuv_pipe pgx_pipe phm_pipe photocd_pipe pictor_pipe pmp png_pipe pp_bnk ppm_pipe psd_pipe psxstr pva pvf qcp
+    qdraw_pipe qoa qoi_pipe r3d rcwt redspark rka rl2 rm roq rpl rsd rso s337m sbg scd sdns sdr2 sds sdx ser sga
+    sgi_pipe shn siff simbiosis_imx smjpeg smk smush sol sox spdif sunrast_pipe svag svg_pipe svs swf tak thp
+    tiertexseq tiff_pipe tmv truehd tta tty txd ty usm v210 v210x vag vbn_pipe vc1 vc1test vividas vivo vmd voc vpk
+    vqf vvc w64 wady wav wavarc wc3movie webm webp_anim webp_pipe wsaud wsd wsvqa wtv wv wve xa xbin xbm_pipe xmd
+    xmv xpm_pipe xvag xwd_pipe xwma yop yuv4mpegpipe
+"""
+_WHITELIST = ",".join(_FORMATS.split())
+_PROTOCOLS = {"protocol_whitelist": "file"}
+_LIMITS = {"format_whitelist": _WHITELIST, **_PROTOCOLS}
+
+_NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"
+_NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
+
+
+def open_source(path: str) -> InputContainer:
+    """Open the file at `path` with PyAV. Other files are opened only if a script given on purpose names them.
+
+    NotAVideoError for a format that names other files, or that FFmpeg does not know; SourceError for a file that cannot
+    be read.
+    """
+    follower = script_demuxer(path)
+    try:
+        if follower is not None:
+            return _open(f"file:{path}", follower, limits=_limits_of(follower))
+        return _open(f"file:{path}")
+    except av.error.ArgumentError as error:
+        # FFmpeg may have taken the name for a pattern of image names, so only the contents determine the format.
+        demuxer = _format_by_contents(path)
+        if demuxer is None:
+            raise _refusal(path, error) from error
+        return _open(f"file:{path}", demuxer)
+    except av.error.FFmpegError as error:
+        raise _refusal(path, error) from error
+
+
+class Readable(Protocol):
+    """What PyAV asks of a file object."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+    def seek(self, offset: int, whence: int, /) -> int: ...
+
+    def tell(self) -> int: ...
+
+
+def open_contents(file: Readable) -> InputContainer:
+    """Open a file object with PyAV, whatever its name. Errors are FFmpeg's own."""
+    return _open(_Nameless(file))
+
+
+def input_argv(path: str, demuxer: str) -> list[str]:
+    """Arguments for ffmpeg to read this one file with the demuxer that PyAV used ("": any on the whitelist)."""
+    forced = ["-f", demuxer] if demuxer else []
+    limits = _limits_of(demuxer)
+    return [*forced, *(word for name, value in limits.items() for word in (f"-{name}", value)), "-i", f"file:{path}"]
+
+
+def _limits_of(demuxer: str) -> dict[str, str]:
+    """The options that limit what a demuxer opens: its own format and, for a script, also the whitelist."""
+    if not demuxer:
+        return _LIMITS
+    if demuxer not in SCRIPT_DEMUXERS:
+        return {"format_whitelist": demuxer, **_PROTOCOLS}
+    return {"format_whitelist": f"{demuxer},{_WHITELIST}", **_PROTOCOLS, **SCRIPT_DEMUXERS[demuxer]}
+
+
+def demuxer_of(container: InputContainer) -> str:
+    """The first of the demuxer's names, which ffmpeg accepts for -f."""
+    return container.format.name.split(",")[0]
+
+
+def video_stream(path: str, container: InputContainer) -> VideoStream:
+    """FFmpeg's best video stream, without cover art and thumbnails. NotAVideoError when there is none."""
+    pictures = Disposition.attached_pic | Disposition.timed_thumbnails
+    streams = [stream for stream in container.streams.video if not stream.disposition & pictures]
+    best = container.streams.best("video")
+    if best is None:
+        raise NotAVideoError(f"{path} has no video stream", file=path)
+    if not streams:
+        raise NotAVideoError(f"{path} has no video, only a cover picture", file=path)
+    # A thumbnail may be an ordinary track with one frame, even the default track.
+    moving = [stream for stream in streams if stream.frames != 1] or streams
+    return next((stream for stream in moving if stream.index == best.index), moving[0])
+
+
+def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
+    """The packets of a stream in decode order, usually with an empty one at the end.
+
+    Instead of the empty one, PyAV raises IndexError where a stream was found after the file was opened, as in transport
+    streams whose programme changes.
+    """
+    with suppress(IndexError):
+        yield from container.demux(stream)
+
+
+def packets_from(container: InputContainer, stream: VideoStream, pts: int | None) -> Iterator[Packet[VideoStream]]:
+    """The packets of a stream in decode order, from the one at `pts` on (None: the first), to which the container can
+    seek. Some containers begin to read before it."""
+    if pts is not None:
+        container.seek(pts, stream=stream)
+    return dropwhile(lambda packet: pts is not None and packet.pts != pts, packets_of(container, stream))
+
+
+def is_picture_format(demuxer: str) -> bool:
+    """Whether files of this format are a sequence of pictures: one picture alone is no video."""
+    return demuxer.endswith("_pipe") or demuxer == "image2pipe"
+
+
+def _open(file: Any, demuxer: str | None = None, *, limits: dict[str, str] = _LIMITS) -> InputContainer:
+    container: InputContainer = av.open(file, format=demuxer, container_options=limits, metadata_errors="replace")
+    return container
+
+
+class _Nameless:
+    """A file object without a name, so that FFmpeg sees only the contents."""
+
+    def __init__(self, file: Readable) -> None:
+        self.read: Callable[[int], bytes] = file.read
+        self.seek: Callable[[int, int], int] = file.seek
+        self.tell: Callable[[], int] = file.tell
+
+
+def _format_by_contents(path: str) -> str | None:
+    """The demuxer that fits the contents of the file; None when none on the whitelist does."""
+    with Path(path).open("rb") as file:
+        try:
+            with _open(_Nameless(file)) as container:
+                return demuxer_of(container)
+        except av.error.FFmpegError:
+            return None
+
+
+def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
+    if error.errno in _NOT_THE_FILES_FAULT:
+        return SourceError(f"cannot read {path}: {error.strerror}; fix that and run the same command again", file=path)
+    kind = kind_of(path)
+    if kind is None:
+        what = MOOV_IS_MISSING if lacks_moov(path) else _NO_VIDEO
+        return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
+    name, suffix = kind
+    if suffix and Path(path).suffix.lower() == suffix:
+        return NotAVideoError(f"{path} is {name} that does not open: {error.strerror}; correct it", file=path)
+    give_it = f"; or, to prepare the files that it names, rename it so that it ends in {suffix}" if suffix else ""
+    return NotAVideoError(
+        f"{path} is {name}, which refers to other files, and a source is one file; give those files, or join them "
+        f"into one (`ffmpeg -i ... -c copy one.mkv`) and give that{give_it}",
+        file=path,
+    )

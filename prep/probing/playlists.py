@@ -1,0 +1,146 @@
+"""Scripts and playlists, which name other files: decides which of them are read, and checks the files that they name.
+
+A script is read ("followed") if it has the suffix of its format: a user who gives `talk.ffconcat` or `talk.m3u8` wants
+the files that it names. With any other suffix it is refused: a user who gives `talk.mp4` wants that file.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ...errors import NotAVideoError, SourceError, SourceNotFoundError
+
+_HEAD_BYTES = 4096
+# A playlist of a day in segments of a second takes 3 MB.
+_MAX_BYTES = 1 << 26
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of file that names others: its name in messages and how it starts; `suffix` and `demuxer` if it can be
+    followed."""
+
+    name: str
+    start: bytes
+    suffix: str = ""
+    demuxer: str = ""
+
+
+_KINDS = (
+    _Kind("a concat script", rb"\s*(#.*\n\s*)*ffconcat version", ".ffconcat", "concat"),
+    _Kind("an HLS playlist", rb"\s*#EXTM3U", ".m3u8", "hls"),
+    _Kind("a DASH manifest", rb"(?s)\s*(<\?xml.{0,2000}?)?<([\w]+:)?MPD\b"),
+    _Kind("an IMF composition playlist", rb"(?s)\s*(<\?xml.{0,2000}?)?<([\w]+:)?CompositionPlaylist\b"),
+    _Kind("an SDP description", rb"v=0\r?\n[a-z]="),
+    _Kind("a VobSub index", rb"# VobSub index file"),
+    _Kind("a Magic Lantern video", rb"MLVI"),
+)
+SCRIPT_SUFFIXES = tuple(kind.suffix for kind in _KINDS if kind.suffix)
+_BY_SUFFIX = {".avs": "an AviSynth script", ".vpy": "a VapourSynth script"}
+# The demuxers that read scripts, with their options. Without safe=0, concat refuses absolute paths and names with
+# spaces.
+SCRIPT_DEMUXERS: Mapping[str, Mapping[str, str]] = {"concat": {"safe": "0"}, "hls": {}}
+
+
+def script_demuxer(path: str) -> str | None:
+    """The demuxer for the file at `path` if it is a script with the suffix of its format; else None.
+
+    SourceNotFoundError where a file that it names is missing; NotAVideoError where it names something on another
+    machine, or has no end. FFmpeg would skip a missing segment, and wait for the end.
+    """
+    suffix = Path(path).suffix.lower()
+    kind = next((kind for kind in _KINDS if kind.suffix == suffix != ""), None)
+    if kind is None or not re.match(kind.start, _head(path)):
+        return None
+    (_check_concat if kind.demuxer == "concat" else _check_hls)(Path(path))
+    return kind.demuxer
+
+
+def kind_of(path: str) -> tuple[str, str] | None:
+    """For a file that names other files: what it is called in messages, and the suffix with which it would be followed
+    ("": none). None for other files."""
+    found = next((kind for kind in _KINDS if re.match(kind.start, _head(path))), None)
+    if found is not None:
+        return found.name, found.suffix
+    name = _BY_SUFFIX.get(Path(path).suffix.lower())
+    return (name, "") if name else None
+
+
+def _head(path: str) -> bytes:
+    with Path(path).open("rb") as file:
+        return file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+
+
+def _text(script: Path) -> str:
+    with script.open("rb") as file:
+        return file.read(_MAX_BYTES).removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
+
+
+def _check_concat(script: Path) -> None:
+    for number, line in enumerate(_text(script).splitlines(), 1):
+        word, _, rest = line.strip().partition(" ")
+        if word == "file":
+            try:
+                # FFmpeg's quoting is that of shells.
+                names = shlex.split(rest)
+            except ValueError as error:
+                raise NotAVideoError(f"{script}, line {number}: {error}; correct the line", file=str(script)) from error
+            _check_is_no_script(_place_of("".join(names[:1]), script), script)
+
+
+def _check_hls(playlist: Path, *, leads_to_playlists: bool = True) -> None:
+    lines = [line.strip() for line in _text(playlist).splitlines()]
+    has_segments = any(line.startswith("#EXTINF") for line in lines)
+    if has_segments and "#EXT-X-ENDLIST" not in lines:
+        raise NotAVideoError(
+            f"{playlist} is an HLS playlist without #EXT-X-ENDLIST: its stream goes on; add that line if the stream "
+            "has ended",
+            file=str(playlist),
+        )
+    # Keys, inits and renditions are named in attributes.
+    tags = [line for line in lines if line.startswith("#EXT")]
+    names = re.findall(r'\bURI="([^"]*)"', "\n".join(tags)) + [line for line in lines if line and line[0] != "#"]
+    for name in names:
+        place = _place_of(name, playlist)
+        if has_segments or not leads_to_playlists:
+            _check_is_no_script(place, playlist)
+        else:
+            _check_hls(place, leads_to_playlists=False)
+
+
+def _check_is_no_script(place: Path, script: Path) -> None:
+    """NotAVideoError for a script within a script: FFmpeg follows playlists that name each other until its stack
+    overflows."""
+    kind = kind_of(str(place))
+    if kind is not None:
+        raise NotAVideoError(
+            f"{script} names {place}, which is {kind[0]}; name the videos themselves", file=str(script)
+        )
+
+
+def _place_of(name: str, script: Path) -> Path:
+    """The path of a file that a script names."""
+    if urlsplit(name).scheme not in ("", "file"):
+        raise NotAVideoError(
+            f"{script} names {name!r}, but only files on this machine are read; download it and change the script",
+            file=str(script),
+        )
+    # FFmpeg does not decode percent escapes in names, although some tools write them.
+    place = script.parent / name.removeprefix("file:")
+    try:
+        is_there = place.is_file()
+    except (OSError, ValueError) as error:
+        raise SourceError(
+            f"{script} names {name!r}, which cannot be read: {error}; fix that or take the line out", file=str(script)
+        ) from error
+    if not is_there:
+        raise SourceNotFoundError(
+            f"{script} names {name!r}, but there is no file {place}; put it there, or take the line out",
+            file=str(script),
+        )
+    return place

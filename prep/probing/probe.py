@@ -1,0 +1,299 @@
+"""Finds the properties of a source before ffmpeg runs: reads all packets with PyAV and decodes only a few frames."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from io import BufferedIOBase
+from pathlib import Path
+
+import av
+import numpy as np
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from ...errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
+from ...manifests.ragged import Array
+from ...wording import missing
+from .container_crop import ContainerCrop, container_crop
+from .opening import demuxer_of, open_contents, open_source, packets_of, video_stream
+from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
+from .signs import PacketLog, may_have_index, suspicion_of_end
+from .still_pictures import why_still
+
+# Where frames are decoded besides the start, as parts of the duration, and how many packets a decoder may take for one
+# frame.
+_LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+_PACKETS_TO_A_FRAME = 64
+_MIXED_FROM_SECONDS = 2
+NO_ENTRIES = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class SourceVideo:
+    """The video stream of a source that prep encodes.
+
+    `width` and `height` are those of the coded pictures after the container's `crop`, before `rotation` (degrees, a
+    multiple of 90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts`: the presentation time
+    of every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not state them,
+    so that the source has to be decoded. `end_pts`: where the last frame ends. `num_packets`: how many packets have
+    frames that are shown. `suspicion`: a sign of damage, "" if there is none. `demuxer`: FFmpeg's name for the format;
+    with "" ffmpeg detects it. `entries`: the pts of frames that are shown, int64, rising; a decoder that starts at one
+    of them shows all later frames as they were encoded. `has_decode_times`: although there
+    are B-frames, each packet has the same pts and dts, so that no pts is that of its own frame.
+    """
+
+    path: str
+    stream_index: int
+    codec: str
+    width: int
+    height: int
+    sample_aspect_ratio: Fraction
+    rotation: int
+    primaries: int
+    transfer: int
+    matrix: int
+    timebase: Fraction
+    pts: Array | None
+    end_pts: int
+    rate_hints: tuple[Fraction, ...]
+    num_packets: int = 0
+    demuxer: str = ""
+    suspicion: str = ""
+    picture: SourcePicture = PLAIN_PICTURE
+    crop: ContainerCrop | None = None
+    entries: Array = field(default_factory=NO_ENTRIES.copy)
+    places: Array = field(default_factory=NO_ENTRIES.copy)
+    has_decode_times: bool = False
+
+    @property
+    def coded_size(self) -> tuple[int, int]:
+        """Width and height of the decoded pictures."""
+        return (self.crop.coded_width, self.crop.coded_height) if self.crop else (self.width, self.height)
+
+
+def probe(path: str, *, by_index: bool = False) -> SourceVideo:
+    """Read a source's streams and packets. With `by_index` the content of packets is not looked at: keyframes are those
+    that the container calls so, and only the container shows signs of damage.
+
+    SourceNotFoundError, NotAVideoError, DamagedSourceError or another SourceError when it cannot be used.
+    """
+    file = Path(path)
+    if not file.exists():
+        raise SourceNotFoundError(f"{path} {missing(path, 'check the name')}", file=path)
+    if not file.is_file():
+        what = "a folder" if file.is_dir() else "not a regular file"
+        raise NotAVideoError(f"{path} is {what}, but sources are video files; give one", file=path)
+    if not os.access(file, os.R_OK):
+        raise SourceError(f"{path} cannot be read: permission denied; change its permissions", file=path)
+    if file.stat().st_size == 0:
+        raise NotAVideoError(f"{path} is an empty file; copy or download it again", file=path)
+    with open_source(path) as container:
+        stream = video_stream(path, container)
+        if stream.codec_context is None:
+            raise NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)
+        return _probe_stream(path, container, stream, by_index=by_index)
+
+
+def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> SourceVideo:
+    if stream.time_base is None:
+        raise NotAVideoError(f"{path} has a video stream without a timebase; remux it first", file=path)
+    keyframes_at = frozenset(entry.pos for entry in stream.index_entries if entry.is_keyframe) if by_index else None
+    packets = PacketLog(stream.codec_context, keyframes_at=keyframes_at)
+    places: list[tuple[int | None, int | None, int]] = []
+    first: Packet[VideoStream] | None = None
+    try:
+        for packet in packets_of(container, stream):
+            if packet.size and by_index:
+                places.append((packet.pts, packet.pos, packet.size))
+            if packet.size:
+                packets.see(packet)
+            if packet.size and not packet.is_discard:
+                packets.add(packet)
+                first = first or packet
+    except av.error.FFmpegError as error:
+        packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
+    pts, durations = packets.pts, packets.durations
+    if not pts:
+        raise DamagedSourceError(f"{path} has a video stream without data; copy or download it again", file=path)
+    if len(pts) == 1 and (still := why_still(path, container)):
+        raise NotAVideoError(f"{path} is {still}", file=path)
+    packets.suspect(suspicion_of_end(path, container, stream, packets))
+    frames = (_frame_of(first, stream) if first and packets.has_only_frames else []) or first_frames(path, stream.index)
+    frame = frames[0]
+    coded = (frame.width, frame.height)
+    crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
+    order = _presentation_order(pts)
+    last = max(range(len(pts)), key=lambda index: pts[index] or 0)
+    has_decode_times = order is not None and packets.has_decode_times and stream.codec_context.has_b_frames
+    source = SourceVideo(
+        path=path,
+        stream_index=stream.index,
+        codec=stream.codec_context.name,
+        width=crop.width if crop else frame.width,
+        height=crop.height if crop else frame.height,
+        sample_aspect_ratio=_sample_aspect_ratio(stream),
+        rotation=round(frame.rotation / 90) * 90 % 360,
+        primaries=int(frame.color_primaries),
+        transfer=int(frame.color_trc),
+        matrix=int(frame.colorspace),
+        timebase=stream.time_base,
+        pts=order,
+        end_pts=0,
+        rate_hints=tuple(
+            Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
+        ),
+        num_packets=len(pts),
+        demuxer=demuxer_of(container),
+        suspicion=packets.suspicion,
+        picture=picture_of(
+            frames,
+            stream,
+            container,
+            has_alpha_layer=packets.has_alpha_layer,
+            aspect_changes=packets.aspect_changes,
+        ),
+        crop=crop,
+        entries=NO_ENTRIES if order is None or has_decode_times else packets.entries(container.format.name),
+        has_decode_times=has_decode_times,
+        places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
+    )
+    return source if order is None else with_pts(source, order, durations[last])
+
+
+def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceVideo:
+    """The source with its frames at `pts`. The last frame lasts `last_duration` or, where that is 0, the median
+    interval."""
+    if not last_duration:
+        rate = source.rate_hints[0] if source.rate_hints else Fraction(25)
+        last_duration = int(np.median(np.diff(pts))) if len(pts) > 1 else max(1, round(1 / (rate * source.timebase)))
+    return replace(source, pts=pts, end_pts=int(pts[-1]) + last_duration)
+
+
+def _presentation_order(pts: list[int | None]) -> Array | None:
+    """The pts in rising order, or None when some are missing or occur twice."""
+    known = [value for value in pts if value is not None]
+    if len(known) < len(pts):
+        return None
+    ordered = np.sort(np.array(known, dtype=np.int64))
+    return None if (np.diff(ordered) == 0).any() else ordered
+
+
+def _sample_aspect_ratio(stream: VideoStream) -> Fraction:
+    ratio = stream.sample_aspect_ratio
+    return Fraction(ratio) if ratio and ratio > 0 else Fraction(1)
+
+
+def _video(container: InputContainer, stream_index: int) -> VideoStream:
+    stream = container.streams[stream_index]
+    if not isinstance(stream, VideoStream):
+        raise TypeError(f"stream {stream_index} is no video")
+    return stream
+
+
+def _frame_of(packet: Packet[VideoStream], stream: VideoStream) -> list[VideoFrame]:
+    """The frame of a keyframe's packet, if it decodes; nothing else can be decoded with the stream then. It is enough
+    for a stream that has only frames, which have no fields to look for, and takes far less than `first_frames`."""
+    if not packet.is_keyframe:
+        return []
+    decoder = stream.codec_context
+    # Only its properties are wanted, and threads take longer to start than they save.
+    decoder.thread_count, decoder.options = 1, {"skip_loop_filter": "all"}
+    found: list[object] = []
+    with contextlib.suppress(av.error.FFmpegError):
+        # Without the end of the stream a decoder gives the frame only after several packets.
+        found = [*packet.decode(), *decoder.decode(None)]
+    return _sound(found)[:1]
+
+
+def first_frames(path: str, stream_index: int, opened: InputContainer | None = None) -> list[VideoFrame]:
+    """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
+    They are read from `opened`, if it is given, and it is closed."""
+    frames: list[VideoFrame] = []
+    with opened or open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
+        for frame in _sound_frames(container, stream_index):
+            frames.append(frame)
+            if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame:
+                break
+        if frames and not frames[-1].interlaced_frame:
+            frames.extend(_later_frames(container, stream_index))
+    if not frames:
+        raise DamagedSourceError(f"{path}: not one frame decodes; copy or download it again", file=path)
+    return frames
+
+
+def _sound_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
+    for packet in packets_of(container, _video(container, stream_index)):
+        found: Sequence[object] = ()
+        with contextlib.suppress(av.error.InvalidDataError):
+            found = packet.decode()
+        yield from _sound(found)
+
+
+def _sound(decoded: Sequence[object]) -> list[VideoFrame]:
+    return [frame for frame in decoded if isinstance(frame, VideoFrame) and not frame.is_corrupt]
+
+
+def _later_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
+    """A frame from each of the later parts of the source: broadcasts switch between film and video. Errors of the
+    decoder are ignored here; the checks for damage find them."""
+    stream = _video(container, stream_index)
+    duration = Fraction(container.duration or 0, av.time_base)
+    if stream.codec_context.name not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
+        return
+    for part in _LATER_PARTS:
+        with contextlib.suppress(av.error.FFmpegError):
+            container.seek(int((container.start_time or 0) + part * duration * av.time_base))
+            for packet in itertools.islice(packets_of(container, stream), _PACKETS_TO_A_FRAME):
+                found = [frame for frame in packet.decode() if isinstance(frame, VideoFrame)]
+                if found:
+                    yield found[-1]
+                    break
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """About how many frames a video will have, how many its source has, the width and height of the source's pictures,
+    and how long it lasts; 0 if its header does not say. `is_seekable`: its container may have an exact index."""
+
+    frames: int = 0
+    source_frames: int = 0
+    width: int = 0
+    height: int = 0
+    duration_seconds: float = 0.0
+    is_seekable: bool = False
+
+
+def estimate(source: str | BufferedIOBase, fps: Fraction | None) -> Estimate:
+    """What the header alone says of a file (its path, or a file object), for progress bars and plans. `fps` None is the
+    source's rate."""
+    try:
+        with open_source(source) if isinstance(source, str) else open_contents(source) as container:
+            stream = video_stream("a file", container)
+            decoder = stream.codec_context
+            width, height = (decoder.width, decoder.height) if decoder else (0, 0)
+            source_frames = _header_frames(container, stream, None)
+            frames = _header_frames(container, stream, fps) if fps else source_frames
+            duration = float(_duration(container, stream))
+            return Estimate(frames, source_frames, width, height, duration, may_have_index(container.format.name))
+    except (av.error.FFmpegError, OSError, SourceError):
+        return Estimate()
+
+
+def _header_frames(container: InputContainer, stream: VideoStream, fps: Fraction | None) -> int:
+    if fps is None and stream.frames:
+        return stream.frames
+    return round(_duration(container, stream) * (fps or stream.average_rate or 0))
+
+
+def _duration(container: InputContainer, stream: VideoStream) -> Fraction:
+    """How many seconds the video lasts by its header, 0 if that does not say."""
+    if stream.duration and stream.time_base:
+        return stream.duration * stream.time_base
+    return Fraction(container.duration or 0, av.time_base)

@@ -1,0 +1,218 @@
+"""Signs of damage in a source's packets and headers, found without decoding.
+
+A sign is no proof: it makes prep scan the source (`scan.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from av.codec.context import CodecContext
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.stream import VideoStream
+
+from ...manifests.ragged import Array
+from ...wording import counted
+from .access_units import HeaderReader, has_alpha_layer
+from .chains import ends_in_mid_packet, first_break
+from .holes import frames_behind_hole
+from .playlists import SCRIPT_DEMUXERS
+
+# How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
+# another track.
+_MISSING_SECONDS = 1
+# Containers that do not state the length of a packet: their last packet may be incomplete without a sign, and later
+# ones may be missing.
+UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
+# Codecs of which the headers of all packets are read.
+_READ_CODECS = ("h264", "mpeg1video", "mpeg2video")
+# Codecs whose keyframes, as the container flags them, are frames at which a decoder may start. For H.264 and HEVC the
+# headers say so.
+_KEYFRAME_CODECS = (
+    "vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "libaom-av1", "mpeg4", "mpeg1video", "mpeg2video", "mjpeg",
+    "prores", "dnxhd", "ffv1",
+)  # fmt: skip
+
+NO_CHAIN = "there is a break between its chunks"
+MOOV_IS_MISSING = (
+    "its index is cut off (an MP4 without its moov box), and without it no frame can be read, even with --salvage; "
+    "copy or record it again"
+)
+
+
+class PacketLog:
+    """The packets of a stream in decode order, and the first sign of damage in them.
+
+    With `keyframes_at`, the positions of the keyframes in the file, the content of packets is not looked at. FFmpeg's
+    own mark is of no use then: its parsers take it from packets that have no content yet.
+    """
+
+    def __init__(self, decoder: CodecContext, *, keyframes_at: frozenset[int] | None = None) -> None:
+        self._keyframes_at = keyframes_at
+        self.pts: list[int | None] = []
+        self.durations = array("q")
+        self.last_dts: int | None = None
+        self.has_decode_times = True
+        self.ends_incomplete = False
+        self._seen = 0
+        self.suspicion = ""
+        self._headers = HeaderReader(decoder.name, decoder.extradata)
+        self._extradata, self._codec = decoder.extradata, decoder.name
+        self.has_alpha_layer = False
+        self._is_entry: bool | None = None
+        self._latest: int | None = None
+        self._entries: list[int] = []
+
+    def see(self, packet: Packet[VideoStream]) -> None:
+        """Read the headers of a packet, whether its frame is shown or only referred to."""
+        if not self._seen and not packet.is_keyframe:
+            self.suspect("its video begins without a keyframe")
+        if not self._seen and self._codec == "hevc":
+            self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
+        self._seen += 1
+        self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
+        if self._keyframes_at is not None:
+            may_have_entries = self._codec in (*_KEYFRAME_CODECS, "h264", "hevc")
+            self._is_entry = may_have_entries and packet.pos in self._keyframes_at
+        elif self._codec in _READ_CODECS or (self._codec == "hevc" and packet.is_keyframe):
+            unit = self._headers.read(bytes(packet))
+            if self._codec in ("h264", "hevc"):
+                self._is_entry = packet.is_keyframe and unit.is_entry
+            if self._headers.misses_one(unit):
+                self.suspect(f"a frame is missing before packet {len(self.pts)} of its video")
+
+    def add(self, packet: Packet[VideoStream]) -> None:
+        number = len(self.pts)
+        if packet.is_corrupt:
+            self.suspect(f"packet {number} of its video is incomplete")
+        self.ends_incomplete = packet.is_corrupt
+        self.pts.append(packet.pts)
+        self.durations.append(packet.duration or 0)
+        self.last_dts = packet.dts
+        self.has_decode_times = self.has_decode_times and packet.pts == packet.dts
+        if packet.pts is not None:
+            # Frames that are decoded before an entry and shown after it could refer to what is before the entry.
+            is_latest = self._latest is None or packet.pts > self._latest
+            if self._is_entry and is_latest:
+                self._entries.append(packet.pts)
+            self._latest = packet.pts if self._latest is None else max(self._latest, packet.pts)
+
+    def entries(self, container_format: str) -> Array:
+        """The pts of the frames at which reading and decoding may start, int64, rising; none in containers without an
+        index of exact lengths and times."""
+        found = self._entries if may_have_index(container_format) else ()
+        return np.array(found, dtype=np.int64)
+
+    def suspect(self, why: str) -> None:
+        self.suspicion = self.suspicion or why
+
+    @property
+    def aspect_changes(self) -> bool:
+        """Whether the sample aspect ratio changes within the stream, if this codec's headers are read."""
+        return self._headers.aspect_changes
+
+    @property
+    def has_only_frames(self) -> bool:
+        """Whether no frame of the stream can have two fields, by its headers. False where they were not read."""
+        return self._keyframes_at is None and self._headers.has_only_frames
+
+    @property
+    def known_pts(self) -> list[int]:
+        return [pts for pts in self.pts if pts is not None]
+
+
+def may_have_index(container_format: str) -> bool:
+    """Whether containers of this format, by FFmpeg's name, have an index of exact lengths and times."""
+    return container_format not in (*UNSIZED, *SCRIPT_DEMUXERS)
+
+
+def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> str:
+    """A sign that the video is longer than what can be read, "" if there is none."""
+    timebase = stream.time_base or Fraction(1)
+    reached = max(_ends(packets), default=0) * timebase
+    promised = promised_end(stream) or Fraction(0)
+    is_cut = packets.ends_incomplete
+    may_be_cut = is_cut or container.format.name in UNSIZED
+    signs = [
+        (first_break(path, container.format.name) is not None, NO_CHAIN),
+        (
+            promises_more_chunks(container, stream, len(packets.pts), packets.last_dts),
+            f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",
+        ),
+        (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
+        (
+            promised - reached > _MISSING_SECONDS,
+            f"its header states an end at {float(promised):.2f} s, but the video ends at {float(reached):.2f} s",
+        ),
+        (
+            may_be_cut and frames_behind_hole(packets.known_pts, packets.last_dts, is_cut=is_cut) > 0,
+            "frames are missing before the last one",
+        ),
+    ]
+    return cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
+
+
+def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream) -> bool:
+    """Whether the last packet may be incomplete although its decoder would not report that."""
+    silent = container.format.name == "mpegts" and stream.codec_context.name == "hevc"
+    return silent and ends_in_mid_packet(path, stream.id)
+
+
+def _ends(packets: PacketLog) -> Iterator[int]:
+    return (pts + duration for pts, duration in zip(packets.pts, packets.durations, strict=True) if pts is not None)
+
+
+def cut_index(path: str, container: InputContainer, stream: VideoStream) -> str:
+    """How the index of an MP4, which lists every sample, contradicts the file's length; "" if it does not.
+
+    A fragment lists only its own samples, so a fragmented file that was cut is simply a shorter one.
+    """
+    if "mp4" not in container.format.name or stream.frames == 0:
+        return ""
+    end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
+    size = Path(path).stat().st_size
+    return f"its index lists bytes up to {end}, but the file has only {size}" if end > size else ""
+
+
+def promises_more_chunks(container: InputContainer, stream: VideoStream, count: int, last_dts: int | None) -> bool:
+    """Whether the header of an AVI states more chunks than the stream has, of which `count` have a frame.
+
+    Others are empty: they only make the frame before them last longer. A dts counts them all.
+    """
+    last = last_dts or 0
+    interval = max(1, round(last / max(1, count - 1)))
+    return container.format.name == "avi" and stream.frames > max(count, last + interval)
+
+
+def promised_end(stream: VideoStream) -> Fraction | None:
+    """The end of the track in seconds, as a Matroska file states it: its demuxer may skip the rest of a file after
+    damage."""
+    match = re.fullmatch(r"(\d+):(\d+):(\d+(?:\.\d+)?)", stream.metadata.get("DURATION", ""))
+    if match is None:
+        return None
+    hours, minutes, seconds = match.groups()
+    return 3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)
+
+
+def lacks_moov(path: str) -> bool:
+    """Whether a file is an MP4 or MOV without a moov box, which lists all samples."""
+    size, at = Path(path).stat().st_size, 0
+    kinds = []
+    with Path(path).open("rb") as file:
+        while at + 16 <= size:
+            file.seek(at)
+            header = file.read(16)
+            length, kind = int.from_bytes(header[:4]), header[4:8]
+            kinds.append(kind)
+            if length == 1:
+                length = int.from_bytes(header[8:])
+            if length < 8:
+                break
+            at += length
+    return kinds[:1] == [b"ftyp"] and b"moov" not in kinds

@@ -1,0 +1,56 @@
+"""Run ffmpeg again after a signal or a stall, and turn its failure into an error."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from typing import TypeVar
+
+from ...errors import EncodeError
+from .ffmpeg import RunningFfmpeg
+from .gpu_errors import first_reason
+from .stalls import REMEDY, StalledError
+
+# A signal (a `kill`, or the kernel out of memory) or a stall does not mean that the source is bad.
+_ATTEMPTS = 3
+
+_T = TypeVar("_T")
+
+
+class _KilledError(EncodeError):
+    """ffmpeg was ended by a signal."""
+
+
+class FfmpegFailedError(EncodeError):
+    """ffmpeg failed; `stderr` is all that it said."""
+
+    def __init__(self, message: str, *, file: str, stderr: str) -> None:
+        super().__init__(message, file=file)
+        self.stderr = stderr
+
+
+def tried_again(path: str, work: Callable[[], _T]) -> _T:
+    """What `work` returns. It runs up to three times where a signal ended ffmpeg or it stalled; then EncodeError."""
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        try:
+            return work()
+        except (_KilledError, StalledError) as error:
+            if attempts_left == 0:
+                remedy = f": {REMEDY}" if isinstance(error, StalledError) else ""
+                raise EncodeError(f"{path}: {error.message}, {_ATTEMPTS} times over{remedy}", file=path) from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def raise_if_killed(run: RunningFfmpeg, path: str) -> None:
+    """Raise an EncodeError that `tried_again` catches when a signal ended ffmpeg."""
+    if run.returncode < 0:
+        name = signal.Signals(-run.returncode).name
+        raise _KilledError(f"ffmpeg was ended by {name}", file=path)
+
+
+def raise_if_failed(run: RunningFfmpeg, path: str, *, hung_up: bool = False) -> None:
+    """Raise an FfmpegFailedError with ffmpeg's own reason when it failed. `hung_up`: prep stopped reading its output,
+    so a broken pipe is not a failure."""
+    if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
+        lines = [line for line in run.stderr.splitlines() if line.strip()]
+        raise FfmpegFailedError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path, stderr=run.stderr)

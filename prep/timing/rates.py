@@ -1,0 +1,149 @@
+"""Chooses the constant rate of a source where --fps gives none.
+
+A source whose frames are evenly spaced keeps its exact rate (`constant_rate`). For other sources a rate is chosen by
+how many frames it drops and repeats (`variable_rate`):
+
+1. Candidates, in this order: the standard rate whose interval equals the median rate's up to one unit of the timebase;
+   the mean rate of the ordinary intervals; the rates that the container states; the standard rates; the rates at which
+   some interval of the source lasts one tick. A candidate must make at most 30 times as many frames as the source has,
+   plus 10,000, and a tick must last at most five quarters of the median interval.
+2. Find the lowest candidate that drops at most one source frame in a hundred, or one frame. The limit is not 0, since
+   two frames that are closer together than all others must not multiply the frames of the whole video. Where up to a
+   quarter of the frames follow another one within 1/240 s, which no camera records, these frames do not count at all.
+3. Of the candidates from that rate up to five quarters of it, take the one that drops the fewest frames; of several,
+   the first in the order of (1), so that a 30 fps recording with missing frames gets 30 and not 29.97.
+
+If no candidate drops so few, take the one that drops the fewest, and of several the lowest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+
+from ...manifests.ragged import Array
+from .grid import TickRule, count_dropped, ordinary_interval
+
+# Rates that cameras and editors write. In a file with a coarse timebase (Matroska: milliseconds), timestamps determine
+# the rate only to within that timebase; the exact rate is then taken from these.
+STANDARD_RATES = tuple(
+    Fraction(n, d)
+    for n, d in (
+        (24000, 1001), (24, 1), (25, 1), (30000, 1001), (30, 1), (48000, 1001), (48, 1), (50, 1),
+        (60000, 1001), (60, 1), (100, 1), (120000, 1001), (120, 1), (240, 1),
+        (5, 1), (6, 1), (8, 1), (10, 1), (12, 1), (12000, 1001), (25, 2), (15000, 1001), (15, 1), (20, 1),
+    )
+)  # fmt: skip
+MIN_RATE, MAX_RATE = Fraction(1, 1000), Fraction(1000)
+# The rate for a single frame whose container states none.
+_USUAL_RATE = Fraction(25)
+# An MP4's timescale has 32 bits. The ticks of a frame get fewer, since composition offsets are several frames long.
+_MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 32, 1 << 28
+_MAX_INFLATION, _ALWAYS_ALLOWED_FRAMES = 30, 10_000
+_NEAR = Fraction(5, 4)
+_INTERVALS_TRIED = 32
+# Twins: the few frames of a source that are closer to the frame before than at the fastest standard rate.
+_TWIN_SECONDS, _TWIN_PART, _MOST_TWINS = Fraction(1, 240), 4, 4
+
+
+def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -> Fraction | None:
+    """The exact rate of a source whose frames have these `pts` (int64, strictly rising, at least one), or None when
+    they are not evenly spaced.
+
+    `hints` are the rates that the container states. Standard rates are tried before other ones, which demuxers may have
+    worked out from the times of a few frames. A rate is accepted only if
+    every pts lies within one unit of the timebase of its place at that rate, each frame has its own tick, and an MP4
+    can have the rate. For a single frame it is the first hint, or 25 frames/s.
+    """
+    if len(pts) == 1:
+        return next((hint for hint in hints if _possible(hint)), _USUAL_RATE)
+    spans = pts - pts[0]
+    mean = Fraction(len(pts) - 1) / (int(spans[-1]) * timebase)
+    standard = [hint for hint in hints if hint in STANDARD_RATES]
+    for rate in (*standard, *STANDARD_RATES, *hints, mean):
+        # Check the last frame first, which is cheap: a wrong rate has drifted by then.
+        if (
+            _possible(rate)
+            and _lies_on(spans[-1:], np.array([len(pts) - 1]), timebase, rate)
+            and _lies_on(spans, np.arange(len(pts)), timebase, rate)
+            and np.array_equal(TickRule.of(pts, timebase, rate, 1 / rate).ticks(pts), np.arange(len(pts)))
+        ):
+            return rate
+    return None
+
+
+def _possible(rate: Fraction) -> bool:
+    return MIN_RATE <= rate <= MAX_RATE and rate.numerator < _MAX_NUMERATOR and rate.denominator < _MAX_DENOMINATOR
+
+
+def _lies_on(spans: Array, numbers: Array, timebase: Fraction, rate: Fraction) -> bool:
+    """Whether frame number n is within one timebase unit of n / rate."""
+    step = 1 / (rate * timebase)
+    # |span - n * step| <= 1, in integers: floats would lose it on long videos.
+    drift = spans.astype(object) * step.denominator - numbers.astype(object) * step.numerator
+    return bool((abs(drift) <= step.denominator).all())
+
+
+def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fraction, ...] = ()) -> Fraction:
+    """The rate for two or more frames that are not evenly spaced; the last one ends at `end_pts`. The module's
+    docstring has the rule."""
+    candidates = [rate for rate in dict.fromkeys(_candidates(pts, timebase, hints)) if _possible(rate)]
+    seconds = (end_pts - int(pts[0])) * timebase
+    most_frames = _MAX_INFLATION * len(pts) + _ALWAYS_ALLOWED_FRAMES
+    interval = ordinary_interval(pts, timebase)
+    pts = _without_twins(pts, timebase)
+    # The rate of the mean interval makes about as many frames as the source has. Only a source that lasts years has too
+    # many frames at every rate.
+    affordable = [rate for rate in candidates if seconds * rate <= most_frames] or [min(candidates)]
+    affordable = [rate for rate in affordable if rate * (interval or 0) * _NEAR >= 1] or affordable
+    dropped = {rate: count_dropped(TickRule.of(pts, timebase, rate, interval), pts, end_pts) for rate in affordable}
+    good = [rate for rate in affordable if dropped[rate] <= max(1, len(pts) // 100)]
+    if not good:
+        return min(affordable, key=lambda rate: (dropped[rate], rate))
+    lowest = min(good)
+    # `affordable` is still in the order of preference, and min takes the first of equals.
+    return min((rate for rate in affordable if lowest <= rate <= lowest * _NEAR), key=dropped.__getitem__)
+
+
+def _without_twins(pts: Array, timebase: Fraction) -> Array:
+    """The pts without those of twins: frames very close to the frame before, where most are much further apart."""
+    intervals = np.diff(pts)
+    apart = float(np.median(intervals)) / _TWIN_PART
+    is_twin = (intervals < apart) & (intervals < float(_TWIN_SECONDS / timebase))
+    if not 0 < np.count_nonzero(is_twin) <= len(pts) // _MOST_TWINS:
+        return pts
+    return np.asarray(pts[np.concatenate([[True], ~is_twin])])
+
+
+def _candidates(pts: Array, timebase: Fraction, hints: Iterable[Fraction]) -> Iterable[Fraction]:
+    intervals = np.diff(pts)
+    ordinary = _ordinary_rate(intervals, timebase)
+    common = min(STANDARD_RATES, key=lambda known: abs(known - ordinary))
+    if abs(1 / common - 1 / ordinary) <= timebase:
+        yield common
+    yield ordinary
+    yield from hints
+    yield from sorted(STANDARD_RATES)
+    yield _plain(len(intervals) / (int(intervals.sum()) * timebase))
+    # tolist: Python's integers do not overflow, and an interval may have any length.
+    for interval in np.unique(np.quantile(intervals, np.linspace(0, 1, _INTERVALS_TRIED), method="lower")).tolist():
+        yield _plain(1 / (interval * timebase))
+
+
+def _ordinary_rate(intervals: Array, timebase: Fraction) -> Fraction:
+    """The mean rate of the intervals that differ from the median by at most half of it: a mean is more precise than the
+    timebase. If a standard rate is within half a percent, that one."""
+    median = float(np.median(intervals))
+    ordinary = intervals[np.abs(intervals - median) <= median / 2]
+    if len(ordinary) == 0:
+        ordinary = intervals
+    rate = Fraction(len(ordinary)) / (int(ordinary.sum()) * timebase)
+    standard = min(STANDARD_RATES, key=lambda known: abs(known - rate))
+    return standard if abs(rate / standard - 1) <= Fraction(1, 200) else _plain(rate)
+
+
+def _plain(rate: Fraction) -> Fraction:
+    """The rate rounded up to thousandths, between MIN_RATE and MAX_RATE."""
+    return min(MAX_RATE, max(MIN_RATE, Fraction(-(-rate * 1000 // 1), 1000)))

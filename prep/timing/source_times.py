@@ -1,0 +1,255 @@
+"""Plans the frame grid of a source from its timestamps: gaps, rate, ticks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from ...errors import DamagedSourceError, EncodeError
+from ...manifests.ragged import Array
+from ...wording import counted
+from ..options import SourcePolicy
+from ..probing.probe import SourceVideo
+from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
+from .rates import MAX_RATE, constant_rate, variable_rate
+from .stretch import Part, Stretch, part_of
+
+# Longer pauses do not count when the rate is chosen, whether they are closed or kept.
+_PAUSE_SECONDS = Fraction(10)
+# Decoders put out a few frames in the wrong order; in joined recordings times jump back by more than this.
+_MAX_JUMP_BACK_SECONDS = 1
+# Decoders put out no more than these frames in the wrong order.
+_MOST_LEFT_OUT_TOGETHER = 4
+# Parsers count the times of at most about so many frames wrongly before they get the next stated one.
+_MOST_COUNTED_WRONGLY = 32
+# Demuxers of streams that may state the times of some frames only.
+_STATES_SOME_TIMES = ("mpeg", "mpegts")
+# Two or three frames may lie close together for other reasons than a wrong rate.
+_FEWEST_FOR_A_RATE = 4
+# Each is a term of an expression that ffmpeg evaluates for every frame.
+_MAX_CLOSED_GAPS = 1000
+
+
+def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> FrameGrid:
+    """The frame grid of a source that has timestamps, at the rate `fps` (None: at a rate chosen for the source).
+
+    DamagedSourceError for gaps that the policy refuses, EncodeError for a video that would consist almost only of
+    repeats.
+    """
+    if source.pts is None:
+        raise ValueError("a source without timestamps cannot be planned")
+    gaps = gaps_of(source, policy)
+    _check_gaps(source, gaps, policy)
+    closed = gaps if policy.gaps == "close" else ()
+    rhythm = rhythm_of(source, fps, policy)
+    return grid_of(source, source.pts, TickRule.of(source.pts, source.timebase, rhythm.fps, rhythm.interval, closed))
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """The rate of the video, and the ordinary interval of its source in seconds (None: a single frame)."""
+
+    fps: Fraction
+    interval: Fraction | None
+
+
+def rhythm_of(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> Rhythm:
+    """The rate `fps`, or the one chosen for a source that has timestamps, with all pauses left out. EncodeError for a
+    source with more frames per second than any video may have, whose timestamps are wrong."""
+    pts, timebase = times_of(source), source.timebase
+    median_seconds = float(np.median(np.diff(pts))) * float(timebase) if len(pts) >= _FEWEST_FOR_A_RATE else 1.0
+    if median_seconds < 1 / MAX_RATE:
+        raise EncodeError(
+            f"{source.path} has {1 / median_seconds:.0f} frames/s by its timestamps, or by its header if it is a raw "
+            f"stream; videos have at most {MAX_RATE}. Give its frames their times first: "
+            "ffmpeg -r RATE -i FILE OUT.mp4",
+            file=source.path,
+        )
+    pauses = find_gaps(pts, source.end_pts, timebase, min(policy.max_gap_seconds, _PAUSE_SECONDS))
+    without = TickRule(timebase, Fraction(1), int(pts[0]), Fraction(0), pauses)
+    spans, end = without.spans(pts), int(without.spans(np.array([source.end_pts]))[0])
+    constant = constant_rate(spans, timebase, source.rate_hints)
+    rate = fps or constant or variable_rate(spans, end, timebase, source.rate_hints)
+    return Rhythm(rate, 1 / constant if constant else ordinary_interval(spans, timebase))
+
+
+def gaps_of(source: SourceVideo, policy: SourcePolicy) -> tuple[Gap, ...]:
+    """All gaps in a source that has timestamps."""
+    return find_gaps(times_of(source), source.end_pts, source.timebase, policy.max_gap_seconds)
+
+
+def plan_stretch(
+    source: SourceVideo, stretch: Stretch, rhythm: Rhythm, gaps: tuple[Gap, ...], policy: SourcePolicy
+) -> FrameGrid:
+    """The frame grid of a stretch, at the rate of the whole source. `gaps` are those of the whole source.
+
+    SourceError for a stretch outside the source, DamagedSourceError for gaps in it that the policy refuses.
+    """
+    pts, timebase = times_of(source), source.timebase
+    part = part_of(source.path, stretch, pts, source.end_pts, timebase, rhythm.interval)
+    if rhythm.interval == 1 / rhythm.fps:
+        part = _at_frames(part, pts, float(rhythm.interval / timebase))
+    befores = {gap.pts: int(pts[np.searchsorted(pts, gap.pts) - 1]) for gap in gaps}
+    touched = tuple(gap for gap in gaps if befores[gap.pts] < part.end_pts and gap.pts > part.origin_pts)
+    _check_gaps(source, touched, policy)
+    shown = pts[part.first : part.stop]
+    # A stretch that starts or ends within a gap shows the frame before the gap for as long as the stretch says.
+    inside = tuple(gap for gap in touched if befores[gap.pts] >= part.origin_pts and gap.pts <= shown[-1])
+    rule = TickRule.of(shown, timebase, rhythm.fps, rhythm.interval, inside if policy.gaps == "close" else ())
+    return grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))
+
+
+def _at_frames(part: Part, pts: Array, interval_units: float) -> Part:
+    """The part with its ends moved to frames that are near, for a video in which each frame has a tick of its own.
+
+    If ticks began between two frames, as at 4.25 s of 30 frames/s, times that were rounded to milliseconds would give
+    some frames the tick of a neighbour. Ends within a gap stay where they are.
+    """
+    origin_pts, end_pts = part.origin_pts, part.end_pts
+    if origin_pts - int(pts[part.first]) <= interval_units:
+        origin_pts = int(pts[part.first])
+    if part.stop < len(pts) and int(pts[part.stop]) - int(pts[part.stop - 1]) <= 1.5 * interval_units:
+        end_pts = int(pts[part.stop])
+    return replace(part, origin_pts=origin_pts, end_pts=end_pts)
+
+
+def times_of(source: SourceVideo) -> Array:
+    if source.pts is None:
+        raise ValueError("a source without timestamps cannot be planned")
+    return source.pts
+
+
+def _check_gaps(source: SourceVideo, gaps: tuple[Gap, ...], policy: SourcePolicy) -> None:
+    pts, timebase = times_of(source), source.timebase
+    if gaps and policy.gaps == "fail":
+        before = int(pts[pts < gaps[0].pts][-1])
+        gap, at = float((gaps[0].pts - before) * timebase), float((before - int(pts[0])) * timebase)
+        raise DamagedSourceError(
+            f"{source.path} has {counted(len(gaps), 'gap')} of more than "
+            f"{float(policy.max_gap_seconds):g} s in its timestamps, the first one of {gap:.3f} s, {at:.3f} s after "
+            "the first frame; --gaps close moves the frames after a gap to earlier times, --gaps keep shows the frame "
+            "before a gap until its end, --max-gap allows longer gaps",
+            file=source.path,
+        )
+    if policy.gaps == "close" and len(gaps) > _MAX_CLOSED_GAPS:
+        raise EncodeError(
+            f"{source.path} has {len(gaps)} gaps in its timestamps, more than the {_MAX_CLOSED_GAPS} that can be "
+            "closed; raise --max-gap, or remux it first",
+            file=source.path,
+        )
+
+
+def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
+    """The grid of the source's frames at `pts`. EncodeError for a video that would consist almost only of repeats."""
+    try:
+        return plan_grid(pts, source.end_pts, rule)
+    except EncodeError as error:
+        raise EncodeError(f"{source.path}: {error.message}", file=source.path) from None
+
+
+def check_order(source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
+    """DamagedSourceError where times jump back by more than a second, as in recordings that were joined, or where a run
+    of frames would be left out. `rising` is the `longest_rise` of the times."""
+    latest = np.maximum.accumulate(decoded_pts)
+    back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
+    if not len(back):
+        back = _runs_left_out(decoded_pts, rising)
+    if len(back):
+        first = int(back[0])
+        seconds, at = (
+            float(int(span) * source.timebase)
+            for span in (latest[first] - decoded_pts[first], latest[first] - decoded_pts[0])
+        )
+        raise DamagedSourceError(
+            f"{source.path}: its timestamps jump back by {seconds:.3f} s, {at:.3f} s after the first frame, at frame "
+            f"{first}: cut or remux it so that they rise, or give --salvage, with which each recording of a joined "
+            "file continues after the one before",
+            file=source.path,
+        )
+
+
+def _runs_left_out(decoded_pts: Array, rising: Array) -> Array:
+    """Where times first jump back in a run of frames that do not rise, if it is too long for a decoder's mistake: the
+    number of a frame, or none."""
+    left_out = np.flatnonzero(~rising)
+    span = _MOST_LEFT_OUT_TOGETHER
+    runs = np.flatnonzero(left_out[span:] - left_out[:-span] == span)
+    falls = np.flatnonzero(np.diff(decoded_pts) <= 0) + 1
+    return falls[:1] if len(runs) else runs
+
+
+def mended_times(source: SourceVideo, decoded_pts: Array) -> Array:
+    """The times of frames in the order of the decoder's output, int64, (frames,): FFmpeg's own, `decoded_pts`, except
+    where they are known to be wrong."""
+    if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
+        return evened(decoded_pts)
+    if source.pts is not None and source.has_decode_times and len(decoded_pts) == len(source.pts):
+        # Frames are shown as evenly as they are decoded.
+        return source.pts
+    return decoded_pts
+
+
+def evened(times: Array) -> Array:
+    """The times of frames in the order of the decoder's output, with those put right that were counted wrongly.
+
+    Streams may state the time of only some frames; parsers count the others, wrongly around B-frames. Where such times
+    lie closer together than half an interval, or fall, and as many frames as fit lie between two whose times are right,
+    these are evenly spaced. `times`: int64, (frames,).
+    """
+    interval = float(np.median(np.diff(times))) if len(times) > 2 else 0.0
+    steps = np.diff(times)
+    wrong = np.flatnonzero(steps < interval / 2)
+    if interval <= 0 or not len(wrong):
+        return times
+    regular = np.abs(steps - interval) <= 1
+    # The first and the last frame have nothing to be compared with on one side.
+    right = np.flatnonzero(np.concatenate([[True], regular]) | np.concatenate([regular, [True]]))
+    found = times.copy()
+    for place in wrong.tolist():
+        middle = int(np.searchsorted(right, place, side="right"))
+        befores = right[max(0, middle - _MOST_COUNTED_WRONGLY) : middle][::-1]
+        counts = right[middle : middle + _MOST_COUNTED_WRONGLY] - befores[:, None]
+        spans = times[right[middle : middle + _MOST_COUNTED_WRONGLY]] - times[befores][:, None]
+        fits = np.argwhere(np.abs(spans - counts * interval) <= counts)
+        if len(fits):
+            # The fewest frames are moved.
+            shortest = tuple(fits[np.argmin(counts[tuple(fits.T)])])
+            before, count, span = int(befores[shortest[0]]), int(counts[shortest]), int(spans[shortest])
+            found[before : before + count] = times[before] + np.arange(count) * span // count
+    return found
+
+
+def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
+    """Whether the decoder did not put out some frame, other than frames before the first that it can decode."""
+    if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
+        # Times that are not those of packets can only be counted.
+        return len(decoded_pts) < source.num_packets
+    return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
+
+
+def longest_rise(times: Array) -> Array:
+    """The most frames whose times rise from each to the next, as a mask: bool, (frames,).
+
+    A frame with a single wrong time is one frame less, also where that time is later than all that follow. Of choices
+    with as many frames it is the one with the earliest.
+    """
+    rises = np.diff(times) > 0
+    if rises.all():
+        return np.ones(len(times), dtype=bool)
+    # From the end: minus the greatest time that so many rising frames can begin with; bisect wants rising numbers.
+    starts: list[int] = []
+    lengths = []
+    for time in (-times[::-1]).tolist():
+        place = bisect_left(starts, time)
+        starts[place : place + 1] = [time]
+        lengths.append(place + 1)
+    chosen = np.zeros(len(times), dtype=bool)
+    left, latest = len(starts), None
+    for frame, (time, length) in enumerate(zip(times.tolist(), reversed(lengths), strict=True)):
+        if length == left and (latest is None or time > latest):
+            chosen[frame] = True
+            left, latest = left - 1, time
+    return chosen

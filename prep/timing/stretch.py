@@ -1,0 +1,86 @@
+"""A stretch of a source that becomes a video of its own (a cut): which frames belong to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from ...errors import SourceError
+from ...manifests.ragged import Array
+
+# Durations in annotations are often those of a file whose sound is longer than its picture.
+_SLACK_SECONDS = Fraction(1, 2)
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The time [start, end) of a source, in seconds after its first frame; to the source's end where `end` is None.
+    `place` is where the user named it, for messages. It may end up to `slack_seconds` after the source, or half of the
+    source's ordinary interval."""
+
+    start: Fraction
+    end: Fraction | None = None
+    place: str = field(default="", compare=False)
+    slack_seconds: Fraction = field(default=_SLACK_SECONDS, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or (self.end is not None and self.end <= self.start):
+            raise ValueError(f"the stretch {self} is empty")
+
+    def __str__(self) -> str:
+        return f"{plain_seconds(self.start)}-{'' if self.end is None else plain_seconds(self.end)}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The frames of a stretch: `first` and `stop` are numbers of frames. The video begins at `origin_pts` and ends at
+    `end_pts`, in units of the source's timebase."""
+
+    first: int
+    stop: int
+    origin_pts: int
+    end_pts: int
+
+
+def plain_seconds(seconds: Fraction) -> str:
+    """The shortest text that says the number: 12.5, or 1/3 where decimals do not end."""
+    places = 0
+    while 10**places % seconds.denominator and places <= seconds.denominator.bit_length():
+        places += 1
+    if 10**places % seconds.denominator:
+        return str(seconds)
+    text = f"{seconds.numerator * 10**places // seconds.denominator:0{places + 1}d}"
+    return f"{text[: len(text) - places]}.{text[len(text) - places :]}" if places else text
+
+
+def part_of(  # noqa: PLR0917  # the source's times, and how to round to them
+    path: str, stretch: Stretch, pts: Array, end_pts: int, timebase: Fraction, interval: Fraction | None
+) -> Part:
+    """The frames of a source, whose `pts` rise, that belong to a stretch. `interval`: the source's ordinary interval.
+
+    Its first frame is the one that a tick at `start` shows: the last frame whose time is at most `start` plus half the
+    ordinary interval, as everywhere (`grid.py`). Then come all frames whose time is at most `end` minus half the
+    ordinary interval. So times that were rounded to milliseconds find the frames that were meant, and of evenly spaced
+    frames each belongs to exactly one of two stretches that meet.
+
+    SourceError for a stretch that starts after the end of the source, or ends more than its slack after it.
+    """
+    zero, half = int(pts[0]), (interval or Fraction(0)) / 2
+    lasts = (end_pts - zero) * timebase
+    end = lasts if stretch.end is None else stretch.end
+    if stretch.start >= lasts or end > lasts + max(stretch.slack_seconds, half):
+        what = "starts" if stretch.start >= lasts else "ends"
+        raise SourceError(
+            f"{stretch.place + ': ' if stretch.place else ''}the stretch {stretch} {what} after the end of {path}, "
+            f"which lasts {float(lasts):.3f} s; correct it, or leave out its end for the rest of the file",
+            file=path,
+        )
+    last_start = zero + (stretch.start + half) / timebase
+    first = int(np.searchsorted(pts, last_start.__floor__(), side="right")) - 1
+    last_end = zero + (end - half) / timebase
+    stop = len(pts) if end >= lasts else int(np.searchsorted(pts, last_end.__floor__(), side="right"))
+    origin_pts = max(int(pts[first]), round(zero + stretch.start / timebase))
+    stop_pts = end_pts if end >= lasts else round(zero + end / timebase)
+    return Part(first, max(first + 1, stop), origin_pts, max(origin_pts + 1, stop_pts))

@@ -1,0 +1,64 @@
+"""The options of each encoder: closed GOPs of exactly N frames, no scene cuts, B-frames that no frame refers to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..profile import Profile
+from ..timing.pieces import keyframe_expression
+from .pipelines import Pipeline
+
+# What is added to the profile's CRF for NVENC's -cq. Not measured on any GPU yet: `make gpu-check` reports both
+# encoders' bytes, PSNR and SSIM, from which it is to follow.
+CQ_ABOVE_CRF = {"h264_nvenc": 0, "hevc_nvenc": 0}
+_MAX_CQ = 51
+
+
+def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence[int]) -> list[str]:
+    """Options for ffmpeg. `piece_frames` are the lengths of the pieces of the output, each of which starts a GOP."""
+    encoder, gop, b_frames, quality = pipeline.encoder, profile.gop_frames, pipeline.b_frames, str(profile.crf)
+    options = ["-c:v", encoder, *(["-preset", pipeline.preset] if pipeline.preset else [])]
+    keyframes = ["-g", str(gop), "-force_key_frames", keyframe_expression(piece_frames, gop)]
+    if encoder == "libx264":
+        return [
+            *options, "-threads", "1", "-crf", quality,
+            *keyframes, "-keyint_min", str(gop), "-sc_threshold", "0", "-bf", str(b_frames),
+            # Less than x264's own tune=fastdecode, which gives up weighted prediction too: that makes files larger
+            # and decoding no faster (docs/benchmarks.md).
+            "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0" + ":no-deblock=1:no-cabac=1" * profile.fastdecode,
+        ]  # fmt: skip
+    if encoder == "libx265":
+        params = (
+            f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes={b_frames}:b-pyramid=0:b-adapt=0"
+            ":pools=none:frame-threads=1:log-level=error:info=0"
+        )
+        tune = ["-tune", "fastdecode"] if profile.fastdecode else []
+        # x265 starts a GOP every `keyint` frames by itself, but not where another piece begins.
+        forced = [*keyframes, "-forced-idr", "1"] if len(piece_frames) > 1 else []
+        return [*options, *tune, *forced, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
+    return [*options, *_nvenc_options(encoder, profile, b_frames), *keyframes]
+
+
+def nvenc_trial_options(encoder: str, b_frames: int) -> list[str]:
+    """Options with which a trial finds out whether NVENC encodes as prep needs it."""
+    return ["-c:v", encoder, *_structure(b_frames)]
+
+
+def _nvenc_options(encoder: str, profile: Profile, b_frames: int) -> list[str]:
+    quality = min(max(profile.crf + CQ_ABOVE_CRF[encoder], 1), _MAX_CQ)
+    return [
+        # Constant quality: a rate that varies, and no limit to it. With -cq 0 NVENC would choose the quality itself.
+        "-rc", "vbr", "-cq", str(quality), "-b:v", "0",
+        *_structure(b_frames),
+        # Of the choices that make decoding faster, NVENC has only CAVLC, in H.264.
+        *(["-coder", "cavlc"] if profile.fastdecode and encoder == "h264_nvenc" else []),
+        *(["-tag:v", "hvc1"] if profile.codec == "hevc" else []),
+    ]  # fmt: skip
+
+
+def _structure(b_frames: int) -> list[str]:
+    return [
+        # Without looking ahead NVENC neither moves keyframes nor B-frames.
+        "-rc-lookahead", "0", "-no-scenecut", "1", "-b_adapt", "0",
+        "-forced-idr", "1", "-strict_gop", "1", "-bf", str(b_frames), "-b_ref_mode", "disabled",
+    ]  # fmt: skip

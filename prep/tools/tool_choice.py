@@ -1,0 +1,49 @@
+"""Chooses the ffmpeg and the pipeline that prep uses on this machine, by trials."""
+
+from __future__ import annotations
+
+from ..probing.probe import SourceVideo
+from ..profile import Profile
+from ..running.ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
+from ..running.gpu_errors import NO_GPU
+from .capabilities import NVENC_ENCODERS, encodes, gpu_rank
+from .capability_trials import capabilities_of
+from .pipelines import Pipeline, choose_encoder, choose_pipeline, decoded_by_nvdec, source_kind
+
+
+def choose_ffmpeg(profile: Profile, *, use_gpu: bool = True) -> Ffmpeg:
+    """The first usable ffmpeg or, where its NVENC does not run at a GPU, the one that leaves most of the work to the
+    GPU. ToolError without any."""
+    first = find_ffmpeg()
+    if not use_gpu or profile.encoder.startswith("lib"):
+        return first
+    found, nvenc = capabilities_of(first.path, profile), NVENC_ENCODERS[profile.codec]
+    if encodes(found, nvenc) or found.detail(nvenc) == NO_GPU:
+        return first
+    return max(usable_ffmpegs(), key=lambda each: gpu_rank(capabilities_of(each.path, profile)))
+
+
+def check_tools(profile: Profile, *, use_gpu: bool = True) -> None:
+    """ToolError if ffmpeg is missing, or if the encoder or its preset does not run here."""
+    ffmpeg = choose_ffmpeg(profile, use_gpu=use_gpu)
+    choose_encoder(capabilities_of(ffmpeg.path, profile, use_gpu=use_gpu), profile)
+
+
+def pipeline_for(ffmpeg_path: str, source: SourceVideo, profile: Profile, *, use_gpu: bool) -> Pipeline:
+    """The pipeline for a source on this machine. ToolError when no encoder runs."""
+    kind = source_kind(source)
+    kinds = () if kind is None else (kind,)
+    return choose_pipeline(capabilities_of(ffmpeg_path, profile, use_gpu=use_gpu, kinds=kinds), source, profile)
+
+
+def section_pipeline(ffmpeg_path: str, source: SourceVideo, profile: Profile, *, use_gpu: bool) -> Pipeline:
+    """The pipeline for a section of a source on this machine. Where the profile names no encoder, all machines scale
+    and encode alike, on the CPU, and those with a GPU decode there: no seam can be seen. ToolError when no encoder
+    runs."""
+    if profile.encoder != "auto":
+        return pipeline_for(ffmpeg_path, source, profile, use_gpu=use_gpu)
+    pipeline = pipeline_for(ffmpeg_path, source, profile, use_gpu=False)
+    kind = source_kind(source)
+    if not use_gpu or kind is None:
+        return pipeline
+    return decoded_by_nvdec(pipeline, capabilities_of(ffmpeg_path, profile, kinds=(kind,)), source)
