@@ -6,9 +6,11 @@ import weakref
 from collections import deque
 from typing import Any, Generic, TypeVar
 
-from .manifests.ragged import Array
+import numpy as np
+import numpy.typing as npt
 
 T = TypeVar("T")
+Array = npt.NDArray[np.generic]
 
 
 class _Loan(weakref.ref[Array]):
