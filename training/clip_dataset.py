@@ -140,7 +140,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         # Errors of the policy and of names come now, and not in a worker.
         table = self.clip_index
         if len(table) and len(dataset):
-            self._opened.columns(0 if self._rows is None else int(self._rows[0]), self._metadata)
+            self._opened.check_columns(self._metadata, self._rows)
             if self._outputs is not None:
                 self._outputs.positions(len(table.clips([0])[0].frames))
 
@@ -189,7 +189,9 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         """What the source list said of each video in a column, such as labels for ClassBalanced or weights: in the
         order of `video_numbers`."""
         columns, numbers = self.source.columns, self.video_numbers
-        if name in columns and columns.present(name)[numbers].all():
+        if name not in columns:
+            raise UsageError(f"the dataset has no column {name!r}; it has {', '.join(columns)}")
+        if columns.present(name)[numbers].all():
             return cast(list[Any], columns[name][numbers].tolist())
         return [self._opened.values(row, [name])[name] for row in self._opened.rows_at(numbers).tolist()]
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 
 import torch.utils.data
 
 from ..arguments import integer
-from ..errors import UsageError, WrongTypeError
+from ..errors import DatasetWarning, UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from .clip_dataset import ClipDataset, Item
@@ -44,6 +45,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
                 f"the datasets are decoded on {', '.join(sorted(map(str, devices)))}; open all with one device"
             )
         self._shared = SharedNumbers()
+        self._warned = False
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "clip_index"}
@@ -151,4 +153,22 @@ class MixedClips(torch.utils.data.Dataset[Item]):
             read = dataset.items([located[place][1] for place in places], own) if places else []
             for place, item in zip(places, read, strict=True):
                 items[place] = {**item, "draw": self.clip_index.joined(part, item["draw"]), "dataset": part}
+        self._notice_other_entries(items)
         return items
+
+    def _notice_other_entries(self, items: Sequence[Item]) -> None:
+        """DatasetWarning, once in a process, where items that are read together differ in what they have: torch's
+        default_collate takes the first one's entries, and drops all others, or misses them, without their names."""
+        entries = {item["dataset"]: frozenset(item) for item in items}
+        if self._warned or len(set(entries.values())) < 2:
+            return
+        self._warned = True
+        name = min(frozenset().union(*entries.values()) - frozenset.intersection(*entries.values()))
+        have = ", ".join(str(part) for part in sorted(entries) if name in entries[part])
+        lack = ", ".join(str(part) for part in sorted(entries) if name not in entries[part])
+        warnings.warn(
+            f"items of dataset {have} have {name!r}, and those of dataset {lack} do not: a batch of both leaves it "
+            f"out, or is an error. Give all of them the same metadata, or add it in `items` of a subclass",
+            DatasetWarning,
+            stacklevel=3,
+        )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import UsageError
+from ..errors import DatasetWarning, UsageError
 from ..manifests.ragged import Array, lazy
 from ..manifests.tables import Manifest
 from ..readers.clip_output import ClipOutput
@@ -22,6 +23,7 @@ from ..readers.dataset import Dataset, chosen_of, reader_of
 from ..readers.frame_format import FrameFormat
 from ..readers.reader import SnapshotReader
 from ..readers.times import seconds_of, seconds_tensor
+from ..wording import counted
 from .offsets import listed
 from .references import ReferencedFrames
 from .rows import Rows
@@ -29,6 +31,8 @@ from .video_table import VideoTable
 
 # Rows whose ids are hashed at a time: few enough for memory.
 _HASHED_AT_ONCE = 1 << 18
+# Videos that a warning names.
+_NAMED = 5
 
 
 class OpenedDataset:
@@ -103,23 +107,47 @@ class OpenedDataset:
             references=lambda: self.references,
         )
 
-    def values(self, row: int, names: Sequence[str]) -> dict[str, Any]:
-        """What the source list said of a video, by the names of its columns, and its "id".
+    def check_columns(self, names: Sequence[str], rows: Array | None) -> None:
+        """UsageError for a name that no column of the source lists has, nor "id". DatasetWarning where a column has no
+        value for some of the videos in these rows, or of all videos: it would come in the middle of an epoch."""
+        columns = self.dataset.columns.of_all_videos.labels
+        for name in names:
+            if name not in columns:
+                self._check_is_id(name)
+                continue
+            present = columns.present(name) if rows is None else columns.present(name)[rows]
+            if present.all():
+                continue
+            lacking = np.flatnonzero(~present) if rows is None else rows[~present]
+            ids = [repr(self.manifest.videos.id.text(row)) for row in lacking[:_NAMED].tolist()]
+            warnings.warn(
+                f"{len(lacking)} of {counted(len(present), 'video')} have no {name!r}: {', '.join(ids)}"
+                f"{', ...' if len(lacking) > _NAMED else ''}; items of theirs have None there, of which no batch is "
+                f"made. For those that have one, open the dataset and choose dataset.where(lambda columns: "
+                f"columns.present({name!r}))",
+                DatasetWarning,
+                stacklevel=3,
+            )
 
-        UsageError for a column that the video does not have.
-        """
+    def _check_is_id(self, name: str) -> None:
+        there = ", ".join(sorted({*self.dataset.columns.labels, "id"}))
+        if name not in self.dataset.columns:
+            raise UsageError(f"the dataset has no column {name!r}; it has {there}")
+        if name != "id":
+            raise UsageError(
+                f"no list gave the videos a column {name!r}, only {there}; the dataset has its own: "
+                f"dataset.source.columns[{name!r}][item['video']]"
+            )
+
+    def values(self, row: int, names: Sequence[str]) -> dict[str, Any]:
+        """What the source list said of a video, by the names of its columns, and its "id". None where it said nothing,
+        as in `Dataset.columns`."""
         if not names:
             return {}
         videos = self.manifest.videos
         attributes = json.loads(videos.attributes.text(row) or "{}")
         attributes.setdefault("id", videos.id.text(row))
-        missing = [name for name in names if name not in attributes]
-        if missing:
-            raise UsageError(
-                f"video {attributes['id']!r} has no column {missing[0]!r}; it has {', '.join(sorted(attributes))}",
-                video=videos.id.text(row),
-            )
-        return {name: attributes[name] for name in names}
+        return {name: attributes.get(name) for name in names}
 
     def columns(self, row: int, names: Sequence[str]) -> dict[str, Any]:
         """The same with tensors for numbers: int64, float64 or bool."""
