@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
+import typer.core
 
 from ..errors import ShortGopError, UsageError
 from .printing import PlainConsole
@@ -23,7 +24,20 @@ EXIT_NOT_HEARD_OF = 4
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
+# Commands in the order in which a newcomer needs them. A command that is not here is an error of `--help`.
+_ORDER = (
+    "prep", "status", "report", "info", "read", "export", "verify", "annotate", "drop", "gc", "snapshots", "rollback",
+    "copy", "merge", "compact", "cache", "bench", "doctor",
+)  # fmt: skip
+
+
+class _InOrder(typer.core.TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(super().list_commands(ctx), key=_ORDER.index)
+
+
 app = typer.Typer(
+    cls=_InOrder,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

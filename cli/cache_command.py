@@ -17,7 +17,7 @@ from .parameters import DatasetArgument, JsonOption
 from .progress import loop_bar
 
 
-@app.command()
+@app.command(short_help="Fetch videos of a store into the local cache.")
 def cache(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     cache_dir: Annotated[Path, typer.Option("--cache-dir", help="A folder on a local disk, as for shortgop.open.")],

@@ -21,7 +21,7 @@ from .progress import loop_bar
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, and print what would be done.")]
 
 
-@app.command()
+@app.command(short_help="Set columns of videos, without encoding.")
 def annotate(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     labels: Annotated[
@@ -77,7 +77,7 @@ def _print_unknown(ids: Sequence[str]) -> None:
         )
 
 
-@app.command()
+@app.command(short_help="Take videos out of a dataset.")
 def drop(
     dataset: DatasetArgument,
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of videos.")] = None,
@@ -131,7 +131,7 @@ def _ids_in(file: Path) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-@app.command()
+@app.command(short_help="Remove the bytes of what is no longer in a dataset.")
 def gc(
     dataset: DatasetArgument,
     dry_run: DryRunOption = False,
@@ -182,7 +182,7 @@ def gc(
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 
 
-@app.command()
+@app.command(short_help="Show the snapshots of a dataset, and what changed.")
 def snapshots(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
     """Show the snapshots of a dataset, oldest first, and what changed from each to the next."""
     with errors():

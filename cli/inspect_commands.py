@@ -155,7 +155,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             raise typer.Exit(EXIT_FAILED)
 
 
-@app.command()
+@app.command(short_help="Show which ffmpegs, encoders and decoders run here.")
 def doctor(as_json: JsonOption = False) -> None:
     """Show which ffmpegs, encoders and decoders this machine has, which of them run, and which would be used."""
     with errors():

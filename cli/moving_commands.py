@@ -41,7 +41,7 @@ def copy(
     _bring([dataset], target, update=True, include_dropped=include_dropped, as_json=as_json)
 
 
-@app.command()
+@app.command(short_help="Put the videos of several datasets into one.")
 def merge(
     datasets: Annotated[list[str], typer.Argument(metavar="DATASET...", help="Folders or URLs that prep wrote to.")],
     out_place: OutOption,
@@ -104,7 +104,7 @@ def _notices(done: Copied, source: str, target: str) -> Iterator[str]:
         )
 
 
-@app.command()
+@app.command(short_help="Put small shards together.")
 def compact(
     dataset: DatasetArgument,
     dry_run: DryRunOption = False,

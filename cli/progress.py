@@ -53,7 +53,7 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
 
             yield update
         return
-    last_line, last_note = 0.0, ""
+    last_line, last_note = time.monotonic(), ""
 
     def line(state: job.Progress) -> None:
         nonlocal last_line, last_note
@@ -62,7 +62,9 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
         note = state.note.partition(";")[0]
         if note != last_note or now - last_line >= _LINE_EVERY_SECONDS:
             last_line, last_note = now, note
-            err.print(f"{encoded(state)}, {videos(state)}", markup=False, soft_wrap=True)
+            # Before frames are known, counts of them would all be 0.
+            text = f"{encoded(state)}, {videos(state)}" if state.frames_expected else state.note
+            err.print(text, markup=False, soft_wrap=True)
 
     yield line
 

@@ -67,7 +67,7 @@ def read(  # noqa: PLR0917  # typer makes options of them
             out.print(f"{frames_read} of {chosen.id} read in {1000 * seconds:.1f} ms: {out_path}", markup=False)
 
 
-@app.command()
+@app.command(short_help="Write a video, or a part of it, as an ordinary MP4.")
 def export(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     video: Annotated[str, typer.Argument(metavar="VIDEO", help="The video's id, or its number.")],
@@ -99,7 +99,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
             out.print(f"frames {first} to {stop - 1} of {video}: {out_path}", markup=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(short_help="Compare random reads with other libraries.")
 def bench(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     clip: Annotated[

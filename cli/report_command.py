@@ -16,7 +16,7 @@ from .parameters import DatasetArgument, OverwriteOption
 _CLIPS = 12
 
 
-@app.command()
+@app.command(short_help="Write one HTML page about a dataset and its jobs.")
 def report(
     dataset: DatasetArgument,
     out_path: Annotated[

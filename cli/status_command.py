@@ -36,7 +36,7 @@ _WATCH_SECONDS = 30.0
 _NODES_SHOWN = 10
 
 
-@app.command()
+@app.command(short_help="Show the progress of a job, or how the last one ended.")
 def status(
     dataset: DatasetArgument,
     watch: Annotated[

@@ -277,3 +277,10 @@ def test_prep_without_ray_does_not_import_it(constant_video: SyntheticVideo, tmp
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "0 of 100 frames" in done.stderr
     assert not any(line.rpartition("|")[2].strip() in ("ray", "torch") for line in done.stderr.splitlines())
+
+
+def test_help_names_prep_first_and_says_what_each_command_does() -> None:
+    """The order was that of modules, `cache` first, and most of the sentences were cut off."""
+    lines = [line for line in run("--help").output.partition("Commands:\n")[2].splitlines() if line]
+    assert [line.split()[0] for line in lines[:4]] == ["prep", "status", "report", "info"]
+    assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []

@@ -102,3 +102,12 @@ def test_the_first_frames_are_no_rate_of_thousands() -> None:
         tally.on_progress(UnitProgress("a", 16, 1000))
         tally.note("encoding")
     assert text.getvalue().splitlines()[-1].startswith("16 of 1000 frames, 1 frames/s while encoding, too early")
+
+
+def test_before_frames_are_known_a_line_has_no_counts_of_them() -> None:
+    text = StringIO()
+    with job_progress(Console(file=text, force_terminal=False)) as show:
+        tally = Tally(show, lambda: 0.0)
+        tally.tell(StatusBoard([], lambda: 0.0))
+        tally.note("looking at 4 sources")
+    assert text.getvalue() == "looking at 4 sources\n"
