@@ -77,7 +77,10 @@ def export(  # noqa: PLR0917  # typer makes options of them
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a video, or a part of it, as an ordinary MP4, without re-encoding."""
+    """Write a video, or a part of it, as an ordinary MP4, without re-encoding.
+
+    A part has whole GOPs: it begins up to a GOP before --start, and ends up to one after --end.
+    """
     with errors():
         from ..arguments import exact_seconds
         from ..manifests.dataset_files.snapshots import open_current

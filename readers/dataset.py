@@ -116,7 +116,7 @@ def open(  # noqa: A001
         if not snapshot.isdecimal() or not has_snapshot(place, snapshot):
             raise UsageError(
                 f"{place} has no snapshot {snapshot!r}; its current one is {root.snapshot!r}, and jobs remove earlier "
-                "ones after some time",
+                "ones after some time (prep --keep-snapshots says how long they stay)",
                 file=str(place),
             )
         manifest = open_manifest(place, snapshot, copies=copies)

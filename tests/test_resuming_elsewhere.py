@@ -75,7 +75,9 @@ def test_where_videos_were_added_those_of_the_state_are_named(dataset: Path, tmp
     before = [video.id for video in shortgop.open(dataset)]
     more = make_videos(tmp_path / "more", prefix="0-")
     copy_videos([DiskStorage(more)], DiskStorage(dataset))
-    with pytest.raises(UsageError, match="other videos, in snapshot .*; give shortgop.ClipDataset that snapshot"):
+    with pytest.raises(
+        UsageError, match="other videos, in snapshot .*; give shortgop.ClipDataset that snapshot, or videos= "
+    ):
         rest_of(dataset, state)
     # Their places in the tables are others now.
     assert rest_of(dataset, state, videos=before) == left

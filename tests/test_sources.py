@@ -112,6 +112,11 @@ def test_a_folder_without_videos() -> None:
     assert ".mp4" in message
 
 
+def test_a_dataset_is_no_folder_of_videos() -> None:
+    make("corpus/zarr.json", "corpus/shards/1.bin")
+    assert "'corpus' is a dataset, not a folder of videos; `shortgop copy` and `shortgop merge`" in complaint("corpus")
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
 def test_a_folder_that_may_not_be_looked_into() -> None:
     make("corpus/a.mp4", "corpus/private/b.mp4")

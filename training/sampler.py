@@ -242,7 +242,11 @@ class ElasticSampler(DistributedSampler[int]):
         dataset will do if it has the same videos.
         """
         if not isinstance(state, Mapping) or "version" not in state:
-            named = f"; it has {', '.join(map(repr, state))}" if isinstance(state, Mapping) else f" but {state!r}"
+            named = (
+                f"; it has {', '.join(map(repr, state)) or 'nothing'}"
+                if isinstance(state, Mapping)
+                else f" but {state!r}"
+            )
             raise WrongTypeError(f"this is no state of an ElasticSampler{named}")
         if state["version"] != _STATE_VERSION:
             raise UsageError(f"the state has version {state['version']!r}; this shortgop has {_STATE_VERSION}")
@@ -253,7 +257,8 @@ class ElasticSampler(DistributedSampler[int]):
         if state["videos"] != own["videos"]:
             raise UsageError(
                 f"the state was taken with other videos, in snapshot {state['snapshot']!r}, and this is "
-                f"{own['snapshot']!r}; its position means nothing here; give shortgop.ClipDataset that snapshot"
+                f"{own['snapshot']!r}; its position means nothing here; give shortgop.ClipDataset that snapshot, or "
+                "videos= the ids of then, if that was removed"
             )
         for name, what in _FINGERPRINTS.items():
             if state[name] != own[name]:

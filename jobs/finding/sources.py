@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path, PurePath
 
 from ...errors import SourceError, SourceNotFoundError, UsageError
+from ...manifests.dataset_files.layout import ROOT_KEY
 from ...storage.locate import refuse_half_a_url
 from ...wording import missing
 from .addresses import Address, beside, is_url, parse, shown
@@ -245,6 +246,12 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
         others = inside(path, walk(path), importing, is_video_name, has_videos=has_videos)
         yield from (_imported(each, path, naming) for each in others)
         if not others and not has_videos:
+            if (path / ROOT_KEY).is_file():
+                raise UsageError(
+                    f"{argument!r} is a dataset, not a folder of videos; `shortgop copy` and `shortgop merge` put its "
+                    "videos into another one",
+                    file=argument,
+                )
             raise UsageError(
                 f"the folder {argument!r} holds no videos: nothing in it ends in one of {VIDEO_SUFFIXES}; "
                 "give another folder, or name files of another kind one by one or in a list",
