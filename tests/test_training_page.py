@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import re
@@ -72,6 +73,48 @@ def test_columns_and_some_of_the_videos(tmp_path: Path) -> None:
     assert list(names["long_ones"].ids) == ["1.mp4"]
     assert list(names["some"].ids) == ["1.mp4", "2.mp4"]
     assert [item["label"].item() for item in names["dataset"]] == [2, 3]
+    block = re.search(r"```python\n(number_of = .*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names |= {"torch": torch, "batch": {"label": [5, 2, 2, 3]}}
+    exec(block[1], names)
+    assert names["target"].tolist() == [2, 0, 0, 1]
+
+
+def test_training_and_validation_have_no_file_in_common(tmp_path: Path) -> None:
+    rows = ["path,start,end"]
+    for number in range(8):
+        make_video(tmp_path / f"{number}.mp4", pts=constant_rate_pts(Fraction(10), 20), timebase=Fraction(1, 10))
+        rows += [f"{number}.mp4,0,1", f"{number}.mp4,1,2"]
+    (tmp_path / "list.csv").write_text("\n".join(rows))
+    shortgop.prepare(tmp_path / "list.csv", tmp_path / "dataset", cuts="start,end", runner="inline")
+    block = re.search(r"```python\n(files = .*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"np": np, "hashlib": hashlib, "videos": shortgop.open(tmp_path / "dataset")}
+    exec(block[1].replace("< 26", "< 128"), names)
+    train, val = (list(names[name].ids) for name in ("train", "val"))
+    assert len(train) + len(val) == 16
+    assert train
+    assert val
+    assert not {name.partition("@")[0] for name in train} & {name.partition("@")[0] for name in val}
+
+
+def test_pairs_of_clips_are_of_one_video(tmp_path: Path) -> None:
+    for number in range(3):
+        name = tmp_path / f"{number}.mp4"
+        make_video(name, pts=constant_rate_pts(Fraction(10), 60), timebase=Fraction(1, 10), first_number=1000 * number)
+    make_dataset(sorted(tmp_path.glob("*.mp4")), tmp_path / "dataset")
+    block = re.search(r"```python\n(class Pairs.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"shortgop": shortgop}
+    exec(block[1], names)
+    dataset = names["Pairs"](tmp_path / "dataset", shortgop.RandomClips(2, clips_per_video=4))
+    sampler = shortgop.ElasticSampler(dataset, 12)
+    with shortgop.ClipLoader(dataset, sampler, workers=0) as loader:
+        batches = [*loader, *DataLoader(dataset, 12, sampler=sampler)]
+    for batch in batches:
+        one, other = numbers_in(batch["frames"]), numbers_in(batch["other"])
+        assert [clip[0] // 1000 for clip in one] == [clip[0] // 1000 for clip in other] == batch["video"].tolist()
+        assert sum(clip != paired for clip, paired in zip(one, other, strict=True)) > 6
 
 
 @pytest.mark.parametrize("workers", [0, 1])
