@@ -164,6 +164,11 @@ def write(name: str, text: str) -> Callable[[], str]:
         (write("l.csv", "path;label\na.mp4;x\n"), "only 'path;label': its separator seems to be ';'; write it"),
         (write("l.csv", "path\tlabel\na.mp4\tx\n"), r"its separator seems to be '\t'; write it with commas"),
         (write("l.csv", "file,label\na.mp4,x\n"), "has no column `path`, only 'file', 'label'"),
+        (
+            write("l.csv", "a.mp4,1\nb.mp4,2\n"),
+            "begins with a file and not with the names of its columns, '1', 'a.mp4'",
+        ),
+        (write("l.csv", "x/a.MKV 1\nb.mp4 2\n"), "put a line such as `path,label` before it, and commas between"),
         (write("l.csv", "path,label,label\na.mp4,x,y\n"), "has two columns 'label'"),
         (
             write("l.csv", "path,label\na.mp4,x\nb.mp4,x,y\n"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,6 +17,8 @@ Line = tuple[str, dict[str, Any]]
 
 # So few lines are in memory at a time, and so many share what each call costs.
 _BATCH_LINES = 256
+# As the lists of other tools begin, which have no header.
+_FILE_NAME = re.compile(r"\.(mp4|mkv|webm|avi|mov)(?!\w)", re.IGNORECASE)
 
 # json.loads does more for each line.
 _decoded = json.JSONDecoder().raw_decode
@@ -173,6 +176,12 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
             raise UsageError(
                 f"the list {file!r} has no column {what}, only {names_of(columns)}: its separator seems to be "
                 f"{separator!r}; write it with commas as .csv, or with tabs as .tsv",
+                file=file,
+            )
+        if _FILE_NAME.search(" ".join(columns)):
+            raise UsageError(
+                f"the list {file!r} begins with a file and not with the names of its columns, {names_of(columns)}; put "
+                f"a line such as `{keys[0]},label` before it, and commas between the cells of each line",
                 file=file,
             )
         raise UsageError(
