@@ -22,7 +22,11 @@ from shortgop.loans import Loans
 from shortgop.readers.memory_pool import MemoryPool
 from sweep import SWEEP
 
-pytestmark = pytest.mark.usefixtures("no_other_loaders")
+pytestmark = [
+    pytest.mark.usefixtures("no_other_loaders"),
+    # Passes are compared with each other, so all are over one epoch.
+    pytest.mark.filterwarnings("ignore:epoch 0 begins for the third time"),
+]
 
 LOADER = str(Path(shortgop.training.loader.__file__).parent)
 

@@ -70,6 +70,7 @@ def content(kept: Any) -> Any:
     return np.array(kept.numpy() if isinstance(kept, torch.Tensor) else kept)
 
 
+@pytest.mark.filterwarnings("ignore:epoch 0 begins for the third time")
 @pytest.mark.parametrize(
     ("keep", "inference"),
     [(as_slice, False), (as_array, False), (by_dlpack, False), (as_memory, False), (as_slice, True), (by_dlpack, True)],

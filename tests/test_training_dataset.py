@@ -131,6 +131,7 @@ def test_columns_make_labels_and_weights(folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:epoch 5 begins for the third time")
 @pytest.mark.parametrize("context", sample(["fork", "spawn"], more=["forkserver"]))
 def test_workers_read_the_same(folder: Path, context: str) -> None:
     dataset = shortgop.ClipDataset(

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
 
-from shortgop.errors import UsageError, WrongTypeError
+from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
 from shortgop.training.clips import Clips
 from shortgop.training.orders import Chunked, Order, Sequential, Shuffled, Weighted
 from shortgop.training.policies import AllClips
@@ -320,3 +320,28 @@ def made_before_the_ranks_are_known(rank: int, store: str) -> list[str]:
         return said
     finally:
         torch.distributed.destroy_process_group()
+
+
+def test_an_epoch_that_is_gone_through_again_and_again_is_told() -> None:
+    """Without set_epoch every epoch has the same clips in the same order, and nothing else shows it."""
+    passes = (list, lambda sampler: [*sampler.planned_batches(), sampler.end_epoch(sampler.epoch)])
+    for whole_pass in passes:
+        sampler = ElasticSampler(numbered(6, 4), 5)
+        for _ in range(2):
+            # A look at the first sample is no pass.
+            next(iter(sampler))
+            whole_pass(sampler)
+        with pytest.warns(
+            DatasetWarning, match=r"epoch 0 begins for the third time, .* call sampler\.set_epoch\(epoch\)"
+        ):
+            whole_pass(sampler)
+        # Once, and not where epochs are set: warnings are errors in these tests.
+        whole_pass(sampler)
+        for epoch in range(1, 5):
+            sampler.set_epoch(epoch)
+            whole_pass(sampler)
+
+
+def test_evaluation_has_the_same_epoch_each_time() -> None:
+    sampler = ElasticSampler(numbered(6, 4), 5, order=Sequential(), drop_last=False)
+    assert [list(sampler) for _ in range(4)] == [list(range(10))] * 4

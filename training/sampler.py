@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -11,14 +12,16 @@ import torch.distributed
 from torch.utils.data import DistributedSampler
 
 from ..arguments import integer
-from ..errors import UsageError, WrongTypeError
+from ..errors import DatasetWarning, UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from .clips import Clips, Draw, RankShare
 from .offsets import at_least_one
-from .orders import BoundOrder, Order, Shuffled
+from .orders import BoundOrder, Order, Sequential, Shuffled
 from .slices import EpochSlices, PlannedBatch
 
 _STATE_VERSION = 2
+# After so many whole passes over one epoch it is told that set_epoch is missing: a second one may be meant.
+_PASSES_UNTOLD = 2
 # Positions that are turned into draws at a time: few enough for memory, many enough that numpy's overhead is small.
 _BLOCK_POSITIONS = 4096
 
@@ -122,6 +125,8 @@ class ElasticSampler(DistributedSampler[int]):
         # Where the iteration that was last begun started, and where it is.
         self._began_at = 0
         self._running: _Pass | None = None
+        # How often all that was left of this epoch was delivered.
+        self._passes = 0
 
     def __getstate__(self) -> dict[str, Any]:
         # What is bound to the index of clips is bound anew where the copy is used: a function, and much larger.
@@ -161,6 +166,7 @@ class ElasticSampler(DistributedSampler[int]):
         The next time it is what is left again, unless `end_epoch` was called.
         """
         self._check_ranks()
+        self._notice_repetition()
         epoch, offset, slices = self.epoch, self._offset, self._slices(self._start)
         self._began_at, self._running = slices.start, None
         number = 0
@@ -182,6 +188,7 @@ class ElasticSampler(DistributedSampler[int]):
         it."""
         if self.epoch == epoch:
             self._start, self._offset = 0, 0
+            self._passes += 1
 
     @property
     def num_batches(self) -> int:
@@ -287,9 +294,21 @@ class ElasticSampler(DistributedSampler[int]):
     def _go_to(self, epoch: int, position: int, offset: int) -> None:
         self.epoch, self._start, self._offset = epoch, position, offset
         self._began_at, self._running = position, None
+        self._passes = 0
+
+    def _notice_repetition(self) -> None:
+        """DatasetWarning, once in an epoch, where a random order is gone through again and again."""
+        if self._passes == _PASSES_UNTOLD and not isinstance(self._given_order, Sequential):
+            warnings.warn(
+                f"epoch {self.epoch} begins for the third time, with the same clips in the same order: call "
+                "sampler.set_epoch(epoch) in each epoch (for evaluation give order=shortgop.Sequential())",
+                DatasetWarning,
+                stacklevel=3,
+            )
 
     def _draws(self, running: _Pass) -> Iterator[int]:
         # Here the first draw is asked for: loaders begin some iterations that they never use.
+        self._notice_repetition()
         self._running, self._began_at = running, running.slices.start
         skipped = running.taken
         share = RankShare(self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas)
