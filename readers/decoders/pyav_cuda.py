@@ -30,10 +30,6 @@ from .surface_source import Pictures
 CURRENT_CONTEXT = {"primary_ctx": "0", "current_ctx": "1"}
 
 
-# What a context's pictures are once NVDEC has started: it does with the first packet, and not when it is opened.
-_STARTED = ("nv12", "p010le", "p016le")
-
-
 def open_cuda_context(config: CodecConfig, device: int, options: dict[str, str]) -> Any:
     """An open context that decodes with NVDEC and leaves pictures on the GPU.
 
@@ -68,20 +64,26 @@ class PyavCudaContext:
         try:
             packets = feed_gop(self._codec, request, take)
         except av.FFmpegError as error:
-            if not self._has_started() or isinstance(error, av.error.MemoryError):
-                # Nothing is wrong with the data, so this is no error of a clip that may be skipped.
-                raise ToolError(
-                    f"NVDEC has no decoder or no memory on the GPU ({error}): give open fewer threads, or call "
-                    "torch.cuda.empty_cache(), since torch keeps memory that it does not use; `make gpu-check` tries "
-                    "NVDEC by itself"
-                ) from error
-            raise DecodeError(f"NVDEC does not decode the GOP: {error}") from error
+            raise _error_for(error, request) from error
         convert(pictures)
         return packets
 
-    def _has_started(self) -> bool:
-        form = self._codec.sw_format
-        return form is not None and form.name in _STARTED
+
+def _error_for(error: av.FFmpegError, request: GopRequest) -> DecodeError | ToolError:
+    """What is wrong where libavcodec has reported this error: the data, or the GPU.
+
+    libavcodec's errors do not tell: it says "invalid data" too where NVDEC makes no decoder. So the CPU is asked. An
+    error of the data is one of a clip, which may be skipped; where a GPU fails, all clips would be.
+    """
+    try:
+        feed_gop(open_context(request.config), request, lambda *_: None)
+    except (av.FFmpegError, DecodeError) as on_cpu:
+        return DecodeError(f"NVDEC does not decode the GOP ({error}), and the CPU does not either: {on_cpu}")
+    return ToolError(
+        f"NVDEC fails at a GOP that the CPU decodes ({error}); it may have no memory or no decoder left on the GPU: "
+        "give open fewer threads, or call torch.cuda.empty_cache(), since torch keeps memory that it does not use; "
+        "`make gpu-check` tries NVDEC by itself"
+    )
 
 
 def surface_of(frame: VideoFrame) -> Surface:

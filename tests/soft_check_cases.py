@@ -1,0 +1,89 @@
+"""The checks of `make gpu-check` that need libavcodec's CUDA code and no torch with CUDA, on the driver in software:
+`test_soft_gpu.py` runs these cases in a child that finds it."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gpu_capabilities
+import gpu_decoding
+import pytest
+import torch
+from check_record import Record
+from gpu_driver import use_primary_context
+from gpu_samples import MADE
+
+from soft_driver import Driver, folders_of, planes_on_host
+
+TOTAL = 1 << 33
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Driver]:
+    loaded = Driver()
+    (folders_of() / MADE).touch()
+    with planes_on_host(), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gpu_decoding, "ready", lambda: use_primary_context(loaded.library))
+        patched.setattr(gpu_decoding, "_SOAK_GOPS", 200)
+        patched.setattr(torch.cuda, "synchronize", lambda: None)
+        patched.setattr(torch.cuda, "mem_get_info", lambda: (TOTAL - loaded.bytes_allocated, TOTAL))
+        yield loaded
+
+
+def figures_of(check: Any, folder: Path) -> dict[str, Any]:
+    """What a check reports when it passes."""
+    check(Record(folder / "report", folders_of()))
+    lines = map(json.loads, (folder / "report").read_text().splitlines())
+    return {line["figure"]: line["value"] for line in lines}
+
+
+def test_caps_are_those_of_an_h200(driver: Driver, tmp_path: Path) -> None:
+    found = figures_of(gpu_capabilities.nvdec, tmp_path)
+    assert found["h264 8 bits"].startswith("7 engines, 48x16 to 4096x4096")
+    assert found["h264 10 bits"] == "no"
+
+
+def test_contexts(driver: Driver, tmp_path: Path) -> None:
+    found = figures_of(gpu_decoding.torch_context, tmp_path)
+    assert all(found[codec].startswith("right; ") for codec in ("h264", "hevc"))
+
+
+def test_other_contexts(driver: Driver, tmp_path: Path) -> None:
+    """The primary context is refused, and one of libavcodec's own works. Why is in the log."""
+    refused, own = figures_of(gpu_decoding.other_contexts, tmp_path).values()
+    assert refused.startswith("RuntimeError: ToolError: libavcodec does not open NVDEC")
+    assert "Primary context already active with incompatible flags" in refused
+    assert own.startswith("right; ")
+
+
+def test_all_pictures(driver: Driver, tmp_path: Path) -> None:
+    assert len(figures_of(gpu_decoding.all_pictures, tmp_path)) == 2
+
+
+def test_fresh_threads(driver: Driver, tmp_path: Path) -> None:
+    assert figures_of(gpu_decoding.fresh_threads, tmp_path) == {"pictures equal to the CPU's, 8 threads": 8 * 120}
+
+
+def test_no_context(driver: Driver, tmp_path: Path) -> None:
+    (found,) = figures_of(gpu_decoding.no_context, tmp_path).values()
+    assert found.startswith("InvalidDataError")
+
+
+def test_held_frames(driver: Driver, tmp_path: Path) -> None:
+    assert figures_of(gpu_decoding.held_frames, tmp_path) == {"frames kept": 120}
+
+
+def test_damaged_gop(driver: Driver, tmp_path: Path) -> None:
+    """Damage inside of slices is concealed, and nobody says so: the pictures are others."""
+    (found,) = figures_of(gpu_decoding.damaged_gop, tmp_path).values()
+    assert found.startswith("RuntimeError: a.mp4: frame 1")
+
+
+def test_soak(driver: Driver, tmp_path: Path) -> None:
+    assert len(figures_of(gpu_decoding.soak, tmp_path)["memory after each 100 GOPs, MB: GPU, process"]) == 2
+    gc.collect()
+    assert driver.bytes_allocated == 0

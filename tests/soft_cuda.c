@@ -1,0 +1,384 @@
+/* libcuda.so.1 of the driver in software: contexts, memory, copies, and what it counts. See soft_driver.h.
+ *
+ * Contexts follow NVIDIA's rules: each thread has a stack of them, the primary one is retained, and what needs a current
+ * context fails without one. All calls are there that FFmpeg's loader looks for; those that nothing here needs say that
+ * they are not supported. */
+#include "soft_driver.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Counts by name, complaints, and calls that are to fail. */
+
+static struct { char name[48]; long long count; int is_call; } counts[256];
+static int num_counts;
+static char complaints[1 << 14];
+static struct { char call[48]; int result, after; } failing;
+static long long allocated_bytes, limit_bytes = 1LL << 40;
+
+static void count(const char *name, long long added, int is_call) {
+    pthread_mutex_lock(&lock);
+    int each = 0;
+    while (each < num_counts && strcmp(counts[each].name, name)) each++;
+    if (each == num_counts && num_counts < 256) {
+        snprintf(counts[num_counts].name, 48, "%s", name);
+        counts[num_counts++].is_call = is_call;
+    }
+    if (each < num_counts) counts[each].count += added;
+    pthread_mutex_unlock(&lock);
+}
+
+void soft_count(const char *name, long long added) { count(name, added, 0); }
+
+long long soft_counted(const char *name) {
+    long long found = 0;
+    pthread_mutex_lock(&lock);
+    for (int each = 0; each < num_counts; each++)
+        if (!strcmp(counts[each].name, name)) found = counts[each].count;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void soft_complain(const char *text, ...) {
+    va_list values;
+    va_start(values, text);
+    pthread_mutex_lock(&lock);
+    size_t used = strlen(complaints);
+    if (used < sizeof complaints - 300) {
+        used += (size_t)vsnprintf(complaints + used, 280, text, values);
+        strcpy(complaints + used, "\n");
+    }
+    pthread_mutex_unlock(&lock);
+    va_end(values);
+}
+
+const char *soft_complaints(void) { return complaints; }
+
+/* Tests use one process for many cases. What there is now is not forgotten. */
+void soft_forget(void) {
+    pthread_mutex_lock(&lock);
+    for (int each = 0; each < num_counts; each++)
+        if (counts[each].is_call) counts[each].count = 0;
+    complaints[0] = 0;
+    failing.call[0] = 0;
+    limit_bytes = 1LL << 40;
+    pthread_mutex_unlock(&lock);
+}
+
+/* From the call after `after` others on, this one returns `result`. */
+void soft_fail(const char *call, int after, int result) {
+    pthread_mutex_lock(&lock);
+    snprintf(failing.call, sizeof failing.call, "%s", call);
+    failing.after = after;
+    failing.result = result;
+    pthread_mutex_unlock(&lock);
+}
+
+void soft_limit(long long bytes) { limit_bytes = bytes; }
+long long soft_bytes(void) { return allocated_bytes; }
+
+int soft_called(const char *call) {
+    count(call, 1, 1);
+    pthread_mutex_lock(&lock);
+    int fails = !strcmp(failing.call, call) && failing.after-- <= 0;
+    pthread_mutex_unlock(&lock);
+    return fails ? failing.result : SUCCESS;
+}
+
+/* At the end of a process that cannot be asked, such as ffmpeg: a file with its counts and its complaints. */
+__attribute__((destructor)) static void report(void) {
+    const char *folder = getenv("SOFT_GPU_REPORTS");
+    if (!folder || !num_counts) return;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%d", folder, (int)getpid());
+    FILE *file = fopen(path, "w");
+    if (!file) return;
+    for (int each = 0; each < num_counts; each++) fprintf(file, "%s %lld\n", counts[each].name, counts[each].count);
+    fprintf(file, "bytes left %lld\n", allocated_bytes);
+    for (char *line = strtok(complaints, "\n"); line; line = strtok(NULL, "\n")) fprintf(file, "complaint: %s\n", line);
+    fclose(file);
+}
+
+/* Memory. */
+
+typedef struct Allocation { struct Allocation *next; size_t size; _Alignas(512) unsigned char bytes[]; } Allocation;
+static Allocation *allocations;
+
+void *soft_allocate(size_t size) {
+    pthread_mutex_lock(&lock);
+    Allocation *made = NULL;
+    if (allocated_bytes + (long long)size <= limit_bytes)
+        made = aligned_alloc(512, (sizeof *made + size + 511) / 512 * 512);
+    if (made) {
+        made->size = size;
+        made->next = allocations;
+        allocations = made;
+        allocated_bytes += (long long)size;
+        memset(made->bytes, UNWRITTEN, size);
+    }
+    pthread_mutex_unlock(&lock);
+    return made ? made->bytes : NULL;
+}
+
+int soft_release(void *memory) {
+    pthread_mutex_lock(&lock);
+    Allocation **at = &allocations;
+    while (*at && (*at)->bytes != memory) at = &(*at)->next;
+    Allocation *found = *at;
+    if (found) {
+        *at = found->next;
+        allocated_bytes -= (long long)found->size;
+        memset(found->bytes, RELEASED, found->size);
+        free(found);
+    }
+    pthread_mutex_unlock(&lock);
+    return found != NULL;
+}
+
+int soft_allocated(const void *memory, size_t size) {
+    const unsigned char *start = memory;
+    int inside = 0;
+    pthread_mutex_lock(&lock);
+    for (Allocation *each = allocations; each && !inside; each = each->next)
+        inside = start >= each->bytes && start + size <= each->bytes + each->size;
+    pthread_mutex_unlock(&lock);
+    return inside;
+}
+
+/* Contexts. */
+
+typedef struct { int primary, retained; unsigned flags; } Context;
+typedef struct { Context *stack[64]; int depth; } Thread;
+static Context primary = {.primary = 1};
+static _Thread_local Thread thread;
+static pid_t started;
+
+static Context *current(void) { return thread.depth ? thread.stack[thread.depth - 1] : NULL; }
+
+int soft_context(const char *call) {
+    if (started != getpid()) return NOT_INITIALIZED;
+    if (current()) return SUCCESS;
+    soft_complain("%s without a current context", call);
+    return INVALID_CONTEXT;
+}
+
+#define CALLED(name) do { int error = soft_called(name); if (error) return error; } while (0)
+#define IN_CONTEXT(name) do { CALLED(name); int error = soft_context(name); if (error) return error; } while (0)
+
+int cuInit(unsigned flags) {
+    CALLED("cuInit");
+    /* A process that was forked from one that uses CUDA cannot use it. */
+    if (started && started != getpid()) return NOT_INITIALIZED;
+    started = getpid();
+    return flags ? INVALID_VALUE : SUCCESS;
+}
+
+int cuDriverGetVersion(int *version) { *version = 13000; return SUCCESS; }
+int cuDeviceGetCount(int *count) { *count = 1; return started == getpid() ? SUCCESS : NOT_INITIALIZED; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal ? INVALID_DEVICE : SUCCESS; }
+int cuDeviceGetName(char *name, int length, int device) {
+    snprintf(name, (size_t)length, "a driver in software");
+    return device ? INVALID_DEVICE : SUCCESS;
+}
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+    /* The alignments of textures and of their pitch; the compute capability. */
+    *value = attribute == 14 ? 512 : attribute == 51 ? 32 : attribute == 75 ? 9 : attribute == 16 ? 132 : 0;
+    return device ? INVALID_DEVICE : SUCCESS;
+}
+int cuDeviceComputeCapability(int *major, int *minor, int device) { *major = 9; *minor = 0; return device ? 101 : 0; }
+
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+    *flags = primary.flags;
+    *active = primary.retained > 0;
+    return device ? INVALID_DEVICE : SUCCESS;
+}
+int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
+    if (primary.retained && flags != primary.flags) return PRIMARY_CONTEXT_ACTIVE;
+    primary.flags = flags;
+    return device ? INVALID_DEVICE : SUCCESS;
+}
+int cuDevicePrimaryCtxSetFlags(int device, unsigned flags) { return cuDevicePrimaryCtxSetFlags_v2(device, flags); }
+int cuDevicePrimaryCtxRetain(Context **context, int device) {
+    CALLED("cuDevicePrimaryCtxRetain");
+    if (started != getpid()) return NOT_INITIALIZED;
+    if (device) return INVALID_DEVICE;
+    __atomic_add_fetch(&primary.retained, 1, __ATOMIC_SEQ_CST);
+    *context = &primary;
+    return SUCCESS;
+}
+int cuDevicePrimaryCtxRelease_v2(int device) {
+    CALLED("cuDevicePrimaryCtxRelease");
+    if (device || !primary.retained) return INVALID_CONTEXT;
+    __atomic_sub_fetch(&primary.retained, 1, __ATOMIC_SEQ_CST);
+    return SUCCESS;
+}
+int cuDevicePrimaryCtxRelease(int device) { return cuDevicePrimaryCtxRelease_v2(device); }
+
+int cuCtxPushCurrent_v2(Context *context) {
+    CALLED("cuCtxPushCurrent");
+    if (started != getpid()) return NOT_INITIALIZED;
+    if (!context || (context->primary && !context->retained)) return INVALID_CONTEXT;
+    if (thread.depth == 64) return INVALID_VALUE;
+    thread.stack[thread.depth++] = context;
+    return SUCCESS;
+}
+int cuCtxPopCurrent_v2(Context **context) {
+    CALLED("cuCtxPopCurrent");
+    if (!thread.depth) {
+        soft_complain("cuCtxPopCurrent from an empty stack");
+        return INVALID_CONTEXT;
+    }
+    if (context) *context = current();
+    thread.depth--;
+    return SUCCESS;
+}
+int cuCtxSetCurrent(Context *context) {
+    CALLED("cuCtxSetCurrent");
+    if (started != getpid()) return NOT_INITIALIZED;
+    if (thread.depth) thread.depth--;
+    if (context) thread.stack[thread.depth++] = context;
+    return SUCCESS;
+}
+int cuCtxGetCurrent(Context **context) {
+    CALLED("cuCtxGetCurrent");
+    if (started != getpid()) return NOT_INITIALIZED;
+    *context = current();
+    return SUCCESS;
+}
+int cuCtxGetDevice(int *device) { *device = 0; return soft_context("cuCtxGetDevice"); }
+int cuCtxCreate_v2(Context **context, unsigned flags, int device) {
+    CALLED("cuCtxCreate");
+    if (started != getpid()) return NOT_INITIALIZED;
+    if (device) return INVALID_DEVICE;
+    *context = calloc(1, sizeof **context);
+    (*context)->flags = flags;
+    return cuCtxPushCurrent_v2(*context);
+}
+int cuCtxDestroy_v2(Context *context) {
+    CALLED("cuCtxDestroy");
+    if (!context || context->primary) return INVALID_CONTEXT;
+    if (current() == context) thread.depth--;
+    free(context);
+    return SUCCESS;
+}
+int cuCtxSynchronize(void) { return soft_context("cuCtxSynchronize"); }
+
+/* How deep the calling thread's stack of contexts is. */
+int soft_depth(void) { return thread.depth; }
+
+/* Memory and copies. */
+
+int cuMemAlloc_v2(void **memory, size_t size) {
+    IN_CONTEXT("cuMemAlloc");
+    if (!size) return INVALID_VALUE;
+    *memory = soft_allocate(size);
+    return *memory ? SUCCESS : OUT_OF_MEMORY;
+}
+int cuMemAllocPitch_v2(void **memory, size_t *pitch, size_t width, size_t height, unsigned element) {
+    (void)element;
+    *pitch = (width + 511) / 512 * 512;
+    return cuMemAlloc_v2(memory, *pitch * height);
+}
+int cuMemFree_v2(void *memory) {
+    IN_CONTEXT("cuMemFree");
+    if (soft_release(memory)) return SUCCESS;
+    soft_complain("cuMemFree of what is not allocated");
+    return INVALID_VALUE;
+}
+
+typedef struct {
+    size_t x, y; int type; const void *host; unsigned char *device; void *array; size_t pitch;
+} Side;
+typedef struct { Side from, to; size_t width, height; } Copy;
+enum { HOST = 1, DEVICE = 2 };
+
+static unsigned char *start_of(const Side *side, size_t width, size_t height, const char *which) {
+    const unsigned char *start = side->type == HOST ? side->host : side->device;
+    start += side->y * side->pitch + side->x;
+    size_t bytes = height ? (height - 1) * side->pitch + width : 0;
+    if (side->type == DEVICE && !soft_allocated(start, bytes))
+        soft_complain("a copy's %s is no memory of the device: %zu lines of %zu bytes", which, height, width);
+    return (unsigned char *)start;
+}
+
+int cuMemcpy2DAsync_v2(const Copy *copy, void *stream) {
+    (void)stream;
+    IN_CONTEXT("cuMemcpy2DAsync");
+    if (copy->width > copy->from.pitch || copy->width > copy->to.pitch) return INVALID_VALUE;
+    const unsigned char *from = start_of(&copy->from, copy->width, copy->height, "source");
+    unsigned char *to = start_of(&copy->to, copy->width, copy->height, "target");
+    for (size_t line = 0; line < copy->height; line++)
+        memcpy(to + line * copy->to.pitch, from + line * copy->from.pitch, copy->width);
+    return SUCCESS;
+}
+int cuMemcpy2D_v2(const Copy *copy) { return cuMemcpy2DAsync_v2(copy, NULL); }
+int cuMemcpyAsync(void *to, const void *from, size_t size, void *stream) {
+    (void)stream;
+    IN_CONTEXT("cuMemcpy");
+    memcpy(to, from, size);
+    return SUCCESS;
+}
+int cuMemcpy(void *to, const void *from, size_t size) { return cuMemcpyAsync(to, from, size, NULL); }
+int cuMemcpyHtoD_v2(void *to, const void *from, size_t size) { return cuMemcpyAsync(to, from, size, NULL); }
+int cuMemcpyDtoH_v2(void *to, const void *from, size_t size) { return cuMemcpyAsync(to, from, size, NULL); }
+int cuMemcpyDtoD_v2(void *to, const void *from, size_t size) { return cuMemcpyAsync(to, from, size, NULL); }
+int cuMemcpyHtoDAsync_v2(void *to, const void *from, size_t size, void *s) { return cuMemcpyAsync(to, from, size, s); }
+int cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t size, void *s) { return cuMemcpyAsync(to, from, size, s); }
+int cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t size, void *s) { return cuMemcpyAsync(to, from, size, s); }
+int cuMemsetD8Async(unsigned char *to, unsigned char value, size_t size, void *stream) {
+    (void)stream;
+    IN_CONTEXT("cuMemsetD8");
+    memset(to, value, size);
+    return SUCCESS;
+}
+
+/* Streams and events: all work has run when it is waited for. */
+
+int cuStreamCreate(void **stream, unsigned flags) { (void)flags; *stream = stream; return soft_context("cuStreamCreate"); }
+int cuStreamQuery(void *stream) { (void)stream; return soft_context("cuStreamQuery"); }
+int cuStreamSynchronize(void *stream) { (void)stream; return soft_context("cuStreamSynchronize"); }
+int cuStreamDestroy_v2(void *stream) { (void)stream; return soft_context("cuStreamDestroy"); }
+int cuStreamWaitEvent(void *stream, void *event, unsigned flags) { (void)stream, (void)event, (void)flags; return 0; }
+int cuEventCreate(void **event, unsigned flags) { (void)flags; *event = event; return soft_context("cuEventCreate"); }
+int cuEventDestroy_v2(void *event) { (void)event; return SUCCESS; }
+int cuEventSynchronize(void *event) { (void)event; return SUCCESS; }
+int cuEventQuery(void *event) { (void)event; return SUCCESS; }
+int cuEventRecord(void *event, void *stream) { (void)event, (void)stream; return SUCCESS; }
+
+int cuGetErrorName(int error, const char **name) {
+    static const struct { int error; const char *name; } names[] = {
+        {SUCCESS, "CUDA_SUCCESS"}, {INVALID_VALUE, "CUDA_ERROR_INVALID_VALUE"},
+        {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"}, {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
+        {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE"}, {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+        {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+        {PRIMARY_CONTEXT_ACTIVE, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE"}, {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"},
+    };
+    *name = NULL;
+    for (size_t each = 0; each < sizeof names / sizeof *names; each++)
+        if (names[each].error == error) *name = names[each].name;
+    return *name ? SUCCESS : INVALID_VALUE;
+}
+int cuGetErrorString(int error, const char **text) { return cuGetErrorName(error, text); }
+
+#define NOT_HERE(name) int name(void) { return soft_called(#name) ? failing.result : NOT_SUPPORTED; }
+NOT_HERE(cuCtxSetLimit) NOT_HERE(cuMemAllocManaged) NOT_HERE(cuDevicePrimaryCtxReset) NOT_HERE(cuStreamAddCallback)
+NOT_HERE(cuLinkCreate) NOT_HERE(cuLinkAddData) NOT_HERE(cuLinkComplete) NOT_HERE(cuLinkDestroy)
+NOT_HERE(cuModuleGetGlobal) NOT_HERE(cuArrayCreate_v2) NOT_HERE(cuArray3DCreate_v2) NOT_HERE(cuArrayDestroy)
+NOT_HERE(cuGLGetDevices_v2) NOT_HERE(cuGraphicsGLRegisterImage) NOT_HERE(cuGraphicsUnregisterResource)
+NOT_HERE(cuGraphicsMapResources) NOT_HERE(cuGraphicsUnmapResources) NOT_HERE(cuGraphicsSubResourceGetMappedArray)
+NOT_HERE(cuGraphicsResourceGetMappedPointer_v2)
+/* Kernels: libcuda has them where soft_scale.c is part of it. */
+#pragma weak cuLaunchKernel
+#pragma weak cuModuleLoadData
+#pragma weak cuModuleUnload
+#pragma weak cuModuleGetFunction
+#pragma weak cuTexObjectCreate
+#pragma weak cuTexObjectDestroy
+NOT_HERE(cuLaunchKernel) NOT_HERE(cuModuleLoadData) NOT_HERE(cuModuleUnload) NOT_HERE(cuModuleGetFunction)
+NOT_HERE(cuTexObjectCreate) NOT_HERE(cuTexObjectDestroy)

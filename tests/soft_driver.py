@@ -1,0 +1,181 @@
+"""A driver in software: libcuda and libnvcuvid of soft_*.c, for FFmpeg's real CUDA code on a machine without a GPU.
+
+The libraries are loaded by their names, so they have to be on LD_LIBRARY_PATH when a process starts: tests run a child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import av
+import pytest
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from fake_gpu import OneStream
+from shortgop.manifests.records import CodecConfig
+from shortgop.readers.decoders import pyav_cuda
+from shortgop.readers.decoders.device import DeviceDecoder
+from shortgop.readers.decoders.pyav_cuda import PyavCudaContext
+from shortgop.readers.gpu.cuda_driver import load, primary_context, started_driver
+from shortgop.readers.gpu.surface_conversion import convert
+
+_TESTS = Path(__file__).parent
+_LIBRARIES = {
+    "libcuda.so.1": ("soft_cuda.c",),
+    "libnvcuvid.so.1": ("soft_nvcuvid.c", "soft_sets.c"),
+}
+# They stay loaded: FFmpeg closes them with each device, and what they count would be lost.
+_OPTIONS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-pthread", "-Wl,-z,nodelete")
+OUT_OF_MEMORY, UNSUPPORTED, UNKNOWN = 2, 801, 999
+
+
+def compiled(folder: Path) -> Path:
+    """Make the libraries in this folder."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    for name, sources in _LIBRARIES.items():
+        files = [str(_TESTS / source) for source in sources]
+        links = [] if name == "libcuda.so.1" else [f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
+        command = [compiler, *_OPTIONS, f"-Wl,-soname,{name}", *files, *links, "-o", str(folder / name)]
+        subprocess.run(command, check=True)
+    return folder
+
+
+def environment(libraries: Path, **more: str) -> dict[str, str]:
+    """The environment of a process that finds these libraries."""
+    before = os.environ.get("LD_LIBRARY_PATH")
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": ":".join([str(libraries), *([before] if before else [])]),
+        "SOFT_GPU_LIBAV": str(Path(av.__file__).parent.parent / "av.libs"),
+        **more,
+    }
+
+
+def run_cases(name: str, libraries: Path, **more: str) -> None:
+    """Run a file of tests in a child that finds these libraries."""
+    options = ("-q", "--noconftest", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(_TESTS / name)],
+        env=environment(libraries, **more),
+        cwd=_TESTS.parent,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout, done.stdout
+
+
+class Driver:
+    """The driver in software that this process has loaded."""
+
+    def __init__(self) -> None:
+        # As torch does it at its first use of a GPU.
+        self._library = started_driver()
+        with primary_context(self._library, 0):
+            load("libnvcuvid.so.1")
+        self._library.soft_counted.restype = self._library.soft_bytes.restype = ctypes.c_longlong
+        self._library.soft_complaints.restype = ctypes.c_char_p
+
+    @property
+    def library(self) -> Any:
+        return self._library
+
+    def counted(self, call: str) -> int:
+        """How often a call was made, or how many "open decoders" and "mapped surfaces" there are."""
+        return int(self._library.soft_counted(call.encode()))
+
+    @property
+    def complaints(self) -> str:
+        return bytes(self._library.soft_complaints()).decode()
+
+    @property
+    def bytes_allocated(self) -> int:
+        return int(self._library.soft_bytes())
+
+    @property
+    def depth(self) -> int:
+        """How many contexts this thread has pushed."""
+        return int(self._library.soft_depth())
+
+    def fail(self, call: str, result: int, after: int = 0) -> None:
+        """Let a call return this error, from the one after `after` others on."""
+        self._library.soft_fail(call.encode(), after, result)
+
+    def limit(self, num_bytes: int) -> None:
+        """No more memory of the device than this."""
+        self._library.soft_limit(ctypes.c_longlong(num_bytes))
+
+    def forget(self) -> None:
+        self._library.soft_forget()
+
+
+class HostStreams(OneStream):
+    """A thread that works has the primary context, as with `TorchGpu`."""
+
+    def __init__(self) -> None:
+        self._driver = started_driver()
+
+    @contextlib.contextmanager
+    def launching_on(self, stream: str) -> Iterator[None]:
+        with super().launching_on(stream), primary_context(self._driver, 0):
+            yield
+
+
+class _Device(ctypes.Structure):
+    _fields_ = (("kind", ctypes.c_int), ("number", ctypes.c_int))
+
+
+class _Tensor(ctypes.Structure):
+    """The first fields of DLTensor and of DLManagedTensor."""
+
+    _fields_ = (("data", ctypes.c_void_p), ("device", _Device))
+
+
+_DLPACK_CPU, _DLPACK_CUDA = 1, 2
+
+
+def from_dlpack_on_host(capsule: Any) -> torch.Tensor:
+    """torch's from_dlpack for a CUDA tensor that lies in the CPU's memory, which only this driver makes."""
+    api = ctypes.pythonapi
+    api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+    tensor = _Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
+    assert (tensor.device.kind, tensor.device.number) == (_DLPACK_CUDA, 0)
+    tensor.device = _Device(_DLPACK_CPU, 0)
+    found: torch.Tensor = from_dlpack(capsule)
+    return found
+
+
+@contextlib.contextmanager
+def planes_on_host() -> Iterator[None]:
+    """PyavCudaContext takes planes of this driver: all else of it is as on a GPU."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pyav_cuda, "from_dlpack", from_dlpack_on_host)
+        yield
+
+
+def soft_device_decoder() -> DeviceDecoder:
+    """All of a device's decoder but torch's streams: NVDEC is this driver's, and torch converts on the CPU."""
+
+    def open_source(config: CodecConfig) -> PyavCudaContext:
+        return PyavCudaContext(config, torch.device("cuda", 0))
+
+    return DeviceDecoder(torch.device("cpu"), gpu=HostStreams, open_source=open_source, convert=convert)
+
+
+def folders_of(variables: Mapping[str, str] = os.environ) -> Path:
+    """Where the outer test has put the datasets."""
+    return Path(variables["SOFT_GPU_DATASETS"])

@@ -1,0 +1,310 @@
+"""The reader through PyAV's and FFmpeg's real CUDA code, on the driver in software: `test_soft_gpu.py` runs these cases
+in a child that finds it.
+
+What is not real: NVDEC, the driver, and that conversions run in torch on the CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import random
+import resource
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import shortgop
+from bare_gops import asking, gops
+from dataset_paths import shard_path
+from datasets import current_manifest
+from fake_gpu import opened_through
+from shortgop.errors import CorruptDataError, DecodeError, ToolError
+from shortgop.manifests.mp4 import sample_bounds
+from shortgop.readers.dataset import Dataset
+from shortgop.readers.decoders.base import GopRequest
+from shortgop.readers.decoders.pyav_cuda import CURRENT_CONTEXT, PyavCudaContext, open_cuda_context
+from shortgop.readers.decoders.pyav_upload import PyavUpload
+from shortgop.readers.decoders.surface_source import Pictures
+from shortgop.readers.gpu.cuda_driver import primary_context
+from shortgop.readers.gpu.surfaces import Surface
+from soft_driver import OUT_OF_MEMORY, UNKNOWN, UNSUPPORTED, Driver, folders_of, planes_on_host, soft_device_decoder
+from synthetic import read_number
+
+CUDA = torch.device("cuda", 0)
+FRAMES = 30
+# NVDEC takes HEVC from 144x144 on.
+HEVC_SIZE = ("-s", "160x150")
+TEN_BITS = ("-s", "160x162", "-pix_fmt", "yuv420p10le")
+
+
+@pytest.fixture(scope="session")
+def loaded() -> Iterator[Driver]:
+    torch.set_num_threads(1)
+    # Collections look at what the cases make, and not at the million objects of modules.
+    gc.collect()
+    gc.freeze()
+    with planes_on_host():
+        yield Driver()
+
+
+@pytest.fixture
+def driver(loaded: Driver) -> Iterator[Driver]:
+    """The driver, which has nothing to complain of after the test, and no memory that is in use."""
+    loaded.forget()
+    yield loaded
+    gc.collect()
+    assert loaded.complaints == ""
+    assert (loaded.counted("open decoders"), loaded.counted("mapped surfaces"), loaded.bytes_allocated) == (0, 0, 0)
+    assert loaded.depth == 0
+
+
+@pytest.fixture(params=["h264", "hevc"])
+def folder(request: pytest.FixtureRequest) -> Path:
+    codec: str = request.param
+    return folders_of() / codec
+
+
+def surfaces_of(source: PyavCudaContext | PyavUpload, request: GopRequest) -> list[Surface]:
+    """The wanted pictures of a GOP in the order of their slots, not copied."""
+    found: dict[int, Surface] = {}
+
+    def keep(pictures: Pictures) -> None:
+        found.update({places[0].slot: surface for surface, places in pictures})
+
+    source.decode(request, keep)
+    return [found[slot] for slot in range(len(request.frames))]
+
+
+def equal(found: list[Surface], expected: list[Surface]) -> bool:
+    return all(
+        torch.equal(one.y, other.y) and torch.equal(one.uv, other.uv) and one.bit_depth == other.bit_depth
+        for one, other in zip(found, expected, strict=True)
+    )
+
+
+def on_cpu(request: GopRequest) -> list[Surface]:
+    return surfaces_of(PyavUpload(request.config, torch.device("cpu")), request)
+
+
+# Contexts: what docs/design/gpu.md calls traps.
+
+
+def test_torch_s_context_is_used_and_left_as_it_was(driver: Driver) -> None:
+    gop = gops("h264")[0]
+    with primary_context(driver.library, 0):
+        context = open_cuda_context(gop.config, 0, CURRENT_CONTEXT)
+        assert context.sw_format is None
+        assert driver.counted("cuvidCreateDecoder") == 0
+        assert equal(surfaces_of(PyavCudaContext(gop.config, CUDA), gop), on_cpu(gop))
+        assert driver.depth == 1
+    assert driver.counted("cuCtxCreate") == driver.counted("cuDevicePrimaryCtxRelease") == 0
+
+
+@pytest.mark.parametrize("options", [{"primary_ctx": "1"}, {"primary_ctx": "1", "current_ctx": "1"}], ids=str)
+def test_the_primary_context_is_refused_since_torch_has_made_it_with_other_flags(
+    driver: Driver, options: dict[str, str]
+) -> None:
+    with primary_context(driver.library, 0), pytest.raises(ToolError, match="libavcodec does not open NVDEC for h264"):
+        open_cuda_context(gops("h264")[0].config, 0, options)
+
+
+def test_without_a_current_context_there_is_no_decoder(driver: Driver) -> None:
+    """Opening succeeds, and the first packet fails. The reader's threads always have a context."""
+    gop = gops("h264")[0]
+    with pytest.raises(ToolError, match="NVDEC fails at a GOP that the CPU decodes"):
+        surfaces_of(PyavCudaContext(gop.config, CUDA), gop)
+
+
+# Pictures.
+
+
+@pytest.mark.parametrize(
+    "stream", [("h264", ()), ("hevc", HEVC_SIZE), ("hevc", TEN_BITS)], ids=["h264", "hevc", "hevc 10 bits"]
+)
+@pytest.mark.parametrize("frames", [range(8), [7], [1, 2, 6]], ids=str)
+def test_surfaces_equal_the_cpus(driver: Driver, stream: tuple[str, tuple[str, ...]], frames: Any) -> None:
+    with primary_context(driver.library, 0):
+        source = PyavCudaContext(gops(stream[0], more=stream[1])[0].config, CUDA)
+        for gop in gops(stream[0], more=stream[1]):
+            request = asking(gop, frames)
+            assert equal(surfaces_of(source, request), on_cpu(request))
+    assert driver.counted("cuvidCreateDecoder") == 1
+
+
+def test_surfaces_that_are_kept_stay_as_they_are(driver: Driver) -> None:
+    """They are copies, so a decoder does not run out of surfaces either."""
+    with primary_context(driver.library, 0):
+        source = PyavCudaContext(gops("h264")[0].config, CUDA)
+        kept = [surfaces_of(source, gop) for gop in gops("h264") * 8]
+        assert all(equal(found, on_cpu(gop)) for found, gop in zip(kept, gops("h264") * 8, strict=True))
+        del source
+        # Their memory outlives the decoder.
+        gc.collect()
+        assert driver.counted("open decoders") == 0
+        assert equal(kept[3], on_cpu(gops("h264")[0]))
+
+
+# The reader.
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_every_frame_shows_its_number_and_equals_the_cpus(driver: Driver, folder: Path, threads: int) -> None:
+    dataset = opened_through(soft_device_decoder(), folder, threads=threads)
+    for number, (video, expected) in enumerate(zip(dataset, shortgop.open(folder), strict=True)):
+        frames = video.get_frames_at(range(FRAMES)).data
+        assert [read_number(frame) for frame in frames] == list(range(1000 * number, 1000 * number + FRAMES))
+        assert torch.equal(frames, expected.get_frames_at(range(FRAMES)).data)
+    # One for each configuration and thread at the most.
+    assert len(dataset) <= driver.counted("open decoders") <= len(dataset) * threads
+
+
+@pytest.mark.parametrize("options", [{"size": (96, 96)}, {"size": (64, 80), "color": "yuv420"}], ids=str)
+def test_random_clips_of_all_videos_at_once(driver: Driver, folder: Path, options: dict[str, Any]) -> None:
+    rng = random.Random(str(options))
+    requests = [(rng.randrange(4), [rng.randrange(FRAMES) for _ in range(5)]) for _ in range(8)]
+    dataset = opened_through(soft_device_decoder(), folder, threads=4, **options)
+    expected = shortgop.open(folder, **options).get_clips(requests).data
+    for _ in range(3):
+        assert torch.equal(dataset.get_clips(requests).data, expected)
+
+
+def test_a_decoder_is_kept_from_one_gop_to_the_next(driver: Driver, folder: Path) -> None:
+    dataset = opened_through(soft_device_decoder(), folder)
+    for frame in (0, 9, 17, 29):
+        dataset[0].get_frames_at([frame])
+        dataset[1].get_frames_at([frame])
+    assert driver.counted("cuvidCreateDecoder") == 2
+    assert driver.counted("cuvidDestroyDecoder") == 0
+
+
+def damaged(folder: Path, copy: Path, damage: Callable[[bytearray], None]) -> Path:
+    """A copy of a dataset whose first GOP is damaged."""
+    shutil.copytree(folder, copy)
+    manifest = current_manifest(copy)
+    first, length = int(manifest.gops.offset[0]), int(manifest.gops.length[0])
+    with shard_path(copy, manifest.shards.name.text(0)).open("r+b") as file:
+        file.seek(first)
+        data = bytearray(file.read(length))
+        damage(data)
+        file.seek(first)
+        file.write(data)
+    return copy
+
+
+def test_a_damaged_gop_is_an_error_and_the_next_ones_decode(driver: Driver, folder: Path, tmp_path: Path) -> None:
+    def zeros(data: bytearray) -> None:
+        data[len(data) // 2 : len(data) // 2 + 200] = bytes(200)
+
+    dataset = opened_through(soft_device_decoder(), damaged(folder, tmp_path / "copy", zeros), threads=2)
+    with pytest.raises(CorruptDataError, match=r"frames 0 to 9 of video 'a\.mp4'"):
+        dataset.get_clips([(0, [0, 12]), (0, [4, 20])])
+    assert [read_number(frame) for frame in dataset[0].get_frames_at([12, 20]).data] == [12, 20]
+
+
+# Errors of the driver.
+
+
+@pytest.mark.parametrize("error", [OUT_OF_MEMORY, UNSUPPORTED, UNKNOWN])
+@pytest.mark.parametrize("call", ["cuvidGetDecoderCaps", "cuvidCreateDecoder"])
+def test_a_decoder_that_nvdec_does_not_make_is_no_error_of_the_data(
+    driver: Driver, folder: Path, call: str, error: int
+) -> None:
+    dataset = opened_through(soft_device_decoder(), folder)
+    driver.fail(call, error)
+    with pytest.raises(ToolError, match="NVDEC fails at a GOP that the CPU decodes"):
+        dataset[0].get_frames_at([3])
+    driver.forget()
+    assert read_number(dataset[0].get_frames_at([3]).data[0]) == 3
+
+
+def test_a_gpu_without_memory_is_no_error_of_the_data(driver: Driver, folder: Path) -> None:
+    """Whichever memory is missing: that of a decoder, of a mapped surface, or of the pictures."""
+    dataset = opened_through(soft_device_decoder(), folder)
+    errors, num_bytes = list[str](), 0
+    driver.limit(0)
+    while error := error_of(dataset):
+        errors.append(error)
+        num_bytes += 100_000
+        driver.limit(num_bytes)
+    assert len(errors) > 3
+    assert all("call torch.cuda.empty_cache()" in error for error in errors)
+
+
+def error_of(dataset: Dataset) -> str:
+    """The ToolError of reading the first video; nothing where it is read."""
+    try:
+        frames = dataset[0].get_frames_at(range(FRAMES)).data
+    except ToolError as error:
+        return str(error)
+    assert [read_number(frame) for frame in frames] == list(range(FRAMES))
+    return ""
+
+
+@pytest.mark.parametrize("call", ["cuvidDecodePicture", "cuvidMapVideoFrame", "cuMemAlloc"])
+def test_a_gpu_that_fails_is_no_error_of_the_data_and_the_next_decoder_works(
+    driver: Driver, folder: Path, call: str
+) -> None:
+    dataset = opened_through(soft_device_decoder(), folder)
+    dataset[0].get_frames_at([3])
+    # Within the request, but for memory, which a decoder keeps.
+    driver.fail(call, UNKNOWN, after=0 if call == "cuMemAlloc" else 5)
+    with pytest.raises(ToolError, match="torch.cuda.empty_cache"):
+        dataset[0].get_frames_at(range(FRAMES))
+    driver.forget()
+    assert [read_number(frame) for frame in dataset[0].get_frames_at(range(FRAMES)).data] == list(range(FRAMES))
+
+
+@pytest.mark.parametrize("opened", [False, True], ids=["a new decoder", "an open one"])
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+def test_damage_is_an_error_of_the_data_also_in_the_first_slice_header(
+    driver: Driver, codec: str, opened: bool
+) -> None:
+    """There NVDEC makes no decoder, and libavcodec reports invalid data where it does so for other reasons too."""
+    good, gop = gops(codec, more=HEVC_SIZE if codec == "hevc" else ())[:2]
+    data, (first, last) = bytearray(gop.data), sample_bounds(gop.data)[:2]
+    data[first + 6 : last] = bytes(last - first - 6)
+    with primary_context(driver.library, 0):
+        source = PyavCudaContext(gop.config, CUDA)
+        if opened:
+            assert equal(surfaces_of(source, good), on_cpu(good))
+        with pytest.raises(DecodeError, match="NVDEC does not decode the GOP .*, and the CPU does not either"):
+            surfaces_of(source, dataclasses.replace(gop, data=bytes(data)))
+
+
+# What is left.
+
+
+def test_three_hundred_gops_leave_nothing_behind(driver: Driver) -> None:
+    dataset = opened_through(soft_device_decoder(), folders_of() / "h264", threads=2)
+    rng = random.Random(0)
+    looks = []
+    for number in range(300):
+        dataset[rng.randrange(2)].get_frames_at([rng.randrange(FRAMES)])
+        if number in (99, 299):
+            looks.append((driver.bytes_allocated, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
+    (device_before, host_before), (device_after, host_after) = looks
+    assert device_after <= device_before
+    # Kilobytes.
+    assert host_after - host_before < 10_000
+
+
+def test_each_thread_has_its_own_context(driver: Driver) -> None:
+    """Eight threads that begin together, each with a decoder of its own."""
+    gate = threading.Barrier(8)
+
+    def read(number: int) -> bool:
+        gop = gops("h264")[number % 3]
+        with primary_context(driver.library, 0):
+            source = PyavCudaContext(gop.config, CUDA)
+            gate.wait()
+            return all(equal(surfaces_of(source, gop), on_cpu(gop)) for _ in range(3))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(8)))

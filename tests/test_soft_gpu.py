@@ -1,0 +1,45 @@
+"""FFmpeg's and PyAV's real CUDA code, on the CPU, against a driver in software. No test here shows what a GPU does."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from datasets import make_dataset
+from soft_driver import compiled, run_cases
+from synthetic import constant_rate_pts, make_video
+
+# Of each pair the coded sizes are equal, and their crops are not. NVDEC takes HEVC from 144x144 on.
+SIZES = {
+    "h264": ((96, 66), (96, 70), (64, 530), (64, 532)),
+    "hevc": ((160, 146), (160, 150), (144, 530), (144, 532)),
+}
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset for each codec, of four videos. Video v shows the numbers from 1000 * v on."""
+    root = tmp_path_factory.mktemp("datasets")
+    for codec, sizes in SIZES.items():
+        sources = [root / f"{codec} sources" / f"{letter}.mp4" for letter in "abcd"]
+        sources[0].parent.mkdir()
+        for number, (path, size) in enumerate(zip(sources, sizes, strict=True)):
+            pts = constant_rate_pts(Fraction(10), 30)
+            make_video(path, pts=pts, timebase=Fraction(1, 10), size=size, first_number=1000 * number)
+        assert make_dataset(sources, root / codec, gop_frames=10, codec=codec).failures == ()
+    return root
+
+
+def test_the_reader_through_ffmpegs_nvdec(libraries: Path, datasets: Path) -> None:
+    run_cases("soft_reader_cases.py", libraries, SOFT_GPU_DATASETS=str(datasets))
+
+
+def test_the_checks_for_gpus_through_ffmpegs_nvdec(libraries: Path, datasets: Path) -> None:
+    run_cases("soft_check_cases.py", libraries, SOFT_GPU_DATASETS=str(datasets))
