@@ -164,7 +164,9 @@ def quality_argv(
 def time_filters(rule: TickRule, num_frames: int, joins: tuple[Join, ...] = ()) -> list[str]:
     """Filters that put each source frame at its tick, up to `num_frames`."""
     fps = rule.fps
-    # A tick lasts four units or more, so that rounding to whole units cannot move a frame to another tick.
+    # A tick lasts four units or more, so that rounding to whole units, and the unit that is added, cannot move a frame
+    # to another tick. The end of the stream, which `fps` rounds up, comes to the next tick by that unit: at the tick of
+    # a last frame that is shorter than a tick, `fps` would drop that frame.
     parts = max(1, math.ceil(4 * rule.timebase * fps))
     unit = rule.timebase / parts
     a, b, c = rule.terms
@@ -180,7 +182,7 @@ def time_filters(rule: TickRule, num_frames: int, joins: tuple[Join, ...] = ()) 
     return [
         # Earlier filters may have changed the timebase: bwdif halves it.
         f"settb={unit.numerator}/{unit.denominator}",
-        f"setpts='{moved}round({tick}*{length.numerator}/{length.denominator})'",
+        f"setpts='{moved}round({tick}*{length.numerator}/{length.denominator})+1'",
     ]
 
 
@@ -188,7 +190,7 @@ def repeat_filters(fps: Fraction) -> list[str]:
     """Filters that repeat each frame until the next frame's tick, and the last one for ever; of several frames at one
     tick the last is taken."""
     return [
-        # The pts are whole ticks already. `pass` keeps a last frame that is shorter than a tick.
+        # The pts are those of whole ticks already. `pass` rounds the end of the stream up, see `time_filters`.
         f"fps={fps.numerator}/{fps.denominator}:round=near:eof_action=pass",
         # The duration of the last frame is a guess of the demuxer; -frames:v ends the output at the planned frame.
         "tpad=stop=-1:stop_mode=clone",

@@ -18,7 +18,7 @@ from .fragments import fragments
 from .given_up import given_up
 from .kept_frames.complaints import first_complaint
 from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo
-from .running.attempts import raise_if_failed, raise_if_killed, tried_again
+from .running.attempts import raise_if_failed, raise_if_killed, raise_if_not_copied, tried_again
 from .running.ffmpeg import running
 from .running.frame_report import Shown, parse_stats, pts_by_number
 from .shards import ShardWriter
@@ -119,6 +119,7 @@ def _run_encode(
     if encode.pipeline.uses_gpu:
         # What ffmpeg says of the GPU is not about damage.
         raise_if_failed(run, path, hung_up=structure_error is not None)
+        raise_if_not_copied(run, path)
     if on_complaint is not None:
         complaint = first_complaint(run.stderr.splitlines())
         if complaint:

@@ -171,6 +171,13 @@ int soft_context(const char *call) {
 #define CALLED(name) do { int error = soft_called(name); if (error) return error; } while (0)
 #define IN_CONTEXT(name) do { CALLED(name); int error = soft_context(name); if (error) return error; } while (0)
 
+/* A process that cannot be told is told by its environment: SOFT_GPU_BYTES, and SOFT_GPU_FAIL="call after result". */
+__attribute__((constructor)) static void read_environment(void) {
+    const char *bytes = getenv("SOFT_GPU_BYTES"), *fail = getenv("SOFT_GPU_FAIL");
+    if (bytes) limit_bytes = atoll(bytes);
+    if (fail) sscanf(fail, "%47s %d %d", failing.call, &failing.after, &failing.result);
+}
+
 int cuInit(unsigned flags) {
     CALLED("cuInit");
     /* A process that was forked from one that uses CUDA cannot use it. */
@@ -338,11 +345,35 @@ int cuMemsetD8Async(unsigned char *to, unsigned char value, size_t size, void *s
     return SUCCESS;
 }
 
+int cuMemAllocAsync(void **memory, size_t size, void *stream) { (void)stream; return cuMemAlloc_v2(memory, size); }
+int cuMemFreeAsync(void *memory, void *stream) { (void)stream; return cuMemFree_v2(memory); }
+int cuMemHostAlloc(void **memory, size_t size, unsigned flags) {
+    (void)flags;
+    *memory = malloc(size);
+    return *memory ? SUCCESS : OUT_OF_MEMORY;
+}
+int cuMemFreeHost(void *memory) { free(memory); return SUCCESS; }
+
 /* Streams and events: all work has run when it is waited for. */
 
-int cuStreamCreate(void **stream, unsigned flags) { (void)flags; *stream = stream; return soft_context("cuStreamCreate"); }
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return SUCCESS; }
+int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) { (void)stream; function(data); return SUCCESS; }
+
+int cuStreamCreate(void **stream, unsigned flags) {
+    (void)flags;
+    *stream = stream;
+    return soft_context("cuStreamCreate");
+}
+int cuStreamCreateWithPriority(void **stream, unsigned flags, int priority) {
+    (void)priority;
+    return cuStreamCreate(stream, flags);
+}
 int cuStreamQuery(void *stream) { (void)stream; return soft_context("cuStreamQuery"); }
-int cuStreamSynchronize(void *stream) { (void)stream; return soft_context("cuStreamSynchronize"); }
+int cuStreamSynchronize(void *stream) {
+    (void)stream;
+    IN_CONTEXT("cuStreamSynchronize");
+    return SUCCESS;
+}
 int cuStreamDestroy_v2(void *stream) { (void)stream; return soft_context("cuStreamDestroy"); }
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) { (void)stream, (void)event, (void)flags; return 0; }
 int cuEventCreate(void **event, unsigned flags) { (void)flags; *event = event; return soft_context("cuEventCreate"); }
@@ -357,6 +388,7 @@ int cuGetErrorName(int error, const char **name) {
         {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"}, {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
         {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE"}, {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
         {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
+        {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {999, "CUDA_ERROR_UNKNOWN"},
         {PRIMARY_CONTEXT_ACTIVE, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE"}, {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"},
     };
     *name = NULL;
@@ -370,7 +402,8 @@ int cuGetErrorString(int error, const char **text) { return cuGetErrorName(error
 NOT_HERE(cuCtxSetLimit) NOT_HERE(cuMemAllocManaged) NOT_HERE(cuDevicePrimaryCtxReset) NOT_HERE(cuStreamAddCallback)
 NOT_HERE(cuLinkCreate) NOT_HERE(cuLinkAddData) NOT_HERE(cuLinkComplete) NOT_HERE(cuLinkDestroy)
 NOT_HERE(cuModuleGetGlobal) NOT_HERE(cuArrayCreate_v2) NOT_HERE(cuArray3DCreate_v2) NOT_HERE(cuArrayDestroy)
-NOT_HERE(cuGLGetDevices_v2) NOT_HERE(cuGraphicsGLRegisterImage) NOT_HERE(cuGraphicsUnregisterResource)
+NOT_HERE(cuArray3DGetDescriptor_v2) NOT_HERE(cuArrayGetPlane) NOT_HERE(cuMemsetD16Async) NOT_HERE(cuMemsetD32Async)
+NOT_HERE(cuMemsetD2D8Async) NOT_HERE(cuMemsetD2D16Async) NOT_HERE(cuMemsetD2D32Async) NOT_HERE(cuGLGetDevices_v2) NOT_HERE(cuGraphicsGLRegisterImage) NOT_HERE(cuGraphicsUnregisterResource)
 NOT_HERE(cuGraphicsMapResources) NOT_HERE(cuGraphicsUnmapResources) NOT_HERE(cuGraphicsSubResourceGetMappedArray)
 NOT_HERE(cuGraphicsResourceGetMappedPointer_v2)
 /* Kernels: libcuda has them where soft_scale.c is part of it. */

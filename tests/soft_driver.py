@@ -30,7 +30,7 @@ from shortgop.readers.gpu.surface_conversion import convert
 
 _TESTS = Path(__file__).parent
 _LIBRARIES = {
-    "libcuda.so.1": ("soft_cuda.c",),
+    "libcuda.so.1": ("soft_cuda.c", "soft_scale.c"),
     "libnvcuvid.so.1": ("soft_nvcuvid.c", "soft_sets.c"),
 }
 # They stay loaded: FFmpeg closes them with each device, and what they count would be lost.

@@ -102,6 +102,7 @@ def test_a_chip_without_b_frames_encodes_without() -> None:
         ({}, {"full_range": True}, "full range"),
         ({"width": 1281}, {}, "cropped"),
         ({"matrix": 0}, {}, "RGB"),
+        ({"sample_aspect_ratio": Fraction(1, 2)}, {}, "one side alone shrinks"),
         ({"codec": "hevc", "transfer": 16}, {"bits": 10}, "tone mapping"),
         ({"codec": "hevc"}, {"bits": 10}, "10 bits"),
     ],
@@ -109,7 +110,8 @@ def test_a_chip_without_b_frames_encodes_without() -> None:
 def test_what_the_gpus_filters_lack_is_scaled_on_the_cpu_and_still_decoded_on_the_gpu(
     change: dict[str, Any], picture: dict[str, Any], why: str
 ) -> None:
-    profile = Profile(size=Size() if "width" in change else Size(short_side=256))
+    of_source_size = not change.keys().isdisjoint({"width", "sample_aspect_ratio"})
+    profile = Profile(size=Size() if of_source_size else Size(short_side=256))
     pipeline = choose_pipeline(L4, replace(SOURCE, picture=SourcePicture(**picture), **change), profile)
     assert steps(pipeline) == ("nvdec", "software", "h264_nvenc", False)
     assert pipeline.why == f"scaling: {why}"
@@ -266,6 +268,9 @@ def test_doctor_says_which_driver_would_do() -> None:
     assert advice_of([L4, H100, CPU], None) == ()
 
 
+LACKING = "the driver is too old for this ffmpeg: it has no cuMemAllocAsync"
+
+
 @pytest.mark.parametrize(
     ("said", "cause", "comes_back"),
     [
@@ -276,6 +281,7 @@ def test_doctor_says_which_driver_would_do() -> None:
         ("OpenEncodeSessionEx failed: incompatible client key (21)", REFUSED, True),
         ("cuMemAlloc() failed -> CUDA_ERROR_OUT_OF_MEMORY", "the GPU was out of memory", True),
         ("The minimum required Nvidia driver for nvenc is 610.00 or newer", TOO_OLD, False),
+        ("[CUDA @ 0x1] Cannot load cuMemAllocAsync\nNo device available for decoder", LACKING, False),
         ("[AVHWDeviceContext @ 0x1] [x] moov atom not found\nmore", "moov atom not found", False),
         ("", "it failed without a message", False),
     ],

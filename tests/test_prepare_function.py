@@ -20,7 +20,7 @@ import shortgop
 from datasets import copied_shards, current_manifest, make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.manifests.equal_contents import equal_contents
-from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
+from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
 
 
 def test_every_option_of_the_command_is_an_argument_of_the_same_name() -> None:
@@ -174,3 +174,14 @@ def test_equal_contents_are_counted_whatever_lies_between_them(
     assert with_identities(*[0] * 20).videos == 0
     every = with_identities(*[5] * 20)
     assert (every.videos, len(every.pairs)) == (19, 10)
+
+
+def test_a_last_frame_that_begins_and_ends_within_a_tick_is_shown(tmp_path: Path) -> None:
+    """Phones write such ones. ffmpeg's filter fps leaves out a frame at whose tick the stream ends."""
+    timebase = Fraction(1, 90000)
+    made = make_video(tmp_path / "a.mp4", pts=variable_rate_pts(1, 40, timebase), timebase=timebase)
+    report = shortgop.prepare(made.path, tmp_path / "dataset", gop=8, runner="inline")
+    assert report.failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert made.durations[-1] * timebase < 1 / video.metadata.fps
+    assert read_number(video[-1]) == 39

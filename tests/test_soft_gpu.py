@@ -43,3 +43,7 @@ def test_the_reader_through_ffmpegs_nvdec(libraries: Path, datasets: Path) -> No
 
 def test_the_checks_for_gpus_through_ffmpegs_nvdec(libraries: Path, datasets: Path) -> None:
     run_cases("soft_check_cases.py", libraries, SOFT_GPU_DATASETS=str(datasets))
+
+
+def test_prep_through_ffmpegs_nvdec_and_scale_cuda(libraries: Path) -> None:
+    run_cases("soft_prep_cases.py", libraries)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ...errors import EncodeError
 from .ffmpeg import RunningFfmpeg
-from .gpu_errors import first_reason
+from .gpu_errors import first_reason, not_copied
 from .stalls import REMEDY, StalledError
 
 # A signal (a `kill`, or the kernel out of memory) or a stall does not mean that the source is bad.
@@ -54,3 +54,10 @@ def raise_if_failed(run: RunningFfmpeg, path: str, *, hung_up: bool = False) -> 
     if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
         lines = [line for line in run.stderr.splitlines() if line.strip()]
         raise FfmpegFailedError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path, stderr=run.stderr)
+
+
+def raise_if_not_copied(run: RunningFfmpeg, path: str) -> None:
+    """Raise an FfmpegFailedError when the driver failed to copy a picture, which ffmpeg takes for no failure."""
+    reason = not_copied(run.stderr)
+    if reason:
+        raise FfmpegFailedError(f"{path}: a picture was lost: {reason}", file=path, stderr=reason)

@@ -23,6 +23,8 @@ _CAUSES = (
         r"Cannot load (libnvcuvid|libnvidia-encode)",
         "the driver's {} is missing; containers need NVIDIA_DRIVER_CAPABILITIES=video",
     ),
+    # A function of the driver's libraries, which ffmpeg looks for before it asks the driver for its version.
+    (r"Cannot load (cu[A-Za-z0-9_]+)", "the driver is too old for this ffmpeg: it has no {}"),
     (r"minimum required Nvidia driver for nvenc is ([\d.]+)", _TOO_OLD),
     (r"OpenEncodeSessionEx failed: (?:out of memory|incompatible client key)", _REFUSED),
     (r"CUDA_ERROR_OUT_OF_MEMORY|out of memory", _OUT_OF_MEMORY),
@@ -36,6 +38,8 @@ _CAUSES = (
     (r"Unrecognized hwaccel|no device available for decoder", "this ffmpeg was built without CUDA"),
 )
 _PASSING = (_REFUSED, _OUT_OF_MEMORY)
+# Copies of pictures out of a GPU's memory or within it, and waiting for them.
+_NOT_COPIED = re.compile(r"cu(?:Memcpy\w*|StreamSynchronize)\(.*\) failed.*")
 
 
 def first_reason(lines: Sequence[str]) -> str:
@@ -52,6 +56,13 @@ def cause_of(stderr: str) -> str:
         if match:
             return text.format(*match.groups())
     return first_reason([line for line in stderr.splitlines() if line.strip()])
+
+
+def not_copied(stderr: str) -> str:
+    """What ffmpeg says of a picture that it could not copy, "" if there is none. It goes on with what the memory holds
+    and ends with success: libavutil/hwcontext_cuda.c logs these errors and does not return them."""
+    match = _NOT_COPIED.search(stderr)
+    return match[0] if match else ""
 
 
 def passes(cause: str) -> bool:

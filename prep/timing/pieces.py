@@ -121,7 +121,9 @@ def piece_filters(pieces: Sequence[Piece], joins: tuple[Join, ...] = ()) -> list
     """
     rule = pieces[0].grid.rule
     fps = rule.fps
-    # A tick lasts four units or more, so that rounding to whole units cannot move a frame to another tick.
+    # A tick lasts four units or more, so that rounding to whole units, and the unit that is added, cannot move a frame
+    # to another tick. The end of the stream, which `fps` rounds up, comes to the next tick by that unit: at the tick of
+    # a last frame that is shorter than a tick, `fps` would drop that frame.
     parts = max(1, math.ceil(4 * rule.timebase * fps))
     unit = rule.timebase / parts
     a, b, c = rule.terms
@@ -150,7 +152,7 @@ def piece_filters(pieces: Sequence[Piece], joins: tuple[Join, ...] = ()) -> list
         # Ends the input behind the last piece.
         f"trim=end_pts={pieces[-1].last_pts * parts + 1}",
         f"select='{wanted}'",
-        f"setpts='st(0,PTS-({begins}));round((({base})+{tick})*{length.numerator}/{length.denominator})'",
+        f"setpts='st(0,PTS-({begins}));round((({base})+{tick})*{length.numerator}/{length.denominator})+1'",
     ]
 
 

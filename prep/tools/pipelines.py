@@ -13,7 +13,7 @@ from typing import Literal
 
 from ...errors import ToolError
 from ..pictures.picture_filters import needs_zscale
-from ..pictures.sizes import picture_layout, takes
+from ..pictures.sizes import Sides, picture_layout, takes
 from ..probing.picture import Fields
 from ..probing.probe import SourceVideo
 from ..profile import ENCODERS, Profile
@@ -204,8 +204,16 @@ def _why_not_scaled(capabilities: Capabilities, source: SourceVideo, profile: Pr
         "10 bits": picture.bits > _BYTE_BITS,
         # In H.273 matrix 0 is RGB.
         "RGB": source.matrix == 0,
+        "one side alone shrinks": _shrinks_one_side(source.coded_size, layout.scaled),
     }
     found = next((need for need, applies in needs.items() if applies), None)
     if found is None and not capabilities.runs(SCALING):
         return capabilities.detail(SCALING)
     return found
+
+
+def _shrinks_one_side(size: Sides, scaled: Sides) -> bool:
+    """Whether one side becomes less, and the other one stays. scale_cuda of FFmpeg 9.0 makes black pictures then, and
+    reports no error: it filters both sides, the second without weights."""
+    changes = [after - before for before, after in zip(size, scaled, strict=True)]
+    return min(changes) < 0 and max(changes) == 0

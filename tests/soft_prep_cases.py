@@ -1,0 +1,198 @@
+"""Prep by the ffmpeg program's real CUDA code, on the driver in software: `test_soft_gpu.py` runs these cases in a
+child that finds it.
+
+It is a GPU like an H200: NVDEC and scale_cuda, and no NVENC. ffmpeg's decoder, filters and download are real; what
+NVDEC decodes and scale_cuda's kernels compute is this driver's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import gpu_prep
+import pytest
+import torch
+from check_record import Record
+
+import shortgop
+from datasets import current_manifest, rows_of
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep import gpu_attempts
+from shortgop.prep.profile import Profile, Size
+from shortgop.prep.running.ffmpeg import find_ffmpeg
+from shortgop.prep.tools.capability_trials import SOURCE_KINDS, capabilities_of
+from shortgop.storage.disk import DiskStorage
+from synthetic import constant_rate_pts, make_video, read_number, variable_rate_pts
+
+RATE = Fraction(30)
+FRAMES = 24
+Reports = Callable[[], dict[str, int]]
+
+
+@pytest.fixture(autouse=True)
+def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reports]:
+    """What the driver counted in all processes of ffmpeg; at the end, that it had nothing to complain of."""
+    folder = tmp_path / "reports"
+    folder.mkdir()
+    monkeypatch.setenv("SOFT_GPU_REPORTS", str(folder))
+
+    def counted() -> dict[str, int]:
+        found: dict[str, int] = {}
+        for file in folder.iterdir():
+            for line in file.read_text().splitlines():
+                name, _, value = line.rpartition(" ")
+                assert not line.startswith("complaint"), line
+                found[name] = found.get(name, 0) + int(value)
+        return found
+
+    yield counted
+    left = counted()
+    assert [left.get(name, 0) for name in ("open decoders", "mapped surfaces", "textures", "bytes left")] == [0] * 4
+
+
+def video(path: Path, **options: Any) -> Path:
+    size = {"size": (240, 180), "pts": constant_rate_pts(RATE, FRAMES), "timebase": 1 / RATE, **options}
+    make_video(path, **size)
+    return path
+
+
+def prepared(sources: Path, out: Path, **options: Any) -> shortgop.Dataset:
+    report = shortgop.prepare(str(sources), out, runner="inline", **{"size": 96, "gop": 8, **options})
+    assert report.failures == ()
+    return shortgop.open(out)
+
+
+def pipelines_of(dataset: Path) -> list[dict[str, str]]:
+    manifest = current_manifest(dataset)
+    return [manifest.pipeline(int(config)) for config in manifest.videos.config]
+
+
+def numbers_of(video: shortgop.Video, border: int = 0) -> list[int]:
+    return [read_number(frame[:, :, border : frame.shape[2] - border]) for frame in video[:]]
+
+
+def test_the_trials_find_what_an_h200_has() -> None:
+    found = capabilities_of(find_ffmpeg().path, Profile(), kinds=SOURCE_KINDS)
+    works = {trial.name for trial in found.trials if trial.works}
+    assert works == {"nvdec h264", "nvdec hevc", "nvdec hevc 10 bits", "nvdec vp9", "scale_cuda", "libx264"}
+    assert found.detail("h264_nvenc").startswith("the driver's libnvidia-encode is missing")
+
+
+GPU, HALF, CPU = ("nvdec", "scale_cuda"), ("nvdec", "software"), ("software", "software")
+TICKS = Fraction(1, 90000)
+# By the names of sources: how they are made, what decodes and scales them, and why not more of it is the GPU.
+SOURCES: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
+    "constant": ({"b_frames": 3}, GPU, ""),
+    "variable": ({"pts": variable_rate_pts(1, FRAMES, TICKS), "timebase": TICKS}, GPU, ""),
+    "lines that are not shown": ({"size": (322, 182)}, GPU, ""),
+    "wide pixels": ({"sample_aspect_ratio": Fraction(4, 3)}, GPU, ""),
+    "hevc": ({"codec": "libx265"}, GPU, ""),
+    "turned": ({"rotation": 90}, HALF, "scaling: rotated"),
+    "full range": ({"color_range": 2, "colorspace": 5}, HALF, "scaling: full range"),
+    "narrowed": ({"size": (192, 96), "sample_aspect_ratio": Fraction(2, 3)}, HALF, "scaling: one side alone shrinks"),
+    "hevc of 10 bits": ({"codec": "libx265", "pix_fmt": "yuv420p10le"}, HALF, "scaling: 10 bits"),
+    "4-2-2": ({"pix_fmt": "yuv422p"}, CPU, "decoding: 8 bits of 4:2:2 in h264"),
+    "h264 of 10 bits": ({"pix_fmt": "yuv420p10le"}, CPU, "decoding: 10 bits of 4:2:0 in h264"),
+    "hevc below NVDEC's sizes": ({"codec": "libx265", "size": (160, 128)}, CPU, "decoding: hevc of 160x128"),
+}
+
+
+def test_each_source_shows_the_cpus_frames_whatever_the_gpu_does_for_it(tmp_path: Path, reports: Reports) -> None:
+    (tmp_path / "sources").mkdir()
+    for name, (made, _, _) in SOURCES.items():
+        video(tmp_path / "sources" / f"{name}.mp4", **made)
+    found = prepared(tmp_path / "sources", tmp_path / "gpu")
+    assert reports()["cuLaunchKernel"] > 0
+    expected = prepared(tmp_path / "sources", tmp_path / "cpu", streams_per_gpu=0)
+    pipelines = dict(zip(found.ids, pipelines_of(tmp_path / "gpu"), strict=True))
+    for name, (_, steps, why) in SOURCES.items():
+        one, other = (each[f"{name}.mp4"] for each in (found, expected))
+        pipeline = pipelines[f"{name}.mp4"]
+        assert (pipeline["decoding"], pipeline["scaling"]) == steps, name
+        assert why in pipeline["why"]
+        assert numbers_of(one) == numbers_of(other)
+        assert one.source_seconds(range(len(one))).tolist() == other.source_seconds(range(len(other))).tolist()
+        if steps != GPU and name != "hevc of 10 bits":
+            # What NVDEC decodes is what the CPU decodes, to the last bit, and so is what x264 gets.
+            assert torch.equal(one[:], other[:])
+
+
+PROFILES: dict[str, dict[str, Any]] = {
+    "repeated frames": {"fps": 50, "size": 200, "upscale": True},
+    "dropped frames": {"fps": 10, "codec": "hevc", "size": 160},
+    "borders": {"size": (192, 96), "fit": "pad"},
+    "the same size": {"size": 180},
+}
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_each_profile_gives_the_cpus_frames(name: str, tmp_path: Path) -> None:
+    source = video(tmp_path / "a.mp4", pts=variable_rate_pts(1, FRAMES, TICKS), timebase=TICKS)
+    (found,) = prepared(source, tmp_path / "gpu", **PROFILES[name])
+    (expected,) = prepared(source, tmp_path / "cpu", streams_per_gpu=0, **PROFILES[name])
+    (pipeline,) = pipelines_of(tmp_path / "gpu")
+    assert (pipeline["decoding"], pipeline["scaling"]) == GPU
+    border = 32 if name == "borders" else 0
+    assert numbers_of(found, border) == numbers_of(expected, border)
+
+
+FAILING = {
+    "no memory": ({"SOFT_GPU_BYTES": "1000000"}, "the GPU was out of memory", 3),
+    "no decoder": ({"SOFT_GPU_FAIL": "cuvidCreateDecoder 0 801"}, "CUDA_ERROR_NOT_SUPPORTED", 1),
+    # ffmpeg leaves out the pictures and ends with success.
+    "no more pictures": ({"SOFT_GPU_FAIL": "cuvidDecodePicture 15 999"}, "it showed other frames than planned", 1),
+    "no scaling": ({"SOFT_GPU_FAIL": "cuLaunchKernel 30 700"}, "cuLaunchKernel", 1),
+    # ffmpeg takes what the memory holds and ends with success.
+    "no copy": ({"SOFT_GPU_FAIL": "cuMemcpy2DAsync 40 700"}, "cuMemcpy2DAsync", 1),
+    "an error behind the last picture": ({"SOFT_GPU_FAIL": "cuStreamSynchronize 23 700"}, "cuStreamSynchronize", 1),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_gpu_that_fails_leaves_the_source_to_the_cpu(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what the real ffmpeg says then."""
+    variables, why, attempts = FAILING[name]
+    source = video(tmp_path / "a.mp4")
+    capabilities_of(find_ffmpeg().path, Profile())
+    for report in (tmp_path / "reports").iterdir():
+        report.unlink()
+    monkeypatch.setattr(gpu_attempts, "_PAUSES_SECONDS", (0.0, 0.0))
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    (found,) = prepared(source, tmp_path / "gpu")
+    assert numbers_of(found) == list(range(FRAMES))
+    (recorded,) = pipelines_of(tmp_path / "gpu")
+    assert recorded["decoding"] == "software"
+    assert recorded["why"].startswith("the GPU failed: ")
+    assert why in recorded["why"]
+    assert len(list((tmp_path / "reports").iterdir())) == attempts
+
+
+def test_sections_are_those_of_the_cpu_byte_for_byte(tmp_path: Path, reports: Reports) -> None:
+    options = {"qp": "10", "preset": "ultrafast"}
+    source = video(tmp_path / "long.mp4", size=(320, 256), pts=constant_rate_pts(RATE, 200), gop=30, options=options)
+    profile = Profile(size=Size(short_side=98), segment_seconds=Fraction(1, 2))
+    for name, where in (("gpu", Where("inline")), ("cpu", Where("inline", streams_per_gpu=0))):
+        prepare([str(source)], DiskStorage(tmp_path / name), profile, where=where, section_seconds=0.01)
+        if name == "gpu":
+            assert reports()["cuvidCreateDecoder"] > 1
+            assert reports()["cuvidDecodePicture"] >= 200
+    assert rows_of(tmp_path / "gpu") == rows_of(tmp_path / "cpu")
+
+
+def test_prep_pipelines_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of `make gpu-check`: each pipeline by itself, and NVDEC's with the CPU's bytes."""
+    monkeypatch.setattr(gpu_prep, "FRAMES", 12)
+    monkeypatch.setattr(gpu_prep, "CODECS", ("h264",))
+    monkeypatch.setattr(gpu_prep, "require_gpu", lambda: None)
+    gpu_prep.pipelines(Record(tmp_path / "report", tmp_path))
+    lines = map(json.loads, (tmp_path / "report").read_text().splitlines())
+    figures = {line["figure"]: line["value"] for line in lines}
+    assert figures["h264: nvdec, software, libx264"] == "right; right; equal; equal"
+    assert figures["h264: nvdec, scale_cuda, libx264"] == "right; right"
