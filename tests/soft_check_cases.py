@@ -65,7 +65,7 @@ def test_all_pictures(driver: Driver, tmp_path: Path) -> None:
 
 
 def test_fresh_threads(driver: Driver, tmp_path: Path) -> None:
-    assert figures_of(gpu_decoding.fresh_threads, tmp_path) == {"pictures equal to the CPU's, 8 threads": 8 * 120}
+    assert figures_of(gpu_decoding.fresh_threads, tmp_path) == {"pictures equal to the CPU's, 8 threads": 8 * 150}
 
 
 def test_no_context(driver: Driver, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_no_context(driver: Driver, tmp_path: Path) -> None:
 
 
 def test_held_frames(driver: Driver, tmp_path: Path) -> None:
-    assert figures_of(gpu_decoding.held_frames, tmp_path) == {"frames kept": 120}
+    assert figures_of(gpu_decoding.held_frames, tmp_path) == {"frames kept": 150}
 
 
 def test_damaged_gop(driver: Driver, tmp_path: Path) -> None:

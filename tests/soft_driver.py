@@ -21,17 +21,20 @@ import torch
 from torch.utils.dlpack import from_dlpack
 
 from fake_gpu import OneStream
+from nvcuvid_stub import tensor_on_host
 from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders import pyav_cuda
 from shortgop.readers.decoders.device import DeviceDecoder
+from shortgop.readers.decoders.nvcuvid_source import DecoderKind, NvcuvidSource
 from shortgop.readers.decoders.pyav_cuda import PyavCudaContext
 from shortgop.readers.gpu.cuda_driver import load, primary_context, started_driver
+from shortgop.readers.gpu.nvcuvid import load_nvcuvid
 from shortgop.readers.gpu.surface_conversion import convert
 
 _TESTS = Path(__file__).parent
 _LIBRARIES = {
     "libcuda.so.1": ("soft_cuda.c", "soft_scale.c"),
-    "libnvcuvid.so.1": ("soft_nvcuvid.c", "soft_sets.c"),
+    "libnvcuvid.so.1": ("soft_nvcuvid.c", "soft_sets.c", "soft_parser.c"),
 }
 # They stay loaded: FFmpeg closes them with each device, and what they count would be lost.
 _OPTIONS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-pthread", "-Wl,-z,nodelete")
@@ -174,6 +177,39 @@ def soft_device_decoder() -> DeviceDecoder:
         return PyavCudaContext(config, torch.device("cuda", 0))
 
     return DeviceDecoder(torch.device("cpu"), gpu=HostStreams, open_source=open_source, convert=convert)
+
+
+class HostMemory:
+    """See `SurfaceMemory`: surfaces of this driver, whose work has run when it is given."""
+
+    def __init__(self) -> None:
+        self._driver = started_driver()
+
+    def stream(self) -> int:
+        return 0
+
+    def record(self) -> HostMemory:
+        return self
+
+    def synchronize(self) -> None:
+        """All work has run."""
+
+    def tensor_at(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> torch.Tensor:
+        return tensor_on_host(address, shape, strides, dtype)
+
+    def context(self) -> contextlib.AbstractContextManager[None]:
+        return primary_context(self._driver, 0)
+
+
+def soft_nvcuvid_decoder() -> DeviceDecoder:
+    """As `soft_device_decoder`, through libnvcuvid itself."""
+
+    def open_source(config: CodecConfig) -> NvcuvidSource:
+        return NvcuvidSource(config, load_nvcuvid(), HostMemory())
+
+    return DeviceDecoder(
+        torch.device("cpu"), gpu=HostStreams, open_source=open_source, convert=convert, kind=DecoderKind.of
+    )
 
 
 def folders_of(variables: Mapping[str, str] = os.environ) -> Path:

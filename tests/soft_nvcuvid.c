@@ -32,6 +32,7 @@ static struct {
     void (*free_packet)(Packet **);
     Frame *(*alloc_frame)(void), *(*clone_frame)(const Frame *);
     void (*free_frame)(Frame **);
+    int (*option)(void *, const char *, int, int64_t *), (*pixel_format)(const char *);
 } av;
 static pthread_once_t loading = PTHREAD_ONCE_INIT;
 
@@ -59,6 +60,8 @@ static void load(void) {
     av.free_packet = dlsym(codec, "av_packet_free");
     av.alloc_frame = dlsym(util, "av_frame_alloc");
     av.clone_frame = dlsym(util, "av_frame_clone");
+    av.option = dlsym(util, "av_opt_get_int");
+    av.pixel_format = dlsym(util, "av_get_pix_fmt");
     av.free_frame = dlsym(util, "av_frame_free");
 }
 
@@ -88,6 +91,47 @@ static CodecContext *software_decoder(int codec) {
     return context;
 }
 
+/* Send an access unit in two parts; the picture that it makes, or NULL. A frame that comes out, if there is room for
+ * one, is left in `shown`. */
+static Frame *decoded(CodecContext *context, const unsigned char *sets, size_t sets_bytes, const unsigned char *bytes,
+                      size_t num_bytes, Frame *shown) {
+    Packet *packet = av.alloc_packet();
+    Frame *unused = av.alloc_frame();
+    av.free_frame(&asked);
+    if (!av.new_packet(packet, (int)(sets_bytes + num_bytes))) {
+        memcpy(packet->data, sets, sets_bytes);
+        memcpy(packet->data + sets_bytes, bytes, num_bytes);
+        av.send(context, packet);
+        if (shown) av.send(context, NULL);
+        while (!av.receive(context, shown ? shown : unused) && !shown) { }
+    }
+    av.free_frame(&unused);
+    av.free_packet(&packet);
+    Frame *found = asked;
+    asked = NULL;
+    return found;
+}
+
+int soft_look(int codec, const unsigned char *bytes, size_t size, Look *out) {
+    pthread_once(&loading, load);
+    CodecContext *context = av.free_frame ? software_decoder(codec) : NULL;
+    if (!context) return 0;
+    Frame *shown = av.alloc_frame(), *picture = decoded(context, NULL, 0, bytes, size, shown);
+    int found = picture && shown->data[0];
+    if (found) {
+        int64_t tags[4] = {0};
+        static const char *const names[] = {"color_range", "color_primaries", "color_trc", "colorspace"};
+        for (int each = 0; each < 4; each++) av.option(context, names[each], 0, &tags[each]);
+        int bits = shown->format == av.pixel_format("yuv420p10le") ? 10 : 8;
+        *out = (Look){picture->width, picture->height, shown->width, shown->height, bits,
+                      tags[0] == 2, (int)tags[1], (int)tags[2], (int)tags[3]};
+    }
+    if (picture) av.free_frame(&picture);
+    av.free_frame(&shown);
+    av.free_context(&context);
+    return found;
+}
+
 /* The calls. */
 
 typedef struct {
@@ -113,7 +157,7 @@ typedef struct {
     CreateInfo info;
     CodecContext *context;
     unsigned char *surfaces[MAX_SURFACES], *mapped[MAX_SURFACES];
-    int mapped_index[MAX_SURFACES], status[MAX_SURFACES], order[MAX_SURFACES];
+    int status[MAX_SURFACES], order[MAX_SURFACES];
     size_t pitch, lines, bytes;
     unsigned char sets[4096];
     size_t sets_bytes;
@@ -256,34 +300,14 @@ static void write_surface(Decoder *decoder, const Frame *frame, unsigned char *t
     }
 }
 
-/* Send an access unit; the picture that it makes, or NULL. */
-static Frame *decoded(Decoder *decoder, const unsigned char *sets, size_t sets_bytes, const Picture *picture) {
-    Packet *packet = av.alloc_packet();
-    Frame *unused = av.alloc_frame();
-    av.free_frame(&asked);
-    if (!av.new_packet(packet, (int)(sets_bytes + picture->num_bytes))) {
-        memcpy(packet->data, sets, sets_bytes);
-        memcpy(packet->data + sets_bytes, picture->bytes, picture->num_bytes);
-        av.send(decoder->context, packet);
-        while (!av.receive(decoder->context, unused)) { }
-    }
-    av.free_frame(&unused);
-    av.free_packet(&packet);
-    Frame *found = asked;
-    asked = NULL;
-    return found;
-}
-
 int cuvidDecodePicture(Decoder *decoder, Picture *picture) {
     IN_CONTEXT("cuvidDecodePicture");
     if (picture->index < 0 || picture->index >= (int)decoder->info.surfaces) return INVALID_VALUE;
     if (__atomic_exchange_n(&decoder->in_use, 1, __ATOMIC_SEQ_CST)) soft_complain("two threads use one decoder");
-    for (int each = 0; each < MAX_SURFACES; each++)
-        if (decoder->mapped[each] && decoder->mapped_index[each] == picture->index)
-            soft_complain("surface %d is decoded into while it is mapped", picture->index);
     unsigned char sets[4096];
     size_t bytes = 0;
-    if (decoder->info.codec != VP9) {
+    int with_sets = picture->reserved[0] == WITH_SETS;
+    if (decoder->info.codec != VP9 && !with_sets) {
         check_references(decoder, picture);
         if (!(bytes = soft_sets(decoder->info.codec, picture, sets))) {
             decoder->in_use = 0;
@@ -292,7 +316,7 @@ int cuvidDecodePicture(Decoder *decoder, Picture *picture) {
     }
     int changed = bytes != decoder->sets_bytes || memcmp(sets, decoder->sets, bytes);
     memcpy(decoder->sets, sets, decoder->sets_bytes = bytes);
-    Frame *frame = decoded(decoder, sets, changed ? bytes : 0, picture);
+    Frame *frame = decoded(decoder->context, sets, changed ? bytes : 0, picture->bytes, picture->num_bytes, NULL);
     if (frame) write_surface(decoder, frame, decoder->surfaces[picture->index]);
     decoder->status[picture->index] = frame ? DECODED : CONCEALED;
     decoder->order[picture->index] = order_of(decoder->info.codec, picture);
@@ -319,9 +343,9 @@ int cuvidMapVideoFrame64(Decoder *decoder, int index, unsigned char **memory, un
         soft_complain("more than %lu surfaces are mapped at once", decoder->info.outputs);
         return INVALID_VALUE;
     }
+    /* As NVDEC's post-processing does: a copy, which stays when the surface is decoded into again. */
     if (!(decoder->mapped[slot] = soft_allocate(decoder->bytes))) return OUT_OF_MEMORY;
     memcpy(decoder->mapped[slot], decoder->surfaces[index], decoder->bytes);
-    decoder->mapped_index[slot] = index;
     *memory = decoder->mapped[slot];
     *pitch = (unsigned)decoder->pitch;
     soft_count("mapped surfaces", 1);

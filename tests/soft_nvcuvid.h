@@ -54,3 +54,12 @@ typedef struct {
 /* Parameter sets in Annex B that say what a picture's parameters say, for its first slice. How many bytes they take;
  * 0 where this driver does not write them. `out` has room for 4096 bytes. */
 size_t soft_sets(int codec, const Picture *picture, unsigned char *out);
+
+/* A picture whose bytes hold the parameter sets too, from this driver's own parser: what a parser hands its decoder is
+ * between the two. It lies in the first of the reserved fields. */
+enum { WITH_SETS = 0x50F7 };
+
+typedef struct { int coded_width, coded_height, width, height, bits, full_range, primaries, transfer, matrix; } Look;
+
+/* What libavcodec finds in an access unit that begins with parameter sets. Whether it finds a picture. */
+int soft_look(int codec, const unsigned char *bytes, size_t size, Look *out);

@@ -11,10 +11,10 @@ from datasets import make_dataset
 from soft_driver import compiled, run_cases
 from synthetic import constant_rate_pts, make_video
 
-# Of each pair the coded sizes are equal, and their crops are not. NVDEC takes HEVC from 144x144 on.
+# Of each of the two pairs the coded sizes are equal, and their crops are not. NVDEC takes HEVC from 144x144 on.
 SIZES = {
-    "h264": ((96, 66), (96, 70), (64, 530), (64, 532)),
-    "hevc": ((160, 146), (160, 150), (144, 530), (144, 532)),
+    "h264": ((96, 66), (96, 70), (64, 530), (64, 532), (128, 98)),
+    "hevc": ((160, 146), (160, 150), (144, 530), (144, 532), (176, 162)),
 }
 
 
@@ -25,10 +25,10 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset for each codec, of four videos. Video v shows the numbers from 1000 * v on."""
+    """A dataset for each codec, of five videos. Video v shows the numbers from 1000 * v on."""
     root = tmp_path_factory.mktemp("datasets")
     for codec, sizes in SIZES.items():
-        sources = [root / f"{codec} sources" / f"{letter}.mp4" for letter in "abcd"]
+        sources = [root / f"{codec} sources" / f"{letter}.mp4" for letter in "abcde"]
         sources[0].parent.mkdir()
         for number, (path, size) in enumerate(zip(sources, sizes, strict=True)):
             pts = constant_rate_pts(Fraction(10), 30)
@@ -47,3 +47,7 @@ def test_the_checks_for_gpus_through_ffmpegs_nvdec(libraries: Path, datasets: Pa
 
 def test_prep_through_ffmpegs_nvdec_and_scale_cuda(libraries: Path) -> None:
     run_cases("soft_prep_cases.py", libraries)
+
+
+def test_the_reader_through_libnvcuvid(libraries: Path, datasets: Path) -> None:
+    run_cases("soft_nvcuvid_cases.py", libraries, SOFT_GPU_DATASETS=str(datasets))

@@ -1,4 +1,5 @@
-"""NVDEC through PyAV: a codec context of libavcodec with a CUDA device, fed our packets. Has not run on a GPU.
+"""NVDEC through PyAV: a codec context of libavcodec with a CUDA device, fed our packets. Has not run on a GPU; the
+tests run it against a driver in software.
 
 Only the packets go to the GPU. libavcodec copies each output picture into memory of its own, so pictures that are kept
 take none of the decoder's surfaces.
