@@ -8,6 +8,7 @@ NVDEC decodes and scale_cuda's kernels compute is this driver's.
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -54,9 +55,15 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reports
     assert [left.get(name, 0) for name in ("open decoders", "mapped surfaces", "textures", "bytes left")] == [0] * 4
 
 
-def video(path: Path, **options: Any) -> Path:
-    size = {"size": (240, 180), "pts": constant_rate_pts(RATE, FRAMES), "timebase": 1 / RATE, **options}
-    make_video(path, **size)
+def video(path: Path, *, cropped: str = "", **options: Any) -> Path:
+    """Make a video whose frames show their numbers; `cropped` says what its stream cuts off, for ffmpeg."""
+    made = {"size": (240, 180), "pts": constant_rate_pts(RATE, FRAMES), "timebase": 1 / RATE, **options}
+    make_video(path, **made)
+    if cropped:
+        whole = path.rename(path.with_suffix(".whole"))
+        argv = [find_ffmpeg().path, "-v", "error", "-i", str(whole), "-c", "copy"]
+        subprocess.run([*argv, "-bsf:v", f"h264_metadata={cropped}", str(path)], check=True)
+        whole.unlink()
     return path
 
 
@@ -97,6 +104,7 @@ SOURCES: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
     "hevc of 10 bits": ({"codec": "libx265", "pix_fmt": "yuv420p10le"}, HALF, "scaling: 10 bits"),
     "4-2-2": ({"pix_fmt": "yuv422p"}, CPU, "decoding: 8 bits of 4:2:2 in h264"),
     "h264 of 10 bits": ({"pix_fmt": "yuv420p10le"}, CPU, "decoding: 10 bits of 4:2:0 in h264"),
+    "cropped at the left": ({"cropped": "crop_left=8:crop_top=4"}, CPU, "the GPU failed: NVDEC's pictures had another"),
     "hevc below NVDEC's sizes": ({"codec": "libx265", "size": (160, 128)}, CPU, "decoding: hevc of 160x128"),
 }
 

@@ -28,7 +28,9 @@ from fake_gpu import opened_through
 from shortgop.errors import CorruptDataError, DecodeError, ToolError
 from shortgop.manifests.mp4 import sample_bounds
 from shortgop.readers.dataset import Dataset
+from shortgop.readers.decoders import device
 from shortgop.readers.decoders.base import GopRequest
+from shortgop.readers.decoders.choose import caps_of, chosen
 from shortgop.readers.decoders.pyav_cuda import CURRENT_CONTEXT, PyavCudaContext, open_cuda_context
 from shortgop.readers.decoders.pyav_upload import PyavUpload
 from shortgop.readers.decoders.surface_source import Pictures
@@ -182,6 +184,29 @@ def test_a_decoder_is_kept_from_one_gop_to_the_next(driver: Driver, folder: Path
         dataset[1].get_frames_at([frame])
     assert driver.counted("cuvidCreateDecoder") == 2
     assert driver.counted("cuvidDestroyDecoder") == 0
+
+
+def test_decoders_of_which_there_are_too_many_are_closed(
+    driver: Driver, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "_MAX_IDLE_PIXELS", 70_000)
+    dataset = opened_through(soft_device_decoder(), folder)
+    for number, video in enumerate(dataset):
+        assert read_number(video.get_frames_at([9]).data[0]) == 1000 * number + 9
+    assert driver.counted("open decoders") < len(dataset)
+    assert driver.counted("cuvidDestroyDecoder") > 0
+    assert read_number(dataset[0].get_frames_at([3]).data[0]) == 3
+
+
+def test_the_driver_says_which_videos_it_decodes(driver: Driver) -> None:
+    """The 96x64 of the test pattern are too small for NVDEC's HEVC."""
+    caps = caps_of(CUDA)
+    assert (caps.missing, caps.engines) == (None, 7)
+    configs = [gops("h264")[0].config, gops("hevc")[0].config, gops("hevc", more=TEN_BITS)[0].config]
+    choice, reasons = chosen(CUDA, caps, configs, fallback=True)
+    assert (choice.engines, choice.on_cpu) == (7, frozenset({1}))
+    assert reasons == {1: "96x64 is below the 144x144 that NVDEC takes of hevc of 8 bits"}
+    assert driver.depth == 0
 
 
 def damaged(folder: Path, copy: Path, damage: Callable[[bytearray], None]) -> Path:

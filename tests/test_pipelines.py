@@ -268,6 +268,9 @@ def test_doctor_says_which_driver_would_do() -> None:
     assert advice_of([L4, H100, CPU], None) == ()
 
 
+OTHER_SIZE = (
+    "NVDEC's pictures had another size than planned, as where a stream is cropped at the left or changes its size"
+)
 LACKING = "the driver is too old for this ffmpeg: it has no cuMemAllocAsync"
 
 
@@ -281,6 +284,7 @@ LACKING = "the driver is too old for this ffmpeg: it has no cuMemAllocAsync"
         ("OpenEncodeSessionEx failed: incompatible client key (21)", REFUSED, True),
         ("cuMemAlloc() failed -> CUDA_ERROR_OUT_OF_MEMORY", "the GPU was out of memory", True),
         ("The minimum required Nvidia driver for nvenc is 610.00 or newer", TOO_OLD, False),
+        ("[Parsed_scale_cuda_3 @ 0x1] Rescaled value for width or height is too big.", OTHER_SIZE, False),
         ("[CUDA @ 0x1] Cannot load cuMemAllocAsync\nNo device available for decoder", LACKING, False),
         ("[AVHWDeviceContext @ 0x1] [x] moov atom not found\nmore", "moov atom not found", False),
         ("", "it failed without a message", False),

@@ -33,6 +33,11 @@ _CAUSES = (
         r"unsupported device|Codec not supported|No capable devices found|no encode device",
         "this GPU has no such encoder",
     ),
+    # What filters say of `gpu_filters.only_from`.
+    (
+        r"Rescaled value for width or height is too big",
+        "NVDEC's pictures had another size than planned, as where a stream is cropped at the left or changes its size",
+    ),
     (r"No such filter: '?(\w+)", "this ffmpeg has no filter {}"),
     (r"Unknown encoder '?(\w+)", "this ffmpeg has no encoder {}"),
     (r"Unrecognized hwaccel|no device available for decoder", "this ffmpeg was built without CUDA"),
