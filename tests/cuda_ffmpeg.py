@@ -78,7 +78,7 @@ def in_software(argv: list[str], *, skips: bool = False) -> list[str]:
     words = iter(argv)
     encoder = _value(argv, "-c:v", last=True)
     for word in words:
-        if word in ("-hwaccel", "-hwaccel_output_format", "-extra_hw_frames"):
+        if word in ("-hwaccel", "-hwaccel_output_format"):
             next(words)
         elif word in _OF_NVENC and encoder in _SOFTWARE:
             value = next(words)

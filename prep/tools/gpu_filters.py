@@ -10,18 +10,20 @@ from __future__ import annotations
 from ..probing.probe import SourceVideo
 from .pipelines import Pipeline
 
-# Frames that filters hold, besides those that the decoder needs itself.
-_EXTRA_FRAMES = "8"
 # More pixels than any filter takes: the run fails.
 _TOO_LARGE = "1e8"
 _BYTE_BITS = 8
 
 
 def decoding_options(pipeline: Pipeline) -> list[str]:
-    """Input options. With the output format, ffmpeg fails where NVDEC does, and does not decode on the CPU instead."""
+    """Input options. With the output format, ffmpeg fails where NVDEC does, and does not decode on the CPU instead.
+
+    Filters may hold any number of frames: libavcodec copies them out of NVDEC's surfaces. So these are no more than the
+    stream needs (`-extra_hw_frames` would add to them, and take memory of the GPU).
+    """
     if pipeline.decoding == "software":
         return []
-    return ["-hwaccel", "cuda", "-hwaccel_output_format", "cuda", "-extra_hw_frames", _EXTRA_FRAMES]
+    return ["-hwaccel", "cuda", "-hwaccel_output_format", "cuda"]
 
 
 def downloaded(source: SourceVideo) -> list[str]:
