@@ -11,13 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import av
 import pytest
 import torch
+from av.codec.hwaccel import hwdevices_available
 from torch.utils.dlpack import from_dlpack
 
 from fake_gpu import OneStream
@@ -41,11 +42,17 @@ _OPTIONS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPI
 OUT_OF_MEMORY, UNSUPPORTED, UNKNOWN = 2, 801, 999
 
 
+# The libraries of PyAV's wheel.
+_LIBAV = Path(av.__file__).parent.parent / "av.libs"
+
+
 def compiled(folder: Path) -> Path:
-    """Make the libraries in this folder."""
+    """Make the libraries in this folder. Tests are skipped where that cannot be, or PyAV would not use them."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler")
+    if not _LIBAV.exists() or "cuda" not in hwdevices_available():
+        pytest.skip("this PyAV has no CUDA, or is not from its wheel")
     for name, sources in _LIBRARIES.items():
         files = [str(_TESTS / source) for source in sources]
         links = [] if name == "libcuda.so.1" else [f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
@@ -60,16 +67,16 @@ def environment(libraries: Path, **more: str) -> dict[str, str]:
     return {
         **os.environ,
         "LD_LIBRARY_PATH": ":".join([str(libraries), *([before] if before else [])]),
-        "SOFT_GPU_LIBAV": str(Path(av.__file__).parent.parent / "av.libs"),
+        "SOFT_GPU_LIBAV": str(_LIBAV),
         **more,
     }
 
 
-def run_cases(name: str, libraries: Path, **more: str) -> None:
-    """Run a file of tests in a child that finds these libraries."""
+def run_cases(names: Sequence[str], libraries: Path, **more: str) -> None:
+    """Run files of tests in a child that finds these libraries."""
     options = ("-q", "--noconftest", "-p", "no:cacheprovider")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, str(_TESTS / name)],
+        [sys.executable, "-m", "pytest", *options, *(str(_TESTS / name) for name in names)],
         env=environment(libraries, **more),
         cwd=_TESTS.parent,
         capture_output=True,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
+import imageio_ffmpeg
 import pytest
 
 from datasets import make_dataset
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, filter_has
 from soft_driver import compiled, run_cases
 from synthetic import constant_rate_pts, make_video
 
@@ -37,17 +39,15 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_the_reader_through_ffmpegs_nvdec(libraries: Path, datasets: Path) -> None:
-    run_cases("soft_reader_cases.py", libraries, SOFT_GPU_DATASETS=str(datasets))
-
-
-def test_the_checks_for_gpus_through_ffmpegs_nvdec(libraries: Path, datasets: Path) -> None:
-    run_cases("soft_check_cases.py", libraries, SOFT_GPU_DATASETS=str(datasets))
+def test_the_reader_and_the_checks_for_gpus(libraries: Path, datasets: Path) -> None:
+    """In one child: each takes seconds to start."""
+    names = ("soft_reader_cases.py", "soft_nvcuvid_cases.py", "soft_check_cases.py")
+    run_cases(names, libraries, SOFT_GPU_DATASETS=str(datasets))
 
 
 def test_prep_through_ffmpegs_nvdec_and_scale_cuda(libraries: Path) -> None:
-    run_cases("soft_prep_cases.py", libraries)
-
-
-def test_the_reader_through_libnvcuvid(libraries: Path, datasets: Path) -> None:
-    run_cases("soft_nvcuvid_cases.py", libraries, SOFT_GPU_DATASETS=str(datasets))
+    """By imageio-ffmpeg's: another one may have an earlier scale_cuda, or none."""
+    ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()
+    if not filter_has(ffmpeg, "scale_cuda", "use_filters"):
+        pytest.skip("this ffmpeg has no scale_cuda")
+    run_cases(["soft_prep_cases.py"], libraries, **{ENVIRONMENT_VARIABLE: ffmpeg})
