@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +27,6 @@ def driver() -> Iterator[Driver]:
     (folders_of() / MADE).touch()
     with planes_on_host(), pytest.MonkeyPatch.context() as patched:
         patched.setattr(gpu_decoding, "ready", lambda: use_primary_context(loaded.library))
-        patched.setattr(gpu_decoding, "_SOAK_GOPS", 200)
         patched.setattr(torch.cuda, "synchronize", lambda: None)
         patched.setattr(torch.cuda, "mem_get_info", lambda: (TOTAL - loaded.bytes_allocated, TOTAL))
         yield loaded
@@ -81,9 +79,3 @@ def test_damaged_gop(driver: Driver, tmp_path: Path) -> None:
     """Damage inside of slices is concealed, and nobody says so: the pictures are others."""
     (found,) = figures_of(gpu_decoding.damaged_gop, tmp_path).values()
     assert found.startswith("RuntimeError: a.mp4: frame 1")
-
-
-def test_soak(driver: Driver, tmp_path: Path) -> None:
-    assert len(figures_of(gpu_decoding.soak, tmp_path)["memory after each 100 GOPs, MB: GPU, process"]) == 2
-    gc.collect()
-    assert driver.bytes_allocated == 0

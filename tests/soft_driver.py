@@ -39,7 +39,7 @@ _LIBRARIES = {
 }
 # They stay loaded: FFmpeg closes them with each device, and what they count would be lost.
 _OPTIONS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-pthread", "-Wl,-z,nodelete")
-OUT_OF_MEMORY, UNSUPPORTED, UNKNOWN = 2, 801, 999
+OUT_OF_MEMORY, UNKNOWN = 2, 999
 
 
 # The libraries of PyAV's wheel.

@@ -30,7 +30,7 @@ from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number, variable_rate_pts
 
 RATE = Fraction(30)
-FRAMES = 24
+FRAMES = 16
 Reports = Callable[[], dict[str, int]]
 
 
@@ -150,10 +150,10 @@ FAILING = {
     "no memory": ({"SOFT_GPU_BYTES": "1000000"}, "the GPU was out of memory", 3),
     "no decoder": ({"SOFT_GPU_FAIL": "cuvidCreateDecoder 0 801"}, "CUDA_ERROR_NOT_SUPPORTED", 1),
     # ffmpeg leaves out the pictures and ends with success.
-    "no more pictures": ({"SOFT_GPU_FAIL": "cuvidDecodePicture 15 999"}, "it showed other frames than planned", 1),
+    "no more pictures": ({"SOFT_GPU_FAIL": "cuvidDecodePicture 10 999"}, "it showed other frames than planned", 1),
     # ffmpeg takes what the memory holds and ends with success.
     "no copy": ({"SOFT_GPU_FAIL": "cuMemcpy2DAsync 40 700"}, "cuMemcpy2DAsync", 1),
-    "an error behind the last picture": ({"SOFT_GPU_FAIL": "cuStreamSynchronize 23 700"}, "cuStreamSynchronize", 1),
+    "an error behind the last picture": ({"SOFT_GPU_FAIL": "cuStreamSynchronize 15 700"}, "cuStreamSynchronize", 1),
 }
 
 

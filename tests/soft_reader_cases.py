@@ -11,9 +11,7 @@ import gc
 import random
 import resource
 import shutil
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ from shortgop.readers.decoders.pyav_upload import PyavUpload
 from shortgop.readers.decoders.surface_source import Pictures
 from shortgop.readers.gpu.cuda_driver import primary_context
 from shortgop.readers.gpu.surfaces import Surface
-from soft_driver import OUT_OF_MEMORY, UNKNOWN, UNSUPPORTED, Driver, folders_of, planes_on_host, soft_device_decoder
+from soft_driver import OUT_OF_MEMORY, UNKNOWN, Driver, folders_of, planes_on_host, soft_device_decoder
 from synthetic import read_number
 
 CUDA = torch.device("cuda", 0)
@@ -156,15 +154,14 @@ def test_surfaces_that_are_kept_stay_as_they_are(driver: Driver) -> None:
 # The reader.
 
 
-@pytest.mark.parametrize("threads", [1, 4])
-def test_every_frame_shows_its_number_and_equals_the_cpus(driver: Driver, folder: Path, threads: int) -> None:
-    dataset = opened_through(soft_device_decoder(), folder, threads=threads)
+def test_every_frame_shows_its_number_and_equals_the_cpus(driver: Driver, folder: Path) -> None:
+    dataset = opened_through(soft_device_decoder(), folder, threads=4)
     for number, (video, expected) in enumerate(zip(dataset, shortgop.open(folder), strict=True)):
         frames = video.get_frames_at(range(FRAMES)).data
         assert [read_number(frame) for frame in frames] == list(range(1000 * number, 1000 * number + FRAMES))
         assert torch.equal(frames, expected.get_frames_at(range(FRAMES)).data)
     # One for each configuration and thread at the most.
-    assert len(dataset) <= driver.counted("open decoders") <= len(dataset) * threads
+    assert len(dataset) <= driver.counted("open decoders") <= len(dataset) * 4
 
 
 @pytest.mark.parametrize("options", [{"size": (96, 96)}, {"size": (64, 80), "color": "yuv420"}], ids=str)
@@ -173,8 +170,7 @@ def test_random_clips_of_all_videos_at_once(driver: Driver, folder: Path, option
     requests = [(rng.randrange(5), [rng.randrange(FRAMES) for _ in range(5)]) for _ in range(8)]
     dataset = opened_through(soft_device_decoder(), folder, threads=4, **options)
     expected = shortgop.open(folder, **options).get_clips(requests).data
-    for _ in range(3):
-        assert torch.equal(dataset.get_clips(requests).data, expected)
+    assert torch.equal(dataset.get_clips(requests).data, expected)
 
 
 def test_a_decoder_is_kept_from_one_gop_to_the_next(driver: Driver, folder: Path) -> None:
@@ -236,8 +232,9 @@ def test_a_damaged_gop_is_an_error_and_the_next_ones_decode(driver: Driver, fold
 # Errors of the driver.
 
 
-@pytest.mark.parametrize("error", [OUT_OF_MEMORY, UNSUPPORTED, UNKNOWN])
-@pytest.mark.parametrize("call", ["cuvidGetDecoderCaps", "cuvidCreateDecoder"])
+@pytest.mark.parametrize(
+    ("call", "error"), [("cuvidGetDecoderCaps", UNKNOWN), ("cuvidCreateDecoder", OUT_OF_MEMORY)], ids=str
+)
 def test_a_decoder_that_nvdec_does_not_make_is_no_error_of_the_data(
     driver: Driver, folder: Path, call: str, error: int
 ) -> None:
@@ -318,18 +315,3 @@ def test_three_hundred_gops_leave_nothing_behind(driver: Driver) -> None:
     assert device_after <= device_before
     # Kilobytes.
     assert host_after - host_before < 10_000
-
-
-def test_each_thread_has_its_own_context(driver: Driver) -> None:
-    """Eight threads that begin together, each with a decoder of its own."""
-    gate = threading.Barrier(8)
-
-    def read(number: int) -> bool:
-        gop = gops("h264")[number % 3]
-        with primary_context(driver.library, 0):
-            source = PyavCudaContext(gop.config, CUDA)
-            gate.wait()
-            return all(equal(surfaces_of(source, gop), on_cpu(gop)) for _ in range(3))
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(read, range(8)))
