@@ -1,155 +1,14 @@
-/* libcuda.so.1 of the driver in software: contexts, memory, copies, and what it counts. See soft_driver.h.
+/* libcuda.so.1 of the driver in software: contexts, memory and copies. See soft_driver.h.
  *
  * Contexts follow NVIDIA's rules: each thread has a stack of them, the primary one is retained, and what needs a current
  * context fails without one. All calls are there that FFmpeg's loader looks for; those that nothing here needs say that
  * they are not supported. */
 #include "soft_driver.h"
 
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-/* Counts by name, complaints, and calls that are to fail. */
-
-static struct { char name[48]; long long count; int is_call; } counts[256];
-static int num_counts;
-static char complaints[1 << 14];
-static struct { char call[48]; int result, after; } failing;
-static long long allocated_bytes, limit_bytes = 1LL << 40;
-
-static void count(const char *name, long long added, int is_call) {
-    pthread_mutex_lock(&lock);
-    int each = 0;
-    while (each < num_counts && strcmp(counts[each].name, name)) each++;
-    if (each == num_counts && num_counts < 256) {
-        snprintf(counts[num_counts].name, 48, "%s", name);
-        counts[num_counts++].is_call = is_call;
-    }
-    if (each < num_counts) counts[each].count += added;
-    pthread_mutex_unlock(&lock);
-}
-
-void soft_count(const char *name, long long added) { count(name, added, 0); }
-
-long long soft_counted(const char *name) {
-    long long found = 0;
-    pthread_mutex_lock(&lock);
-    for (int each = 0; each < num_counts; each++)
-        if (!strcmp(counts[each].name, name)) found = counts[each].count;
-    pthread_mutex_unlock(&lock);
-    return found;
-}
-
-void soft_complain(const char *text, ...) {
-    va_list values;
-    va_start(values, text);
-    pthread_mutex_lock(&lock);
-    size_t used = strlen(complaints);
-    if (used < sizeof complaints - 300) {
-        used += (size_t)vsnprintf(complaints + used, 280, text, values);
-        strcpy(complaints + used, "\n");
-    }
-    pthread_mutex_unlock(&lock);
-    va_end(values);
-}
-
-const char *soft_complaints(void) { return complaints; }
-
-/* Tests use one process for many cases. What there is now is not forgotten. */
-void soft_forget(void) {
-    pthread_mutex_lock(&lock);
-    for (int each = 0; each < num_counts; each++)
-        if (counts[each].is_call) counts[each].count = 0;
-    complaints[0] = 0;
-    failing.call[0] = 0;
-    limit_bytes = 1LL << 40;
-    pthread_mutex_unlock(&lock);
-}
-
-/* From the call after `after` others on, this one returns `result`. */
-void soft_fail(const char *call, int after, int result) {
-    pthread_mutex_lock(&lock);
-    snprintf(failing.call, sizeof failing.call, "%s", call);
-    failing.after = after;
-    failing.result = result;
-    pthread_mutex_unlock(&lock);
-}
-
-void soft_limit(long long bytes) { limit_bytes = bytes; }
-long long soft_bytes(void) { return allocated_bytes; }
-
-int soft_called(const char *call) {
-    count(call, 1, 1);
-    pthread_mutex_lock(&lock);
-    int fails = !strcmp(failing.call, call) && failing.after-- <= 0;
-    pthread_mutex_unlock(&lock);
-    return fails ? failing.result : SUCCESS;
-}
-
-/* At the end of a process that cannot be asked, such as ffmpeg: a file with its counts and its complaints. */
-__attribute__((destructor)) static void report(void) {
-    const char *folder = getenv("SOFT_GPU_REPORTS");
-    if (!folder || !num_counts) return;
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%d", folder, (int)getpid());
-    FILE *file = fopen(path, "w");
-    if (!file) return;
-    for (int each = 0; each < num_counts; each++) fprintf(file, "%s %lld\n", counts[each].name, counts[each].count);
-    fprintf(file, "bytes left %lld\n", allocated_bytes);
-    for (char *line = strtok(complaints, "\n"); line; line = strtok(NULL, "\n")) fprintf(file, "complaint: %s\n", line);
-    fclose(file);
-}
-
-/* Memory. */
-
-typedef struct Allocation { struct Allocation *next; size_t size; _Alignas(512) unsigned char bytes[]; } Allocation;
-static Allocation *allocations;
-
-void *soft_allocate(size_t size) {
-    pthread_mutex_lock(&lock);
-    Allocation *made = NULL;
-    if (allocated_bytes + (long long)size <= limit_bytes)
-        made = aligned_alloc(512, (sizeof *made + size + 511) / 512 * 512);
-    if (made) {
-        made->size = size;
-        made->next = allocations;
-        allocations = made;
-        allocated_bytes += (long long)size;
-        memset(made->bytes, UNWRITTEN, size);
-    }
-    pthread_mutex_unlock(&lock);
-    return made ? made->bytes : NULL;
-}
-
-int soft_release(void *memory) {
-    pthread_mutex_lock(&lock);
-    Allocation **at = &allocations;
-    while (*at && (*at)->bytes != memory) at = &(*at)->next;
-    Allocation *found = *at;
-    if (found) {
-        *at = found->next;
-        allocated_bytes -= (long long)found->size;
-        memset(found->bytes, RELEASED, found->size);
-        free(found);
-    }
-    pthread_mutex_unlock(&lock);
-    return found != NULL;
-}
-
-int soft_allocated(const void *memory, size_t size) {
-    const unsigned char *start = memory;
-    int inside = 0;
-    pthread_mutex_lock(&lock);
-    for (Allocation *each = allocations; each && !inside; each = each->next)
-        inside = start >= each->bytes && start + size <= each->bytes + each->size;
-    pthread_mutex_unlock(&lock);
-    return inside;
-}
 
 /* Contexts. */
 
@@ -170,13 +29,6 @@ int soft_context(const char *call) {
 
 #define CALLED(name) do { int error = soft_called(name); if (error) return error; } while (0)
 #define IN_CONTEXT(name) do { CALLED(name); int error = soft_context(name); if (error) return error; } while (0)
-
-/* A process that cannot be told is told by its environment: SOFT_GPU_BYTES, and SOFT_GPU_FAIL="call after result". */
-__attribute__((constructor)) static void read_environment(void) {
-    const char *bytes = getenv("SOFT_GPU_BYTES"), *fail = getenv("SOFT_GPU_FAIL");
-    if (bytes) limit_bytes = atoll(bytes);
-    if (fail) sscanf(fail, "%47s %d %d", failing.call, &failing.after, &failing.result);
-}
 
 int cuInit(unsigned flags) {
     CALLED("cuInit");
@@ -357,7 +209,11 @@ int cuMemFreeHost(void *memory) { free(memory); return SUCCESS; }
 /* Streams and events: all work has run when it is waited for. */
 
 int cuCtxGetStreamPriorityRange(int *least, int *greatest) { *least = 0; *greatest = -5; return SUCCESS; }
-int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) { (void)stream; function(data); return SUCCESS; }
+int cuLaunchHostFunc(void *stream, void (*function)(void *), void *data) {
+    (void)stream;
+    function(data);
+    return SUCCESS;
+}
 
 int cuStreamCreate(void **stream, unsigned flags) {
     (void)flags;
@@ -398,12 +254,13 @@ int cuGetErrorName(int error, const char **name) {
 }
 int cuGetErrorString(int error, const char **text) { return cuGetErrorName(error, text); }
 
-#define NOT_HERE(name) int name(void) { return soft_called(#name) ? failing.result : NOT_SUPPORTED; }
+#define NOT_HERE(name) int name(void) { int error = soft_called(#name); return error ? error : NOT_SUPPORTED; }
 NOT_HERE(cuCtxSetLimit) NOT_HERE(cuMemAllocManaged) NOT_HERE(cuDevicePrimaryCtxReset) NOT_HERE(cuStreamAddCallback)
 NOT_HERE(cuLinkCreate) NOT_HERE(cuLinkAddData) NOT_HERE(cuLinkComplete) NOT_HERE(cuLinkDestroy)
 NOT_HERE(cuModuleGetGlobal) NOT_HERE(cuArrayCreate_v2) NOT_HERE(cuArray3DCreate_v2) NOT_HERE(cuArrayDestroy)
 NOT_HERE(cuArray3DGetDescriptor_v2) NOT_HERE(cuArrayGetPlane) NOT_HERE(cuMemsetD16Async) NOT_HERE(cuMemsetD32Async)
-NOT_HERE(cuMemsetD2D8Async) NOT_HERE(cuMemsetD2D16Async) NOT_HERE(cuMemsetD2D32Async) NOT_HERE(cuGLGetDevices_v2) NOT_HERE(cuGraphicsGLRegisterImage) NOT_HERE(cuGraphicsUnregisterResource)
+NOT_HERE(cuMemsetD2D8Async) NOT_HERE(cuMemsetD2D16Async) NOT_HERE(cuMemsetD2D32Async)
+NOT_HERE(cuGLGetDevices_v2) NOT_HERE(cuGraphicsGLRegisterImage) NOT_HERE(cuGraphicsUnregisterResource)
 NOT_HERE(cuGraphicsMapResources) NOT_HERE(cuGraphicsUnmapResources) NOT_HERE(cuGraphicsSubResourceGetMappedArray)
 NOT_HERE(cuGraphicsResourceGetMappedPointer_v2)
 /* Kernels: libcuda has them where soft_scale.c is part of it. */

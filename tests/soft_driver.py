@@ -34,7 +34,7 @@ from shortgop.readers.gpu.surface_conversion import convert
 
 _TESTS = Path(__file__).parent
 _LIBRARIES = {
-    "libcuda.so.1": ("soft_cuda.c", "soft_scale.c"),
+    "libcuda.so.1": ("soft_cuda.c", "soft_counts.c", "soft_scale.c"),
     "libnvcuvid.so.1": ("soft_nvcuvid.c", "soft_sets.c", "soft_parser.c"),
 }
 # They stay loaded: FFmpeg closes them with each device, and what they count would be lost.

@@ -14,7 +14,9 @@
 
 /* libavcodec, and the first fields of its structures. */
 
-typedef struct { unsigned char *data[8]; int linesize[8]; unsigned char **extended; int width, height, samples, format; } Frame;
+typedef struct {
+    unsigned char *data[8]; int linesize[8]; unsigned char **extended; int width, height, samples, format;
+} Frame;
 typedef struct { void *buffer; int64_t pts, dts; unsigned char *data; int size; } Packet;
 typedef struct { const void *class; int log_level_offset; } CodecContext;
 typedef int GetBuffer(CodecContext *, Frame *, int);
