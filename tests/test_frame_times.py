@@ -9,6 +9,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
+import av
 import imageio_ffmpeg
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import shortgop
 from shortgop import DamagedSourceError
+from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.operations.summary import summarize
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
@@ -112,6 +114,38 @@ def test_a_source_that_slows_down_is_shown_whole(fast: int, tmp_path: Path) -> N
 def test_a_few_frames_of_any_length_are_shown(pts: list[int], tmp_path: Path) -> None:
     source = make_video(tmp_path / "x.mp4", pts=pts, timebase=MS)
     assert sorted(set(numbers(prepared(source)))) == list(range(len(pts)))
+
+
+def with_a_short_last_frame(folder: Path) -> Path:
+    """28 frames at 30 frames/s, of which the last one lasts a tenth of the others by its header."""
+    whole = make_video(folder / "whole.mp4", pts=range(0, 28000, 1000), timebase=Fraction(1, 30000), b_frames=0)
+    with av.open(whole.path) as source, av.open(folder / "short.mp4", "w") as container:
+        stream = container.add_stream_from_template(source.streams.video[0])
+        packets = [packet for packet in source.demux(video=0) if packet.size]
+        packets[-1].duration = 100
+        for packet in packets:
+            packet.stream = stream
+            container.mux(packet)
+    return folder / "short.mp4"
+
+
+def test_a_last_frame_that_lasts_less_than_half_a_tick_is_shown(tmp_path: Path) -> None:
+    source = with_a_short_last_frame(tmp_path)
+    report = prepare([str(source)], DiskStorage(tmp_path / "dataset"), Profile(), where=Where("inline"))
+    assert report.failures == ()
+    assert numbers(shortgop.open(tmp_path / "dataset")[0]) == list(range(28))
+
+
+def test_it_is_shown_in_a_stretch_that_ends_with_it_too(tmp_path: Path) -> None:
+    with_a_short_last_frame(tmp_path)
+    (tmp_path / "list.csv").write_text("path,start,end\nshort.mp4,0.2,0.4\nshort.mp4,0.8,0.93\n")
+    place = DiskStorage(tmp_path / "dataset")
+    cuts = Importing(cuts=("start", "end"))
+    report = prepare([str(tmp_path / "list.csv")], place, Profile(), where=Where("inline"), importing=cuts)
+    assert report.failures == ()
+    assert [numbers(video) for video in shortgop.open(tmp_path / "dataset")] == [
+        [6, 7, 8, 9, 10, 11], [24, 25, 26, 27],
+    ]  # fmt: skip
 
 
 def test_info_says_how_many_frames_are_never_shown_or_more_than_once(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
 
 import av
 from av.codec.context import Flags, ThreadType
@@ -30,6 +29,7 @@ _HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "liba
 _ENDS_EARLY = ("ended prematurely", "partial file")
 # MPEG-4 in AVI has packets without a frame: they only say that nothing was coded. They are at most this long.
 _EMPTY_BYTES = 16
+_HALF = "a frame lacks a field"
 
 
 def scan(path: str, stream_index: int) -> Scan:
@@ -59,13 +59,13 @@ def scan(path: str, stream_index: int) -> Scan:
 
 
 def scan_stretch(path: str, stream_index: int, first_pts: int | None, packets: int) -> Scan:
-    """Scan this number of packets, beginning with the one at `first_pts`, to which the container can seek (None: the
-    first)."""
+    """Scan the packets of this number of frames, beginning with the one at `first_pts`, to which the container can seek
+    (None: the first)."""
     with open_source(path) as container, _complaints_heard():
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
-        return _Scanner(container, stream, islice(packets_from(container, stream, first_pts), packets), None).run()
+        return _Scanner(container, stream, packets_from(container, stream, first_pts), None, most=packets).run()
 
 
 def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
@@ -83,8 +83,10 @@ class _Scanner:
         stream: VideoStream,
         packets: Iterator[Packet[VideoStream]],
         break_at: int | None,
+        most: int | None = None,
     ) -> None:
         self._demuxed = packets
+        self._most = most
         self._sized = container.format.name not in UNSIZED
         self._is_avi = container.format.name == "avi"
         self._is_matroska = "matroska" in container.format.name
@@ -107,7 +109,7 @@ class _Scanner:
 
     def run(self) -> Scan:
         broken, stopped = "", ""
-        while True:
+        while self._most is None or len(self._packets) < self._most:
             with av.logging.Capture() as logs:
                 try:
                     packet = next(self._demuxed, None)
@@ -119,6 +121,9 @@ class _Scanner:
             self._take(packet, broken)
             broken = ""
         self._decode(None)
+        if self._headers.is_in_mid_frame and self._packets:
+            last = self._packets[-1]
+            self._packets[-1] = replace(last, is_incomplete=True, complaint=last.complaint or _HALF)
         if self._break_at is not None:
             stopped = stopped or NO_CHAIN
         is_end = any(words in broken for words in _ENDS_EARLY)
@@ -141,6 +146,11 @@ class _Scanner:
         unit = self._headers.read(bytes(packet))
         if self._headers.misses_one(unit):
             broken = broken or "a frame is missing"
+        if unit.is_second_field and self._packets:
+            self._complete(packet, broken)
+            return
+        if unit.follows_half and self._packets:
+            self._packets[-1] = replace(self._packets[-1], complaint=self._packets[-1].complaint or _HALF)
         packet.opaque = len(self._packets)
         if packet.size <= _EMPTY_BYTES:
             self._empty.add(len(self._packets))
@@ -161,6 +171,20 @@ class _Scanner:
                 is_hidden=packet.is_discard,
                 # Matroska's demuxer gives no times before 0.
                 is_before_start=self._is_matroska and packet.pts is None,
+            )
+        )
+
+    def _complete(self, packet: Packet[VideoStream], broken: str) -> None:
+        """Take the packet with the second field of the last frame."""
+        # Decoders give the frame the number of its first packet.
+        first = self._packets.pop()
+        said = self._decode(packet)
+        said = "a packet is incomplete" if packet.is_corrupt else said
+        self._packets.append(
+            replace(
+                first,
+                is_incomplete=first.is_incomplete or packet.is_corrupt,
+                complaint=first.complaint or said or broken,
             )
         )
 

@@ -24,11 +24,22 @@ _START_CODE = b"\0\0\1"
 class AccessUnit:
     """The headers of one packet. `is_entry`: a decoder that starts here decodes everything that is shown from here on.
     `counter` is the codec's frame counter (H.264: frame_num) in this packet, `next_counter` the value expected in the
-    next packet; None where they are unknown."""
+    next packet; None where they are unknown. `is_second_field`: the packet is the second field of the frame whose first
+    one is the packet before. `follows_half`: the packet before is one of two fields, and the other one is missing."""
 
     is_entry: bool | None = None
     counter: int | None = None
     next_counter: int | None = None
+    is_second_field: bool = False
+    follows_half: bool = False
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """The beginning of an H.264 slice. `is_bottom`: of which field it is; None for a frame."""
+
+    frame_num: int
+    is_bottom: bool | None
 
 
 class HeaderReader:
@@ -40,6 +51,8 @@ class HeaderReader:
         self._length_bytes = _length_bytes(codec, extradata or b"")
         self._sps: Sps | None = None
         self._expected: int | None = None
+        # The packet before, if it is a field without the other one of its frame.
+        self._field: _Slice | None = None
         self._aspects: set[object] = set()
         # None until there is an SPS.
         self._only_frames: bool | None = None
@@ -54,7 +67,8 @@ class HeaderReader:
         except IndexError:
             return AccessUnit()
         if self._codec == "hevc":
-            types = [nal[0] >> 1 & 63 for nal in self._nals(data)]
+            # Only the lowest layer is decoded; others are the second view of stereo, or alpha.
+            types = [nal[0] >> 1 & 63 for nal in self._nals(data) if not (nal[0] & 1 or nal[1] >> 3)]
             slices = [kind for kind in types if kind < 32]
             return AccessUnit(is_entry=bool(slices) and all(kind in _HEVC_ENTRIES for kind in slices))
         if self._codec in ("mpeg1video", "mpeg2video"):
@@ -72,21 +86,40 @@ class HeaderReader:
         """Whether no picture can be a field or have two, by all SPS read so far (H.264)."""
         return bool(self._only_frames)
 
+    @property
+    def is_in_mid_frame(self) -> bool:
+        """Whether the last packet read is a field whose frame lacks the other one."""
+        return self._field is not None
+
     def misses_one(self, unit: AccessUnit) -> bool:
         """Whether a reference frame is missing between the previous packet and this one."""
+        if unit.is_second_field:
+            return False
         # After a reset the counter starts at 0.
         counts = unit.counter is not None and self._expected is not None and not unit.is_entry
         misses = counts and unit.counter not in (self._expected, 0)
+        if counts and unit.counter == unit.next_counter and unit.counter == self._before_expected():
+            # Some encoders give a frame that no other one refers to the number of the reference frame before it. FFmpeg
+            # takes this for no gap either.
+            return False
         if unit.next_counter is not None:
             self._expected = unit.next_counter
         return misses
+
+    def _before_expected(self) -> int | None:
+        """The counter of the last reference frame."""
+        if self._expected is None or self._sps is None:
+            return None
+        return (self._expected - 1) % (1 << self._sps.frame_num_bits)
 
     def _nals(self, data: bytes) -> Iterator[bytes]:
         return _split(data, self._length_bytes)
 
     def _read_h264(self, data: bytes) -> AccessUnit:
         recovers = False
-        for nal in self._nals(data):
+        before, self._field = self._field, None
+        nals = list(self._nals(data))
+        for place, nal in enumerate(nals):
             kind, ref_idc = nal[0] & 31, nal[0] >> 5 & 3
             if kind == _H264_SPS:
                 self._keep_sps(nal)
@@ -95,22 +128,48 @@ class HeaderReader:
             elif kind in _H264_SLICES:
                 if self._sps is not None:
                     self._aspects.add(self._sps.aspect)
-                frame_num = self._frame_num(nal)
-                if frame_num is None or self._sps is None:
-                    return AccessUnit(is_entry=kind == _H264_IDR or recovers)
-                expected = (frame_num + (1 if ref_idc else 0)) % (1 << self._sps.frame_num_bits)
-                return AccessUnit(kind == _H264_IDR or recovers, frame_num, expected)
+                first = self._slice(nal)
+                is_entry = kind == _H264_IDR or recovers
+                if first is None or self._sps is None:
+                    return AccessUnit(is_entry=is_entry)
+                is_second = kind != _H264_IDR and self._completes(before, first)
+                if not is_second and self._is_one_field(first, nals[place + 1 :]):
+                    self._field = first
+                follows_half = before is not None and not is_second
+                if self._sps.gaps_allowed:
+                    return AccessUnit(is_entry, None, None, is_second, follows_half)
+                expected = (first.frame_num + (1 if ref_idc else 0)) % (1 << self._sps.frame_num_bits)
+                return AccessUnit(is_entry, first.frame_num, expected, is_second, follows_half)
         return AccessUnit(is_entry=False)
 
-    def _frame_num(self, nal: bytes) -> int | None:
-        if self._sps is None or self._sps.gaps_allowed:
+    @staticmethod
+    def _completes(before: _Slice | None, field: _Slice) -> bool:
+        """Whether two fields in a row are those of one frame, as FFmpeg's decoder pairs them."""
+        return (
+            before is not None
+            and None not in (before.is_bottom, field.is_bottom)
+            and before.is_bottom != field.is_bottom
+            and before.frame_num == field.frame_num
+        )
+
+    def _is_one_field(self, first: _Slice, others: list[bytes]) -> bool:
+        """Whether all slices of a packet are of the field that the first one is of."""
+        if first.is_bottom is None:
+            return False
+        slices = (self._slice(nal) for nal in others if nal[0] & 31 in _H264_SLICES)
+        return all(each is not None and each.is_bottom == first.is_bottom for each in slices)
+
+    def _slice(self, nal: bytes) -> _Slice | None:
+        if self._sps is None:
             return None
         bits = Bits(nal[1:_LOOKED_AT_BYTES])
         for _ in range(3):  # first_mb_in_slice, slice_type, pic_parameter_set_id
             bits.exp_golomb()
         if self._sps.separate_planes:
             bits.take(2)
-        return bits.take(self._sps.frame_num_bits)
+        frame_num = bits.take(self._sps.frame_num_bits)
+        is_field = self._sps.allows_fields and bits.take(1)  # field_pic_flag
+        return _Slice(frame_num, bool(bits.take(1)) if is_field else None)
 
     def _keep_sps(self, nal: bytes) -> None:
         try:
@@ -190,15 +249,18 @@ def _recovers_at_once(nal: bytes) -> bool:
 
 
 def _sei_messages(payload: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and content of each message of an SEI; `payload` starts after the header of its NAL unit."""
+    """Type and content of each message of an SEI; `payload` starts after the header of its NAL unit. Sizes do not count
+    the bytes that keep start codes out of it."""
+    payload = payload.replace(b"\0\0\3", b"\0\0")
     at = 0
     while at + 2 < len(payload):
         codes = []
         for _ in ("type", "size"):
             code = 0
-            while at + 1 < len(payload) and payload[at] == 255:
+            while payload[at : at + 1] == b"\xff":
                 code, at = code + 255, at + 1
-            codes.append(code + payload[at])
+            # A message may end in the middle of its own header.
+            codes.append(code + int.from_bytes(payload[at : at + 1]))
             at += 1
         yield codes[0], payload[at : at + codes[1]]
         at += codes[1]

@@ -36,13 +36,15 @@ class Bits:
 
 @dataclass(frozen=True)
 class Sps:
-    """The fields that are needed to read slice headers, the sample aspect ratio, and whether decoders mark no picture
-    as one of two fields: the SPS allows no fields, and no message says how pictures are to be shown."""
+    """The fields that are needed to read slice headers, and the sample aspect ratio. `allows_fields`: a picture may be
+    a field. `has_only_frames`: decoders mark no picture as one of two fields, since the SPS allows no fields and no
+    message says how pictures are to be shown."""
 
     frame_num_bits: int
     separate_planes: bool
     gaps_allowed: bool
     aspect: tuple[int, int]
+    allows_fields: bool
     has_only_frames: bool
 
 
@@ -77,18 +79,21 @@ def parse_sps(nal: bytes) -> Sps:
     if frame_num_bits > 16:
         raise IndexError("no SPS has so many bits of frame_num")
     gaps_allowed = bool(bits.take(1))
-    aspect, has_only_frames = _shown(bits)
-    return Sps(frame_num_bits, separate_planes, gaps_allowed, aspect, has_only_frames)
-
-
-def _shown(bits: Bits) -> tuple[tuple[int, int], bool]:
-    """The sample aspect ratio, 1:1 where there is none, and whether there are only frames: from the bits after
-    gaps_in_frame_num_value_allowed_flag."""
-    aspect = (1, 1)
     try:
-        for _ in range(2):
+        for _ in range(2):  # width and height
             bits.exp_golomb()
         frames_only = bool(bits.take(1))  # frame_mbs_only_flag
+    except IndexError:
+        return Sps(frame_num_bits, separate_planes, gaps_allowed, (1, 1), allows_fields=False, has_only_frames=False)
+    aspect, has_only_frames = _shown(bits, frames_only=frames_only)
+    return Sps(frame_num_bits, separate_planes, gaps_allowed, aspect, not frames_only, has_only_frames)
+
+
+def _shown(bits: Bits, *, frames_only: bool) -> tuple[tuple[int, int], bool]:
+    """The sample aspect ratio, 1:1 where there is none, and whether there are only frames: from the bits after
+    frame_mbs_only_flag."""
+    aspect = (1, 1)
+    try:
         if not frames_only:
             bits.take(1)
         bits.take(1)

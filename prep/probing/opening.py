@@ -23,7 +23,7 @@ from av.video.stream import VideoStream
 
 from ...errors import NotAVideoError, SourceError
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
-from .signs import MOOV_IS_MISSING, lacks_moov
+from .signs import why_without_moov
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
 # sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and formats without pictures:
@@ -177,7 +177,7 @@ def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
         return SourceError(f"cannot read {path}: {error.strerror}; fix that and run the same command again", file=path)
     kind = kind_of(path)
     if kind is None:
-        what = MOOV_IS_MISSING if lacks_moov(path) else _NO_VIDEO
+        what = why_without_moov(path) or _NO_VIDEO
         return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
     name, suffix = kind
     if suffix and Path(path).suffix.lower() == suffix:

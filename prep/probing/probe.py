@@ -24,7 +24,7 @@ from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
 from .opening import demuxer_of, open_contents, open_source, packets_of, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
-from .signs import PacketLog, may_have_index, suspicion_of_end
+from .signs import JOIN_SEGMENTS, PacketLog, may_have_index, suspicion_of_end
 from .still_pictures import why_still
 
 # Where frames are decoded besides the start, as parts of the duration, and how many packets a decoder may take for one
@@ -112,6 +112,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         for packet in packets_of(container, stream):
             if packet.size and by_index:
                 places.append((packet.pts, packet.pos, packet.size))
+            if packet.size and packet.has_sidedata("encryption_info"):
+                raise NotAVideoError(f"{path} is encrypted; decrypt it first, with its key", file=path)
             if packet.size:
                 packets.see(packet)
             if packet.size and not packet.is_discard:
@@ -121,6 +123,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
     pts, durations = packets.pts, packets.durations
     if not pts:
+        if "mp4" in container.format.name and not stream.frames:
+            raise NotAVideoError(f"{path} is only the initialization segment of a stream; {JOIN_SEGMENTS}", file=path)
         raise DamagedSourceError(f"{path} has a video stream without data; copy or download it again", file=path)
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)

@@ -40,14 +40,24 @@ _KEYFRAME_CODECS = (
 )  # fmt: skip
 
 NO_CHAIN = "there is a break between its chunks"
-MOOV_IS_MISSING = (
+_MOOV_IS_MISSING = (
     "its index is cut off (an MP4 without its moov box), and without it no frame can be read, even with --salvage; "
     "copy or record it again"
 )
+JOIN_SEGMENTS = "join the segments with it (`cat INIT SEGMENT... > one.mp4`) and give that"
+_IS_A_SEGMENT = (
+    "it is a segment of a stream (HLS, DASH) without the initialization segment, which says how to decode it; "
+    f"{JOIN_SEGMENTS}"
+)
+
+
+# What segments of a stream may begin with (ISO/IEC 14496-12, 8.16).
+_SEGMENT_BOXES = (b"ftyp", b"styp", b"sidx", b"emsg", b"prft", b"moof")
 
 
 class PacketLog:
-    """The packets of a stream in decode order, and the first sign of damage in them.
+    """The frames of a stream in decode order, one for each packet or for two that have a field each, and the first sign
+    of damage in them.
 
     With `keyframes_at`, the positions of the keyframes in the file, the content of packets is not looked at. FFmpeg's
     own mark is of no use then: its parsers take it from packets that have no content yet.
@@ -66,6 +76,7 @@ class PacketLog:
         self._extradata, self._codec = decoder.extradata, decoder.name
         self.has_alpha_layer = False
         self._is_entry: bool | None = None
+        self._is_second_field = False
         self._latest: int | None = None
         self._entries: list[int] = []
 
@@ -77,21 +88,31 @@ class PacketLog:
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
         self._seen += 1
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
+        self._is_second_field = False
         if self._keyframes_at is not None:
             may_have_entries = self._codec in (*_KEYFRAME_CODECS, "h264", "hevc")
             self._is_entry = may_have_entries and packet.pos in self._keyframes_at
         elif self._codec in _READ_CODECS or (self._codec == "hevc" and packet.is_keyframe):
             unit = self._headers.read(bytes(packet))
+            self._is_second_field = unit.is_second_field
             if self._codec in ("h264", "hevc"):
                 self._is_entry = packet.is_keyframe and unit.is_entry
             if self._headers.misses_one(unit):
                 self.suspect(f"a frame is missing before packet {len(self.pts)} of its video")
+            if unit.follows_half:
+                self.suspect(f"a field is missing before packet {len(self.pts)} of its video")
 
     def add(self, packet: Packet[VideoStream]) -> None:
+        """Note the frame of the packet that was seen last."""
         number = len(self.pts)
         if packet.is_corrupt:
             self.suspect(f"packet {number} of its video is incomplete")
         self.ends_incomplete = packet.is_corrupt
+        if self._is_second_field and self.pts:
+            # Its frame is the one of the packet before.
+            self.durations[-1] += packet.duration or 0
+            self.last_dts = packet.dts
+            return
         self.pts.append(packet.pts)
         self.durations.append(packet.duration or 0)
         self.last_dts = packet.dts
@@ -123,6 +144,11 @@ class PacketLog:
         return self._keyframes_at is None and self._headers.has_only_frames
 
     @property
+    def ends_in_mid_frame(self) -> bool:
+        """Whether the last frame lacks a field that should follow in a packet of its own."""
+        return self._headers.is_in_mid_frame
+
+    @property
     def known_pts(self) -> list[int]:
         return [pts for pts in self.pts if pts is not None]
 
@@ -146,6 +172,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
             f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",
         ),
         (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
+        (packets.ends_in_mid_frame, "its last frame lacks a field"),
         (
             promised - reached > _MISSING_SECONDS,
             f"its header states an end at {float(promised):.2f} s, but the video ends at {float(reached):.2f} s",
@@ -200,12 +227,12 @@ def promised_end(stream: VideoStream) -> Fraction | None:
     return 3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)
 
 
-def lacks_moov(path: str) -> bool:
-    """Whether a file is an MP4 or MOV without a moov box, which lists all samples."""
+def why_without_moov(path: str) -> str:
+    """Why an MP4 or MOV lacks the moov box, without which no frame can be read; "" if it has one, or is no MP4."""
     size, at = Path(path).stat().st_size, 0
     kinds = []
     with Path(path).open("rb") as file:
-        while at + 16 <= size:
+        while at + 8 <= size:
             file.seek(at)
             header = file.read(16)
             length, kind = int.from_bytes(header[:4]), header[4:8]
@@ -215,4 +242,8 @@ def lacks_moov(path: str) -> bool:
             if length < 8:
                 break
             at += length
-    return kinds[:1] == [b"ftyp"] and b"moov" not in kinds
+    if b"moov" in kinds:
+        return ""
+    if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:
+        return _IS_A_SEGMENT
+    return _MOOV_IS_MISSING if kinds[:1] == [b"ftyp"] else ""

@@ -1,0 +1,107 @@
+"""Streams that other programs write and players read, and those that nothing can read without something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import shortgop
+from datasets import make_dataset
+from encodes import encode
+from odd_pictures import X264, encode_pictures, ffmpeg, numbered
+from shortgop.prep.probing.access_units import HeaderReader, has_alpha_layer
+from synthetic import read_number
+
+FRAMES = 20
+PREFIX_SEI = b"\0\0\0\1\x4e\x01"
+
+
+def video_of(source: Path) -> shortgop.Video:
+    dataset = source.parent / "dataset"
+    assert make_dataset([source], dataset).failures == ()
+    return shortgop.open(dataset)[0]
+
+
+def reason_against(source: Path) -> str:
+    (failure,) = make_dataset([source], source.parent / "dataset").failures
+    return failure.reason
+
+
+def made(path: Path, *options: str) -> Path:
+    return encode_pictures(path, numbered(range(FRAMES)), "-pix_fmt", "yuv420p", *options)
+
+
+def test_hevc_with_a_message_that_ends_within_its_header_is_prepared(tmp_path: Path) -> None:
+    """Reading beyond the end of it ended prep of that source with a trace."""
+    message = b"\x05\x01\x40\xff\xff"
+    data = made(tmp_path / "plain.hevc", "-c:v", "libx265", "-x265-params", "log-level=none").read_bytes()
+    first_slice = re.search(rb"\x00\x00\x01[\x26\x28]\x01", data)
+    assert first_slice is not None
+    at = first_slice.start() - 1
+    (tmp_path / "x.hevc").write_bytes(data[:at] + PREFIX_SEI + message + data[at:])
+    assert [read_number(frame) for frame in video_of(tmp_path / "x.hevc")] == list(range(FRAMES))
+
+
+def test_an_alpha_layer_is_found_behind_a_message_whose_zeros_are_escaped() -> None:
+    escaped = b"\x05\x06" + b"\0\0\3\0\0\3\1\1"
+    assert has_alpha_layer(b"", PREFIX_SEI + escaped + b"\xa5\x01\x00\x80")
+
+
+def test_only_the_lowest_layer_says_whether_decoding_may_start() -> None:
+    """The second view of stereo need not have a keyframe of its own there."""
+    keyframe, other_layer = b"\0\0\1\x26\1" + b"\x80" * 8, b"\0\0\1\2\x09" + b"\x80" * 8
+    assert HeaderReader("hevc", b"").read(keyframe + other_layer).is_entry
+    assert not HeaderReader("hevc", b"").read(other_layer).is_entry
+
+
+def renumbered(data: bytes) -> Iterator[bytes]:
+    """The NAL units of an H.264 stream with frame_num of 4 bits; frames that no other one refers to get the number of
+    the reference frame before."""
+    last = 0
+    for nal in data.split(b"\0\0\1")[1:]:
+        kind, is_referred_to = nal[0] & 31, bool(nal[0] & 0x60)
+        bits = f"{int.from_bytes(nal[1:9]):064b}"
+        at = 0
+        if kind in (1, 5):
+            for _ in range(3):  # first_mb_in_slice, slice_type, pic_parameter_set_id
+                zeros = len(bits[at:]) - len(bits[at:].lstrip("0"))
+                at += 2 * zeros + 1
+            if is_referred_to:
+                last = int(bits[at : at + 4], 2)
+            else:
+                bits = f"{bits[:at]}{last:04b}{bits[at + 4 :]}"
+        yield b"\0\0\1" + nal[:1] + (int(bits, 2).to_bytes(8) if kind in (1, 5) else nal[1:9]) + nal[9:]
+
+
+def test_frames_that_no_other_refers_to_may_have_the_number_of_the_frame_before(tmp_path: Path) -> None:
+    """Some encoders number them so. Each was taken for a sign of a missing frame."""
+    data = made(tmp_path / "plain.h264", *X264, "-bf", "2", "-x264-params", "ref=1:b-pyramid=none").read_bytes()
+    other = b"".join(renumbered(data))
+    assert other != data
+    (tmp_path / "x.h264").write_bytes(other)
+    assert [read_number(frame) for frame in video_of(tmp_path / "x.h264")] == list(range(FRAMES))
+
+
+def test_an_encrypted_video_is_called_that(tmp_path: Path) -> None:
+    """Its frames may decode to noise, and it was called damaged, or copied badly."""
+    key = "00112233445566778899aabbccddeeff"
+    source = made(tmp_path / "plain.mp4", *X264)
+    ffmpeg(
+        *("-i", source, "-c", "copy", "-encryption_scheme", "cenc-aes-ctr", "-encryption_key", key),
+        *("-encryption_kid", key, tmp_path / "x.mp4"),
+    )
+    assert reason_against(tmp_path / "x.mp4").endswith("x.mp4 is encrypted; decrypt it first, with its key")
+
+
+def test_segments_of_a_stream_and_their_beginning_say_that_they_belong_together(tmp_path: Path) -> None:
+    init, fragments = encode(frames=16)
+    for name, data in (("init.mp4", init), ("segment.m4s", fragments[1]), ("one.mp4", init + b"".join(fragments))):
+        (tmp_path / name).write_bytes(data)
+    remedy = r"join the segments with it \(`cat INIT SEGMENT... > one.mp4`\) and give that$"
+    assert re.search(
+        f"init.mp4 is only the initialization segment of a stream; {remedy}", reason_against(tmp_path / "init.mp4")
+    )
+    said = f"it is a segment of a stream .* without the initialization segment, .*; {remedy}"
+    assert re.search(said, reason_against(tmp_path / "segment.m4s"))
+    assert len(video_of(tmp_path / "one.mp4")) == 16
