@@ -227,7 +227,7 @@ def _filters(encode: Encode) -> list[str]:
         layout = picture_layout(source, encode.profile)
         scaled = scaled_on_gpu(source.coded_size, layout.scaled, downloads=encode.pipeline.downloads)
         pictures = [*scaled, *pad_filters(layout), *closing_filters(source)]
-        return [*kept, without_colours(), *times, *_in_order(encode, pictures)]
+        return [*kept, without_colours(source), *times, *_in_order(encode, pictures)]
     return [
         *(downloaded(source) if encode.pipeline.decoding == "nvdec" else []),
         *kept,

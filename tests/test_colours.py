@@ -291,6 +291,19 @@ def test_rgb_without_tags_becomes_bt709(tmp_path: Path) -> None:
     assert np.abs(dataset[0][0].numpy().mean(axis=(1, 2)) - (192, 64, 32)).max() < 3
 
 
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+def test_pictures_that_call_themselves_rgb_and_are_not_have_no_known_colours(codec: str, tmp_path: Path) -> None:
+    """All three tags are 0, which is RGB as a matrix, and reserved as primaries and transfer."""
+    encoder = {"h264": "libx264", "hevc": "libx265"}[codec]
+    plain = encode_pictures(tmp_path / "plain.mkv", numbered(range(3)), "-c:v", encoder, "-pix_fmt", "yuv420p")
+    tagged = f"{codec}_metadata=colour_primaries=0:transfer_characteristics=0:matrix_coefficients=0"
+    source = tmp_path / "x.ts"
+    ffmpeg("-i", plain, "-c", "copy", "-bsf:v", tagged, source)
+    dataset, _ = prepare([source], tmp_path)
+    assert [read_number(frame) for frame in dataset[0]] == [0, 1, 2]
+    assert tags(tmp_path / "dataset") == (2, 2, 2)
+
+
 def test_light_of_openexr_is_shown_as_a_signal(tmp_path: Path) -> None:
     """Half the light of white is 191 of 255 on a display of gamma 2.4."""
     light = np.full((64, 96, 3), 0.5, "<f4")

@@ -79,14 +79,15 @@ def steady_filters(source: SourceVideo) -> list[str]:
     """
     width, height = source.coded_size
     return [
-        without_colours(),
+        without_colours(source),
         f"scale={width}:{height}:{_QUALITY}:interl=-1",
     ]
 
 
-def without_colours() -> str:
-    """The filter that removes primaries and transfer."""
-    return "setparams=color_primaries=unknown:color_trc=unknown"
+def without_colours(source: SourceVideo) -> str:
+    """The filter that removes primaries and transfer, and a matrix that cannot be true."""
+    matrix = ":colorspace=unknown" if source.picture.false_matrix else ""
+    return f"setparams=color_primaries=unknown:color_trc=unknown{matrix}"
 
 
 def deinterlace_filters(source: SourceVideo, profile: Profile) -> list[str]:

@@ -29,7 +29,8 @@ _FRAMES_TELL = {
 MIXED_FIELDS = {"mpeg2video", "h264", "vc1", "cavs"}
 """Codecs of broadcasts and discs, which switch between film and video."""
 
-_UNSPECIFIED = 2
+UNSPECIFIED = 2
+_RGB_MATRIX = 0
 _LINEAR = 8
 _DOLBY_VISION_TAGS = ("dvh1", "dvhe", "dva1", "dvav")
 # FFmpeg's own decoders ignore the alpha that WebM stores beside the picture.
@@ -55,7 +56,8 @@ class SourcePicture:
     `bits`: of the deepest component. `chroma`: "4:2:0" and the like, "RGB" or "gray". `mirrored`: pictures are flipped,
     besides being rotated, when they are shown. `linear`: values are linear light. `left_behind`: kinds of streams that
     are not prepared ("audio"). `tags`: other properties that the frames declare ("stereo 3D"). `alpha_layer`: alpha is
-    a layer of its own in the stream. `aspect_changes`: the sample aspect ratio changes within the stream. `decoder`:
+    a layer of its own in the stream. `false_matrix`: pictures of luma and chroma are tagged as RGB, so that libswscale
+    would refuse to convert them. `aspect_changes`: the sample aspect ratio changes within the stream. `decoder`:
     the one that ffmpeg has to be given by name, if any.
     """
 
@@ -69,6 +71,7 @@ class SourcePicture:
     linear: bool = False
     fields: Fields = Fields.NO
     mirrored: bool = False
+    false_matrix: bool = False
     aspect_changes: bool = False
     undecodable_colours: bool = False
     left_behind: tuple[str, ...] = ()
@@ -96,7 +99,7 @@ def picture_of(
     first, codec = frames[0], stream.codec_context
     pixels = first.format
     kinds = {name for name, _ in _side_data(first)}
-    unspecified_transfer = int(first.color_trc) == _UNSPECIFIED
+    unspecified_transfer = int(first.color_trc) == UNSPECIFIED
     # AVI's 32-bit BITMAPINFO pixels have a fourth byte that is unused, and usually 0.
     unused_alpha = codec.name == "rawvideo" and container.format.name == "avi"
     decoder = _ALPHA_DECODERS.get(codec.name) if stream.metadata.get("alpha_mode") == "1" else None
@@ -112,6 +115,7 @@ def picture_of(
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
         fields=_fields([frame.interlaced_frame for frame in frames], codec.name, codec.field_order),
         mirrored=_is_mirrored(first),
+        false_matrix=pixels.name.startswith("yuv") and int(first.colorspace) == _RGB_MATRIX,
         # Dolby Vision with a base layer for other players has the tags of PQ, HLG or BT.709; profile 5 has none of
         # them.
         undecodable_colours=unspecified_transfer

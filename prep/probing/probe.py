@@ -23,7 +23,7 @@ from ...manifests.ragged import Array
 from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
 from .opening import demuxer_of, open_contents, open_source, packets_of, video_stream
-from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, SourcePicture, picture_of
+from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
 from .signs import JOIN_SEGMENTS, PacketLog, may_have_index, suspicion_of_end
 from .still_pictures import why_still
 
@@ -136,6 +136,9 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     has_decode_times = order is not None and packets.has_decode_times and stream.codec_context.has_b_frames
+    picture = picture_of(
+        frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes
+    )
     source = SourceVideo(
         path=path,
         stream_index=stream.index,
@@ -144,9 +147,10 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         height=crop.height if crop else frame.height,
         sample_aspect_ratio=_sample_aspect_ratio(stream),
         rotation=round(frame.rotation / 90) * 90 % 360,
-        primaries=int(frame.color_primaries),
-        transfer=int(frame.color_trc),
-        matrix=int(frame.colorspace),
+        # 0 is reserved, and no encoder takes it.
+        primaries=int(frame.color_primaries) or UNSPECIFIED,
+        transfer=int(frame.color_trc) or UNSPECIFIED,
+        matrix=UNSPECIFIED if picture.false_matrix else int(frame.colorspace),
         timebase=stream.time_base,
         pts=order,
         end_pts=0,
@@ -156,13 +160,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         num_packets=len(pts),
         demuxer=demuxer_of(container),
         suspicion=packets.suspicion,
-        picture=picture_of(
-            frames,
-            stream,
-            container,
-            has_alpha_layer=packets.has_alpha_layer,
-            aspect_changes=packets.aspect_changes,
-        ),
+        picture=picture,
         crop=crop,
         entries=NO_ENTRIES if order is None or has_decode_times else packets.entries(container.format.name),
         has_decode_times=has_decode_times,
