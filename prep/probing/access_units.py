@@ -118,8 +118,8 @@ class HeaderReader:
     def _read_h264(self, data: bytes) -> AccessUnit:
         recovers = False
         before, self._field = self._field, None
-        nals = list(self._nals(data))
-        for place, nal in enumerate(nals):
+        nals = self._nals(data)
+        for nal in nals:
             kind, ref_idc = nal[0] & 31, nal[0] >> 5 & 3
             if kind == _H264_SPS:
                 self._keep_sps(nal)
@@ -133,7 +133,7 @@ class HeaderReader:
                 if first is None or self._sps is None:
                     return AccessUnit(is_entry=is_entry)
                 is_second = kind != _H264_IDR and self._completes(before, first)
-                if not is_second and self._is_one_field(first, nals[place + 1 :]):
+                if not is_second and self._is_one_field(first, nals):
                     self._field = first
                 follows_half = before is not None and not is_second
                 if self._sps.gaps_allowed:
@@ -152,7 +152,7 @@ class HeaderReader:
             and before.frame_num == field.frame_num
         )
 
-    def _is_one_field(self, first: _Slice, others: list[bytes]) -> bool:
+    def _is_one_field(self, first: _Slice, others: Iterator[bytes]) -> bool:
         """Whether all slices of a packet are of the field that the first one is of."""
         if first.is_bottom is None:
             return False
