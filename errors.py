@@ -159,7 +159,7 @@ class DecodeError(ShortGopError):
 
 
 class DatasetWarning(UserWarning):
-    """Some videos of a dataset cannot be read; the others can."""
+    """Some videos of a dataset cannot be read, or are not in it; the others can be used."""
 
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR)

@@ -107,10 +107,10 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     end_tidily_on_sigterm()
     with errors():
         from ..jobs.finding.column_types import parse_types
-        from ..jobs.named_options import prepare
+        from ..jobs.named_options import prepare_untold
 
         with report_at_the_end(report_path, out_path), job_progress(err) as on_progress:
-            report = prepare(
+            report = prepare_untold(
                 sources, out_path, profile=profile_name, fps=fps, size=size, fit=fit, upscale=upscale,
                 deinterlace=deinterlace, gop=gop, b_frames=b_frames, codec=codec, encoder=encoder, crf=crf,
                 preset=preset, fastdecode=fastdecode, segment_seconds=segment_seconds, shard_mb=shard_mb,

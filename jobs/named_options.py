@@ -1,17 +1,21 @@
-"""`shortgop.prepare`, which the command `shortgop prep` calls: a job whose options are given by name."""
+"""`shortgop.prepare`: a job whose options are given by name. The command `shortgop prep` calls the function below it,
+which leaves it to the caller to say what failed."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, cast
+from functools import wraps
+from typing import Any, ParamSpec, cast
 
 from ..arguments import exact_seconds, integer
-from ..errors import WrongTypeError
+from ..errors import DatasetWarning, WrongTypeError
 from ..manifests.dataset_files.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+from ..wording import counted
 from .failing import parse_max_failures
 from .finding.importing import importing_of
 from .finding.lists import OnTypes, ignore_types
@@ -24,9 +28,10 @@ from .progress.tally import OnProgress, ignore
 from .where import Where
 
 StrPath = str | os.PathLike[str]
+_Options = ParamSpec("_Options")
 
 
-def prepare(
+def prepare_untold(
     sources: StrPath | Sequence[StrPath],
     out: StrPath,
     *,
@@ -80,11 +85,12 @@ def prepare(
     that is a dataset of another tool. Each GPU prepares `streams_per_gpu` sources at a time; with 0 no GPU is used.
     `on_progress` is called with a `Progress` often; what it raises ends the job.
 
-    The report lists sources that could not be prepared; they raise nothing. Raises UsageError for options and sources
-    that make no sense, SourceError if a folder of sources does not answer, or if sources have changed and `changed` is
-    "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing,
-    DatasetBusyError if another job writes to the dataset, TooManyFailuresError if more sources failed than
-    `max_failures`. Finished work is kept, and the same call goes on from there.
+    The report lists sources that could not be prepared. They raise nothing; `shortgop.prepare` gives a DatasetWarning
+    with their number. Raises UsageError for options and sources that make no sense, SourceError if a folder of sources
+    does not answer, or if sources have changed and `changed` is "fail", OutputError if the dataset cannot be written,
+    ToolError if ffmpeg or an encoder is missing, DatasetBusyError if another job writes to the dataset,
+    TooManyFailuresError if more sources failed than `max_failures`. Finished work is kept, and the same call goes on
+    from there.
     """
     where = Where(runner, address, workers, streams_per_gpu)
     given: dict[str, Any] = {
@@ -130,6 +136,36 @@ def prepare(
         types=types,
         on_types=on_types,
         on_update=on_progress or ignore,
+    )
+
+
+def _telling_failures(run: Callable[_Options, Report]) -> Callable[_Options, Report]:
+    """`run` under the name `prepare`, with a DatasetWarning where sources failed: whoever does not look at the report
+    would train without them."""
+
+    @wraps(run)
+    def prepare(*args: _Options.args, **kwargs: _Options.kwargs) -> Report:
+        report = run(*args, **kwargs)
+        if report.failures:
+            warnings.warn(_failures_text(report), DatasetWarning, stacklevel=2)
+        return report
+
+    prepare.__name__ = prepare.__qualname__ = "prepare"
+    return prepare
+
+
+prepare = _telling_failures(prepare_untold)
+
+
+def _failures_text(report: Report) -> str:
+    failures, outdated = report.failures, len(report.outdated)
+    failed = len(failures) - outdated
+    counts = [f"{failed} of {counted(report.sources, 'source')} could not be prepared"] if failed else []
+    counts += [f"{counted(outdated, 'source')} changed and not replaced"] if outdated else []
+    more = "all are" if len(failures) > 1 else "that is"
+    return (
+        f"{', '.join(counts)}: {failures[0].id}: {failures[0].reason} ({more} in `failures` of the report that "
+        "shortgop.prepare returns)"
     )
 
 

@@ -30,6 +30,7 @@ from cuda_ffmpeg import (
 )
 from datasets import current_manifest, rows_of
 from long_sources import FRAMES, assert_undisturbed, make_sources, run_in_sections
+from shortgop.jobs.named_options import prepare_untold
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep import gpu_attempts
 from shortgop.prep.profile import Profile, Size
@@ -295,7 +296,7 @@ def test_a_chip_without_b_frames_makes_a_dataset_without(
 def test_a_source_that_is_no_video_is_its_own_fault(machine: Machine, tmp_path: Path) -> None:
     machine()
     (tmp_path / "bad.mp4").write_bytes(b"not a video" * 1000)
-    report = shortgop.prepare(str(tmp_path / "bad.mp4"), tmp_path / "dataset", runner="inline")
+    report = prepare_untold(str(tmp_path / "bad.mp4"), tmp_path / "dataset", runner="inline")
     assert len(report.failures) == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -19,8 +20,11 @@ from typer.testing import CliRunner
 import shortgop
 from datasets import copied_shards, current_manifest, make_dataset, rows_of
 from shortgop.cli import app
+from shortgop.jobs.named_options import prepare_untold
 from shortgop.manifests.equal_contents import equal_contents
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
+
+_KEPT = r"^1 source changed and not replaced: a\.mp4: .* \(that is in `failures`"
 
 
 def test_every_option_of_the_command_is_an_argument_of_the_same_name() -> None:
@@ -78,7 +82,7 @@ def test_progress_says_how_far_the_job_is(tmp_path: Path) -> None:
         make_video(file, pts=constant_rate_pts(Fraction(25), 40), timebase=Fraction(1, 25))
     (tmp_path / "corpus" / "broken.mp4").write_text("no video")
     seen: list[shortgop.Progress] = []
-    report = shortgop.prepare(tmp_path / "corpus", tmp_path / "dataset", runner="inline", on_progress=seen.append)
+    report = prepare_untold(tmp_path / "corpus", tmp_path / "dataset", runner="inline", on_progress=seen.append)
     assert seen[0].note == "looking at 4 sources"
     last = seen[-1]
     assert (last.sources_done, last.sources_total, last.sources_failed) == (4, 4, 1)
@@ -88,6 +92,26 @@ def test_progress_says_how_far_the_job_is(tmp_path: Path) -> None:
         assert values == sorted(values)
     with pytest.raises(dataclasses.FrozenInstanceError):
         last.frames_done = 0  # type: ignore[misc]
+
+
+def test_sources_that_failed_are_a_warning_with_their_number_and_the_first_reason(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    for name in ("a.mp4", "b.mp4"):
+        (tmp_path / "corpus" / name).write_text("no video")
+    words = r"^2 of 2 sources could not be prepared: a\.mp4: .* \(all are in `failures` of the report"
+    with pytest.warns(shortgop.DatasetWarning, match=words) as warned:
+        report = shortgop.prepare(tmp_path / "corpus", tmp_path / "dataset", runner="inline")
+    assert [failure.id for failure in report.failures] == ["a.mp4", "b.mp4"]
+    assert report.failures[0].reason in str(warned[0].message)
+    assert warned[0].filename == __file__, "it names the line of the caller"
+
+
+def test_sources_that_changed_and_were_kept_are_a_warning(tmp_path: Path) -> None:
+    source = tmp_path / "a.mp4"
+    for first, about in ((0, contextlib.nullcontext()), (50, pytest.warns(shortgop.DatasetWarning, match=_KEPT))):
+        make_video(source, pts=constant_rate_pts(Fraction(25), 20 + first), timebase=Fraction(1, 25))
+        with about:
+            shortgop.prepare(source, tmp_path / "dataset", runner="inline")
 
 
 def test_what_the_callback_raises_ends_the_job_which_goes_on_from_there(

@@ -14,6 +14,7 @@ from lerobot_files import CAMERAS, write_lerobot
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import PLAIN, Importing
 from shortgop.jobs.finding.source import Source
+from shortgop.jobs.named_options import prepare_untold
 from source_arguments import find_sources
 from store_helpers import put, remove
 from synthetic import make_video, read_number
@@ -31,7 +32,7 @@ def put_folder(folder: Path, url: str) -> str:
 
 
 def prepare(sources: Any, out: Path, **options: Any) -> shortgop.Report:
-    return shortgop.prepare(sources, out, runner="inline", **options)
+    return prepare_untold(sources, out, runner="inline", **options)
 
 
 def shown(dataset: Path) -> dict[str, tuple[list[int], dict[str, Any]]]:

@@ -24,6 +24,7 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.finding.store_files import told
 from shortgop.jobs.look import look_at
+from shortgop.jobs.named_options import prepare_untold
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitResult, run_unit
 from shortgop.prep.options import DEFAULT_POLICY, Options
@@ -45,7 +46,7 @@ def make(path: Path, first_number: int = 0, num_frames: int = 40, **options: Any
 
 
 def prepare(sources: Any, out: Path, **options: Any) -> shortgop.Report:
-    return shortgop.prepare(sources, out, runner="inline", **options)
+    return prepare_untold(sources, out, runner="inline", **options)
 
 
 def numbers(dataset: Path) -> dict[str, list[int]]:
