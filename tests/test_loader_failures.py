@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +164,23 @@ def test_an_entry_that_cannot_be_sent_is_named_an_error(clips_folder: Path) -> N
     with pytest.raises(UsageError, match="an entry of the items cannot be sent to the loader's process"):
         next(iter(loader))
     assert loader.stats().restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (lambda start: [7] * (start % 2 + 2), "the entries 'boxes' .* lists of 2 to 3 values, .* under Lists"),
+        (lambda start: 7 if start % 2 else None, "the entries 'boxes' .* some are None"),
+    ],
+)
+def test_entries_that_make_no_batch_are_named(clips_folder: Path, value: Any, words: str) -> None:
+    class WithBoxes(shortgop.ClipDataset):
+        def items(self, draws: Sequence[int], rows: Any = None) -> list[dict[str, Any]]:
+            return [{**item, "boxes": value(item["start"])} for item in super().items(draws, rows)]
+
+    dataset = WithBoxes(clips_folder, shortgop.AllClips(2))
+    with pytest.raises(UsageError, match=words):
+        next(iter(loader_of(dataset, workers=0, order=shortgop.Sequential())))
 
 
 # Nothing is left

@@ -6,6 +6,7 @@ arena       the shared memory, and which batches of it are free, being filled, o
 pool        starts workers, gives them units, notices when one dies; `in_process` is the same without processes
 worker      what a worker process does
 delivery    one pass over an epoch: plans ahead, gathers, delivers in order
+collating   entries of items that have no tensor in shared memory
 core        what the passes of a loader share
 messages    what a loader and its workers send each other
 to_device   pinned memory and copies to a GPU

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from torch.utils.data import default_collate
-
 from ..slices import PlannedBatch
 from .arena import Arena
+from .collating import collated
 from .messages import Done, Work
 from .read_units import ReadUnit, units_of
 
@@ -154,7 +153,7 @@ class Delivery:
         if not pending.rest:
             return batch
         rest = [pending.rest[row] for row in range(size)]
-        batch |= {name: default_collate([each[name] for each in rest]) for name in rest[0]}
+        batch |= {name: collated(name, rest) for name in rest[0]}
         return {name: batch[name] for name in self.arena.rows.names}
 
     def abandon(self) -> None:

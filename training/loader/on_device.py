@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
-from torch.utils.data import default_collate
 
 from ...errors import UsageError
 from ...readers.gpu.stream_order import Gpu
 from ..rows import Rows
 from ..slices import PlannedBatch
+from .collating import collated
 from .delivery import Delivered
 from .loader_stats import LoaderStats
 from .messages import ReadsItems
@@ -209,5 +209,5 @@ def _whole(items: list[dict[str, Any]], tensors: Mapping[str, torch.Tensor]) -> 
     for name, value in items[0].items():
         tensor = tensors.get(name)
         in_place = tensor is not None and isinstance(value, torch.Tensor) and value.data_ptr() == tensor.data_ptr()
-        batch[name] = tensor if in_place else default_collate([item[name] for item in items])
+        batch[name] = tensor if in_place else collated(name, items)
     return batch

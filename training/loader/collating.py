@@ -1,0 +1,39 @@
+"""Entries of items that no tensor was made for beforehand -> what a batch has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch.utils.data import default_collate
+
+from ...errors import UsageError
+
+
+def collated(name: str, items: Sequence[Mapping[str, Any]]) -> Any:
+    """The entry of this name of all items, as torch's default_collate puts them together. Its errors do not say which
+    entry they are about; the UsageError in their place does."""
+    if any(name not in item for item in items):
+        raise UsageError(
+            f"some clips of a batch have an entry {name!r}, and others have none: give all of them one in `items`"
+        )
+    values = [item[name] for item in items]
+    try:
+        return default_collate(values)
+    except (RuntimeError, TypeError, ValueError, KeyError) as error:
+        raise UsageError(
+            f"the entries {name!r} of the clips of a batch{_differences(values)} do not make one tensor or list "
+            f"({error}): make a tensor of each in `items` of a subclass, or choose one value, as docs/training.md says "
+            "under Lists"
+        ) from error
+
+
+def _differences(values: Sequence[Any]) -> str:
+    """In which plain way the values differ, for a message; empty where it is none of these."""
+    if any(value is None for value in values):
+        return ", of which some are None,"
+    if all(isinstance(value, list | tuple) for value in values):
+        lengths = sorted({len(value) for value in values})
+        if len(lengths) > 1:
+            return f", which are lists of {lengths[0]} to {lengths[-1]} values,"
+    return ""
