@@ -17,7 +17,7 @@ import pytest
 
 from shortgop.errors import SourceNotFoundError, ToolError, UsageError
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.finding.lists import read_list
+from shortgop.jobs.finding.lists import read_labels, read_list
 from shortgop.jobs.finding.source import Source
 from shortgop.prep.probing.probe import probe
 from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
@@ -65,6 +65,18 @@ def test_a_csv_list_keeps_other_columns_in_their_order() -> None:
         '{"label": "run, jump", "score": 0.5}',
     )
     assert (second.id, second.attributes) == ("b.mp4", '{"label": "the \\"end\\"", "score": null}')
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t")])
+def test_spaces_before_a_cell_are_left_out_but_in_quotes(suffix: str, separator: str) -> None:
+    make("a.mp4", " b.mp4")
+    lines = [("path", " label", ' "views"'), ("a.mp4", " jump", ' "1"'), ('" b.mp4"', '" run"', "  2")]
+    Path(f"list{suffix}").write_text("\n".join(map(separator.join, lines)))
+    first, second = sorted(find_sources([f"list{suffix}"]), key=lambda source: source.attributes, reverse=True)
+    assert (first.given, json.loads(first.attributes)) == ("a.mp4", {"label": "jump", "views": 1})
+    assert (second.given, json.loads(second.attributes)) == (" b.mp4", {"label": " run", "views": 2})
+    (labels, _) = read_labels(f"list{suffix}")
+    assert (labels.id, labels.columns["label"]) == ("a.mp4", "jump")
 
 
 def test_a_csv_cell_may_span_lines() -> None:

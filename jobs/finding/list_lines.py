@@ -102,7 +102,8 @@ def _tab_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
 def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[Line]:
     name = repr(file)
     with _open_text(file, "") as stream:
-        reader = csv.reader(stream, delimiter=delimiter, strict=True)
+        # A list that is written by hand has a space behind each comma. In quotes a space at the beginning stays.
+        reader = csv.reader(stream, delimiter=delimiter, strict=True, skipinitialspace=True)
         header: list[str] | None = None
         line = 1
         try:

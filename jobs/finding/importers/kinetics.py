@@ -29,7 +29,7 @@ def is_kinetics(path: Path) -> bool:
         return False
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
         try:
-            header = {name.strip() for name in next(csv.reader(stream), [])}
+            header = {name.strip() for name in next(csv.reader(stream, skipinitialspace=True), [])}
         except csv.Error:
             return False
     return header >= _COLUMNS and "path" not in header
