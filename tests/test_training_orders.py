@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import permutations
@@ -230,6 +231,25 @@ def test_a_mixture_has_its_quotas_in_every_block_and_each_dataset_goes_on_in_its
         # In the order of blocks, and within a block in any.
         for first in range(0, len(own), quota):
             assert sorted(own[first : first + quota]) == sorted(endless[first : first + quota])
+
+
+@pytest.mark.parametrize(
+    ("shares", "quotas"),
+    [
+        ([0.75, 0.25], ": 0.75 and 0.25 are [3, 1]"),
+        ([0.333, 0.667], ": 0.333 and 0.667 are [1, 2]"),
+        ([0.5, 0.3, 0.2], ": [0.5, 0.3, 0.2] are [5, 3, 2]"),
+        ([2.0, 4], ": 2.0 and 4 are [1, 2]"),
+        (np.array([0.9, 0.1]), ": 0.9 and 0.1 are [9, 1]"),
+        ([0.7183, 0.2817], ""),
+        ([0.5, -0.5], ""),
+        (["a", 1], ""),
+        ([True, 1], ""),
+    ],
+)
+def test_a_mixture_of_shares_is_told_the_quotas_that_they_are(shares: Any, quotas: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"has to be an integer{quotas}") + "$"):
+        Mixture(shares)
 
 
 def test_a_mixture_lasts_until_each_dataset_was_seen() -> None:

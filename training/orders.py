@@ -17,8 +17,10 @@ number of ranks can each work out their own part.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +36,9 @@ from .weights import WeightLine, check_present, systematic_points, weight_line
 _MAX_SLOTS = 1 << 31
 # A draw is round * N + index and an int64. So many epochs have to fit beside the rounds within an epoch.
 _EPOCHS = 1 << 16
+# Shares in so many parts of a whole are simple quotas, and rounded ones in so many.
+_MOST_PARTS = 100
+_MOST_ROUNDED_PARTS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,9 +259,12 @@ class Mixture:
     num_blocks: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "quotas", tuple(at_least_one(each, "a quota") for each in listed(self.quotas, "quotas"))
-        )
+        given = listed(self.quotas, "quotas")
+        try:
+            quotas = tuple(at_least_one(each, "a quota") for each in given)
+        except UsageError as error:
+            raise type(error)(f"{error.message}{_whole_quotas(given)}") from None
+        object.__setattr__(self, "quotas", quotas)
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
         parts = clips.parts if isinstance(clips, MixedIndex) else (clips,)
@@ -287,6 +295,22 @@ class Mixture:
 
         described = ", ".join(each.fingerprint for each in bound)
         return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, [{described}])")
+
+
+def _whole_quotas(shares: Sequence[Any]) -> str:
+    """The quotas in the proportions of shares such as 0.75 and 0.25, for a message; empty where they are not simple."""
+    if not all(isinstance(each, int | float) and 0 < each < math.inf and each is not True for each in shares):
+        return ""
+    exact = [Fraction(str(each)) for each in shares]
+    if math.lcm(*(each.denominator for each in exact)) > _MOST_PARTS:
+        # 0.333 is no third, but is meant as one.
+        exact = [each.limit_denominator(_MOST_ROUNDED_PARTS) for each in exact]
+        if not all(math.isclose(each, share, rel_tol=1e-3) for each, share in zip(exact, shares, strict=True)):
+            return ""
+    parts = math.lcm(*(each.denominator for each in exact))
+    whole = [int(each * parts) for each in exact]
+    named = " and ".join(map(str, shares)) if len(shares) < 3 else f"[{', '.join(map(str, shares))}]"
+    return f": {named} are {[each // math.gcd(*whole) for each in whole]}"
 
 
 def _turns(order: BoundOrder, turns: Array) -> Array:
