@@ -108,8 +108,15 @@ def test_no_argument_at_all() -> None:
 def test_a_folder_without_videos() -> None:
     make("corpus/notes.txt", "corpus/.hidden.mp4")
     message = complaint("corpus")
-    assert "the folder 'corpus' holds no videos" in message
-    assert ".mp4" in message
+    assert (
+        "the folder 'corpus' holds no videos by their names, such as .mp4: the only file there is 'notes.txt'"
+        in message
+    )
+    make("corpus/x/1.JSON", "corpus/x/2.json", "corpus/x/3.json", "corpus/b.txt", "corpus/a.mp4.part", "corpus/x/y.md")
+    make("corpus/LICENSE")
+    assert "8 files are there, 3 with .json, 2 with .txt, 1 without a suffix, 2 with others" in complaint("corpus")
+    make("empty/.hidden.mp4")
+    assert "no file is there that is not hidden" in complaint("empty")
 
 
 def test_a_dataset_is_no_folder_of_videos() -> None:
@@ -179,7 +186,7 @@ def test_a_glob_that_matches_nothing() -> None:
     assert "the glob 'corpus/*.mp4' matches nothing, and no file has that name" in complaint("corpus/*.mp4")
     assert "the glob 'gone/*.mp4' matches nothing" in complaint("gone/*.mp4")
     assert "the glob '*/notes.txt/**' matches nothing" in complaint("*/notes.txt/**")
-    assert "the glob 'corpus/*' matches nothing that ends in one of " in complaint("corpus/*")
+    assert "the glob 'corpus/*' matches no videos by their names, such as .mp4: " in complaint("corpus/*")
 
 
 # Names that are hard to handle

@@ -169,7 +169,7 @@ def test_pictures_in_a_store_are_refused(s3_url: str, tmp_path: Path) -> None:
     [
         (["x/1.jpg", "x/2.jpg"], "holds pictures and no videos, and pictures are read from disks; .* with --image-fps"),
         (["x/0.tar", "notes.txt"], "holds tars and no videos, and tars are read from disks; copy it to one"),
-        (["notes.txt"], "holds no videos: nothing below it ends in one of"),
+        (["notes.txt"], r"holds no videos by their names, such as \.mp4: the only file there is 'notes\.txt'; give"),
     ],
 )
 def test_a_folder_in_a_store_without_videos_says_what_it_holds(s3_url: str, names: list[str], words: str) -> None:

@@ -3,6 +3,7 @@
 source                      one video to prepare, where it was named, and whether two finds are one
 sources, places, ids        the sources that arguments stand for, and their ids
 video_names                 which files of a folder are videos
+other_files                 what lies in a folder without videos, for a message
 walking                     folders of this machine, and globs in them
 addresses, store_files, fetched_sources  sources in stores: URLs, what lies there, and their local files
 source_parts, source_files  sources that are part of a file, or folders of pictures

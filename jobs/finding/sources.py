@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path, PurePath
 
 from ...errors import SourceError, SourceNotFoundError, UsageError
@@ -23,11 +24,12 @@ from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
 from .list_lines import is_list
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, read_list, valid_text
+from .other_files import what_else
 from .places import absolute_below, from_home, is_shortest, without_scheme
 from .source import Found, Source
 from .source_parts import Imported, stretch_of_row
 from .store_files import StoreFile, asked, files_below, is_folder, small_copy
-from .video_names import VIDEO_SUFFIXES, has_known_name, is_video_name
+from .video_names import has_known_name, is_video_name
 from .walking import fixed_part, is_local_folder, matching, walk
 
 _ReadList = Callable[[str], Iterable[Row]]
@@ -253,8 +255,8 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
                     file=argument,
                 )
             raise UsageError(
-                f"the folder {argument!r} holds no videos: nothing in it ends in one of {VIDEO_SUFFIXES}; "
-                "give another folder, or name files of another kind one by one or in a list",
+                f"the folder {argument!r} holds no videos by their names, such as .mp4: {_what_else_in([path])}; give "
+                "another folder, or name files of another kind one by one or in a list",
                 file=argument,
             )
     elif is_list(argument):
@@ -336,10 +338,15 @@ def _in_glob(pattern: str, naming: _Naming, read: _ReadList, importing: Importin
             found_any = True
             yield each
     if not found_any:
-        what = f"matches nothing that ends in one of {VIDEO_SUFFIXES}" if matches else "matches nothing"
-        raise UsageError(
-            f"the glob {pattern!r} {what}, and no file has that name; give another, or a folder", file=pattern
-        )
+        what = "matches nothing, and no file has that name"
+        if matches:
+            what = f"matches no videos by their names, such as .mp4: {_what_else_in(matching(root, parts))}"
+        raise UsageError(f"the glob {pattern!r} {what}; give another, or a folder", file=pattern)
+
+
+def _what_else_in(paths: Iterable[Path]) -> str:
+    folders = (([path.name],) if not is_local_folder(path) else (files for _, files in walk(path)) for path in paths)
+    return what_else(chain.from_iterable(chain.from_iterable(folders)))
 
 
 def _source(source_id: str, path: Path, given: str, attributes: str = "{}") -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from ....errors import SourceError, SourceNotFoundError, UsageError
@@ -12,12 +13,16 @@ from ....storage.odd_keys import is_odd
 from ..addresses import Address, parse
 from ..ids import folder_of
 from ..importing import Importing
+from ..other_files import what_else
 from ..source_parts import Imported, Recognised
 from ..store_files import StoreFile, content, files_below, has_files
-from ..video_names import VIDEO_SUFFIXES, is_video_name
+from ..video_names import is_video_name
 from .images import is_image_name
 from .kinetics import is_kinetics, rows_among
 from .lerobot import INFO, episodes_in, is_table_of_episodes, is_version_3
+
+# A store lists so many files in one answer.
+_MOST_LISTED = 1000
 
 
 @dataclass(frozen=True)
@@ -93,9 +98,11 @@ def no_videos(folder: Address) -> UsageError:
             f"that{option}",
             file=url,
         )
+    names = [file.address.name for file in islice(files_below(folder, lambda _: True), _MOST_LISTED)]
+    there = what_else(names, are_all=len(names) < _MOST_LISTED)
     return UsageError(
-        f"the folder {url!r} holds no videos: nothing below it ends in one of {VIDEO_SUFFIXES}; give another "
-        "URL, or a list of files of another kind",
+        f"the folder {url!r} holds no videos by their names, such as .mp4: {there}; give another URL, or a list of "
+        "files of another kind",
         file=url,
     )
 
