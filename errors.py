@@ -31,6 +31,8 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Callable
+from typing import Any
 
 
 class ShortGopError(Exception):
@@ -148,6 +150,21 @@ class OutputError(ShortGopError):
 
 class VideoNotFoundError(ShortGopError, KeyError):
     """The dataset has no video with that id or number."""
+
+    def __init__(self, message: str, *, more: Callable[[], str] | None = None, **place: Any) -> None:
+        """`more` gives the end of the message. It is called when the error is shown or sent: most of these errors are
+        caught, and what is like an id takes long to find."""
+        super().__init__(message, **place)
+        self._more = more
+
+    def __str__(self) -> str:
+        if self._more is not None:
+            self.message, self._more = self.message + self._more(), None
+        return super().__str__()
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        str(self)
+        return super().__reduce__()
 
 
 class FrameIndexError(ShortGopError, IndexError):

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CorruptDataError, VideoNotFoundError
+from .near_ids import near_ids
 from .ragged import Array, Ragged, from_rows, from_texts, lazy, offsets_of
 from .records import CodecConfig, Pattern, SourceChanges, VideoRow
 from .row_of_id import RowOfId
@@ -264,9 +265,15 @@ class Manifest:
         row = self.row_of_id.get(video_id)
         if row is None:
             raise VideoNotFoundError(
-                f"the dataset has no video {video_id!r}; `shortgop info` lists the ids", video=video_id
+                f"the dataset has no video {video_id!r}; `shortgop info` lists the ids",
+                video=video_id,
+                more=lambda: self._near_text(video_id),
             )
         return row
+
+    def _near_text(self, video_id: str) -> str:
+        near = near_ids(self.videos.id, video_id)
+        return f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def video(self, row: int) -> VideoRow:
         """A row of `videos` as Python values."""

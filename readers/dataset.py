@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 
-from ..errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
+from ..errors import DatasetWarning, UsageError, WrongTypeError
 from ..manifests.dataset_files.layout import FORMAT_VERSION, has_snapshot, read_root
 from ..manifests.dataset_files.snapshots import open_current, open_manifest
 from ..manifests.dataset_files.video_columns import LabelColumns
@@ -294,11 +294,8 @@ class Dataset:
     def __contains__(self, video_id: object) -> bool:
         if not isinstance(video_id, str):
             return False
-        try:
-            self._row_of(video_id)
-        except VideoNotFoundError:
-            return False
-        return True
+        row = self._reader.manifest.row_of_id.get(video_id)
+        return row is not None and row in self._chosen
 
     @overload
     def __getitem__(self, key: str | int) -> Video: ...

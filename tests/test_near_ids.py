@@ -1,0 +1,66 @@
+"""An id that a dataset does not have: the error names ids that look like it, and takes no time where it is caught."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from shortgop.errors import VideoNotFoundError
+from shortgop.manifests import tables
+from shortgop.manifests.near_ids import near_ids
+from shortgop.manifests.ragged import Ragged, from_texts
+from synthetic import SyntheticVideo
+
+
+@pytest.mark.parametrize(
+    ("wanted", "near"),
+    [
+        ("kitchn/002.mp4", "kitchen/002.mp4"),
+        ("kitchen/002", "kitchen/002.mp4"),
+        ("/data/kitchen/002.mp4", "kitchen/002.mp4"),
+        ("003.mp4", "garden/003.mp4"),
+        ("nothing of it", None),
+    ],
+)
+def test_ids_that_look_like_it_the_nearest_first(wanted: str, near: str | None) -> None:
+    ids = sorted([*(f"kitchen/{number:03d}.mp4" for number in range(3)), "garden/003.mp4"])
+    assert near_ids(from_texts(ids), wanted)[:1] == ([] if near is None else [near])
+
+
+@pytest.mark.parametrize("number", [0, 77_777, 199_999])
+def test_of_many_ids_few_are_looked_at(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = from_texts(f"clip{each:06d}.mp4" for each in range(200_000))
+    texts = Ragged.texts
+
+    def few_texts(some: Ragged) -> list[str]:
+        assert len(some) < 5000
+        return texts(some)
+
+    monkeypatch.setattr(Ragged, "texts", few_texts)
+    assert near_ids(ids, f"clip{number:06d}.mpg")[0] == f"clip{number:06d}.mp4"
+    assert near_ids(ids, "zzz") == near_ids(ids, "\udce9") == []
+
+
+def test_the_error_names_them_when_it_is_shown_or_sent(
+    constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_dataset([constant_video.path], tmp_path / "dataset")
+    dataset = shortgop.open(tmp_path / "dataset")
+    searched: list[str] = []
+
+    def noted(ids: Ragged, wanted: str) -> list[str]:
+        searched.append(wanted)
+        return near_ids(ids, wanted)
+
+    monkeypatch.setattr(tables, "near_ids", noted)
+    with pytest.raises(VideoNotFoundError) as caught:
+        dataset["constnat.mp4"]
+    assert "constnat.mp4" not in dataset
+    assert not searched, "whoever catches the error does not wait for them"
+    said = "the dataset has no video 'constnat.mp4'; `shortgop info` lists the ids. Did you mean 'constant.mp4'?"
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value) == said
+    assert searched == ["constnat.mp4"]
