@@ -57,6 +57,14 @@ def test_the_global_batch_size_in_the_loader_of_each_rank_is_refused(
         next(iter(loader))
 
 
+def test_a_sampler_of_draws_is_no_batch_sampler(dataset: shortgop.ClipDataset) -> None:
+    """Torch's error was that a Draw has no len()."""
+    for each in (dataset, shortgop.MixedClips([dataset, dataset])):
+        loader = DataLoader(each, batch_sampler=sampler_of(each, 0))  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="with batch_sampler=ElasticSampler.* give it sampler= and batch_size=4"):
+            next(iter(loader))
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_with_the_batch_size_of_a_rank_a_run_goes_on_behind_what_was_trained_on(
     dataset: shortgop.ClipDataset, workers: int

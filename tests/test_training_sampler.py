@@ -224,6 +224,17 @@ def test_it_is_a_distributed_sampler_for_those_who_look() -> None:
     assert (ElasticSampler(numbered(100), 16).num_replicas, ElasticSampler(numbered(100), 16).rank) == (1, 0)
 
 
+def test_its_repr_says_what_it_is_and_where() -> None:
+    sampler = ElasticSampler(numbered(10, 10), 4, order=Chunked(3), seed=7, rank=1, world_size=2)
+    samples = iter(sampler)
+    for _ in range(5):
+        next(samples)
+    of = "Chunked(chunk=3), seed 7, global batches of 4, rank 1 of 2"
+    assert repr(sampler) == f"<ElasticSampler of 20 clips: {of}, epoch 0 at 8 of 20>"
+    weighted = ElasticSampler(numbered(10, 10), 4, order=Weighted([1, 2]))
+    assert "20 clips: Weighted(of='videos'), seed 0" in repr(weighted), "weights may be millions"
+
+
 def test_what_is_dropped_is_other_samples_each_time() -> None:
     sampler = ElasticSampler(numbered(20), 8)
     dropped = []

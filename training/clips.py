@@ -71,9 +71,15 @@ class Draw(int):
         return draw
 
 
-def check_share(draws: Sequence[int]) -> None:
+def check_share(draws: Sequence[int] | int) -> None:
     """UsageError where more is read as one batch than the rank has of a global batch: steps would be others than those
-    that the sampler's states count."""
+    that the sampler's states count. Also where a DataLoader takes draws for batches."""
+    if isinstance(draws, int):
+        share = draws.share if isinstance(draws, Draw) else None
+        raise UsageError(
+            f"draw {int(draws)} is read as a batch, as by a DataLoader with batch_sampler=ElasticSampler(...)"
+            f", which yields draws: give it sampler= and batch_size={share.samples if share else '...'}"
+        )
     share = draws[0].share if len(draws) and isinstance(draws[0], Draw) else None
     if share is not None and len(draws) > share.samples:
         needed = len(draws) * share.world_size

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +16,7 @@ from ..manifests.ragged import lazy
 from .clips import Clips, Draw, RankShare
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Sequential, Shuffled
-from .slices import EpochSlices, PlannedBatch
+from .slices import EpochPass, EpochSlices, PlannedBatch
 
 _STATE_VERSION = 2
 # After so many whole passes over one epoch it is told that set_epoch is missing: a second one may be meant.
@@ -124,7 +123,7 @@ class ElasticSampler(DistributedSampler[int]):
         self._start, self._offset = 0, 0
         # Where the iteration that was last begun started, and where it is.
         self._began_at = 0
-        self._running: _Pass | None = None
+        self._running: EpochPass | None = None
         # How often all that was left of this epoch was delivered.
         self._passes = 0
 
@@ -140,13 +139,23 @@ class ElasticSampler(DistributedSampler[int]):
     def _clips(self) -> Clips:
         return self._dataset.clip_index
 
+    def __repr__(self) -> str:
+        order, position = self._given_order, self._place()[0]
+        # Weights may be millions.
+        options = [f"{name}={value!r}" for name, value in vars(order).items() if isinstance(value, int | str)]
+        return (
+            f"<ElasticSampler of {len(self._clips)} clips: {type(order).__name__}({', '.join(options)}), seed "
+            f"{self.seed}, global batches of {self.global_batch_size}, rank {self.rank} of {self.num_replicas}, epoch "
+            f"{self.epoch} at {position} of {self._order.length}>"
+        )
+
     def __len__(self) -> int:
         """How many samples of a whole epoch this rank has, also where an epoch was resumed."""
         return self.num_samples
 
     def __iter__(self) -> Iterator[int]:
         self._check_ranks()
-        return self._draws(_Pass(self.epoch, self._slices(self._start), self._offset))
+        return self._draws(EpochPass(self.epoch, self._slices(self._start), self._offset))
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next iteration goes through, from its start.
@@ -224,8 +233,11 @@ class ElasticSampler(DistributedSampler[int]):
         That is behind the last sample that was taken from it, so with a plain DataLoader batches that its workers read
         ahead count as well: take `state_after` there. StatefulDataLoader asks at the right moment.
         """
-        start, offset = (self._start, self._offset) if self._running is None else self._running.place()
-        return self._state(start, offset)
+        return self._state(*self._place())
+
+    def _place(self) -> tuple[int, int]:
+        """The position at which the next global batch begins, and how much of this rank's part of it was taken."""
+        return (self._start, self._offset) if self._running is None else self._running.place()
 
     def state_after(self, batches: int) -> dict[str, Any]:
         """The state when so many global batches were trained on since the last iteration began, read ahead or not."""
@@ -306,7 +318,7 @@ class ElasticSampler(DistributedSampler[int]):
                 stacklevel=3,
             )
 
-    def _draws(self, running: _Pass) -> Iterator[int]:
+    def _draws(self, running: EpochPass) -> Iterator[int]:
         # Here the first draw is asked for: loaders begin some iterations that they never use.
         self._notice_repetition()
         self._running, self._began_at = running, running.slices.start
@@ -360,30 +372,6 @@ class ElasticSampler(DistributedSampler[int]):
 
 
 _FINGERPRINTS = {"clips": "policy", "order": "order", "seed": "seed"}
-
-
-@dataclass
-class _Pass:
-    """One pass over what is left of an epoch: how many draws were taken, those before it included."""
-
-    epoch: int
-    slices: EpochSlices
-    taken: int
-
-    def begun(self) -> int:
-        """Of how many global batches samples were taken."""
-        if self.taken >= self.slices.num_samples:
-            return self.slices.num_batches
-        return -(-self.taken // len(self.slices.part(0)))
-
-    def place(self) -> tuple[int, int]:
-        """Where the first batch begins that was not taken whole, and how much of this rank's part of it was taken."""
-        slices = self.slices
-        if self.taken >= slices.num_samples:
-            batches, offset = slices.num_batches, 0
-        else:
-            batches, offset = divmod(self.taken, len(slices.part(0)))
-        return min(slices.start + batches * slices.global_batch_size, slices.length), offset
 
 
 def _has_ranks() -> bool:

@@ -67,3 +67,27 @@ class EpochSlices:
         at_once = max(1, positions * self.world_size // self.global_batch_size)
         for first in range(0, self.num_batches, at_once):
             yield [self.part(batch) for batch in range(first, min(self.num_batches, first + at_once))]
+
+
+@dataclass
+class EpochPass:
+    """One pass over what is left of an epoch: how many draws were taken, those before it included."""
+
+    epoch: int
+    slices: EpochSlices
+    taken: int
+
+    def begun(self) -> int:
+        """Of how many global batches samples were taken."""
+        if self.taken >= self.slices.num_samples:
+            return self.slices.num_batches
+        return -(-self.taken // len(self.slices.part(0)))
+
+    def place(self) -> tuple[int, int]:
+        """Where the first batch begins that was not taken whole, and how much of this rank's part of it was taken."""
+        slices = self.slices
+        if self.taken >= slices.num_samples:
+            batches, offset = slices.num_batches, 0
+        else:
+            batches, offset = divmod(self.taken, len(slices.part(0)))
+        return min(slices.start + batches * slices.global_batch_size, slices.length), offset
