@@ -20,6 +20,7 @@ from bare_gops import HEIGHT, WIDTH, asking, gops, pictures_of, pictures_of_stre
 from fake_gpu import OneStream
 from nvcuvid_stub import STREAM, Stub, compiled, found_in, shows, source_for
 from shortgop.errors import CorruptDataError, DecodeError, ShortGopError, ToolError, UsageError
+from shortgop.manifests.mp4 import sample_bounds
 from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders.base import Target
 from shortgop.readers.decoders.choose import nvdec_way
@@ -236,10 +237,10 @@ def test_a_pool_gives_a_decoder_to_all_that_it_can_be_reconfigured_for() -> None
     [
         ("cuvidCreateVideoParser", UNKNOWN, ToolError, r"cuvidCreateVideoParser .* CUDA_ERROR_UNKNOWN \(999\)"),
         ("cuvidCreateDecoder", OUT_OF_MEMORY, ToolError, r"cuvidCreateDecoder .* CUDA_ERROR_OUT_OF_MEMORY \(2\)"),
-        ("cuvidParseVideoData", UNKNOWN, DecodeError, "cuvidParseVideoData .* CUDA_ERROR_UNKNOWN"),
-        ("cuvidDecodePicture", UNKNOWN, DecodeError, "cuvidDecodePicture .* CUDA_ERROR_UNKNOWN"),
-        ("cuvidMapVideoFrame64", OUT_OF_MEMORY, DecodeError, "cuvidMapVideoFrame64 .* CUDA_ERROR_OUT_OF_MEMORY"),
-        ("cuvidGetDecodeStatus", 12345, DecodeError, "cuvidGetDecodeStatus .* error 12345"),
+        ("cuvidParseVideoData", UNKNOWN, ToolError, "cuvidParseVideoData .* CUDA_ERROR_UNKNOWN"),
+        ("cuvidDecodePicture", UNKNOWN, ToolError, "cuvidDecodePicture .* CUDA_ERROR_UNKNOWN"),
+        ("cuvidMapVideoFrame64", OUT_OF_MEMORY, ToolError, "cuvidMapVideoFrame64 .* CUDA_ERROR_OUT_OF_MEMORY"),
+        ("cuvidGetDecodeStatus", 12345, ToolError, "cuvidGetDecodeStatus .* error 12345"),
     ],
 )
 @pytest.mark.parametrize("after", [0, 3])
@@ -253,6 +254,16 @@ def test_errors_are_named_and_everything_is_closed(
     with pytest.raises(kind, match=text):
         found_in(stub, source_for(stub, gops("h264")[0].config), gops("h264")[0])
     assert stub.open_handles == (0, 0, 0)
+
+
+def test_a_call_that_fails_at_data_that_the_cpu_does_not_decode_either_is_an_error_of_the_data(stub: Stub) -> None:
+    gop = gops("h264")[0]
+    stub.stream_is(gop.config)
+    stub.library.fail(b"cuvidDecodePicture", 0, UNKNOWN)
+    data, (_, last) = bytearray(gop.data), sample_bounds(gop.data)[:2]
+    data[last - 500 : last] = bytes(500)
+    with pytest.raises(DecodeError, match="cuvidDecodePicture .* and the CPU does not either"):
+        found_in(stub, source_for(stub, gop.config), dataclasses.replace(gop, data=bytes(data)))
 
 
 def test_a_driver_that_does_not_say_the_status_is_believed(stub: Stub) -> None:

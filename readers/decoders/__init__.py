@@ -7,5 +7,6 @@ device             on a GPU: open decoders from a pool, and the conversion there
 surface_source     what `device` expects of a decoder that gives surfaces:
 pyav_cuda          NVDEC through PyAV
 nvcuvid_source     NVDEC through libnvcuvid itself
+whose_error        whether the data or the GPU is to blame where NVDEC fails
 pyav_upload        the CPU, for what NVDEC does not decode
 """

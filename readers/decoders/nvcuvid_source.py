@@ -22,7 +22,7 @@ from ...manifests.records import CodecConfig
 from ...wording import counted
 from ..gpu.annex_b import annex_b, parameter_sets
 from ..gpu.mapped_surfaces import MappedSurfaces
-from ..gpu.nvcuvid import Nvcuvid, Parser
+from ..gpu.nvcuvid import CallError, Nvcuvid, Parser
 from ..gpu.nvcuvid_structs import (
     CHROMA_420,
     END_OF_PICTURE,
@@ -51,6 +51,7 @@ from ..plan import Place
 from .base import GopRequest
 from .gop_samples import samples_of
 from .surface_source import Pictures
+from .whose_error import whose_error
 
 Thing = TypeVar("Thing")
 
@@ -148,11 +149,13 @@ class NvcuvidSource:
         """See `SurfaceSource.decode`."""
         try:
             return self._decode(request, convert)
-        except BaseException:
+        except BaseException as error:
             with contextlib.suppress(RuntimeError):
                 # What was launched before the error may still read.
                 self._mapped.read_before(self._memory.record())
             self._close()
+            if isinstance(error, CallError):
+                raise whose_error(error, request) from error
             raise
         finally:
             self._gop = None

@@ -24,6 +24,7 @@ from ..plan import Place
 from .base import GopRequest
 from .pyav import check_frame, feed_gop, open_context
 from .surface_source import Pictures
+from .whose_error import whose_error
 
 # FFmpeg's libavutil/hwcontext_cuda.c: `current_ctx` takes the context that is current in the calling thread,
 # `primary_ctx` the primary one of the device, and refuses one whose flags are not its own, as torch's are not. PyAV
@@ -65,26 +66,9 @@ class PyavCudaContext:
         try:
             packets = feed_gop(self._codec, request, take)
         except av.FFmpegError as error:
-            raise _error_for(error, request) from error
+            raise whose_error(error, request) from error
         convert(pictures)
         return packets
-
-
-def _error_for(error: av.FFmpegError, request: GopRequest) -> DecodeError | ToolError:
-    """What is wrong where libavcodec has reported this error: the data, or the GPU.
-
-    libavcodec's errors do not tell: it says "invalid data" too where NVDEC makes no decoder. So the CPU is asked. An
-    error of the data is one of a clip, which may be skipped; where a GPU fails, all clips would be.
-    """
-    try:
-        feed_gop(open_context(request.config), request, lambda *_: None)
-    except (av.FFmpegError, DecodeError) as on_cpu:
-        return DecodeError(f"NVDEC does not decode the GOP ({error}), and the CPU does not either: {on_cpu}")
-    return ToolError(
-        f"NVDEC fails at a GOP that the CPU decodes ({error}); it may have no memory or no decoder left on the GPU: "
-        "give open fewer threads, or call torch.cuda.empty_cache(), since torch keeps memory that it does not use; "
-        "`make gpu-check` tries NVDEC by itself"
-    )
 
 
 def surface_of(frame: VideoFrame) -> Surface:

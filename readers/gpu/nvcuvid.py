@@ -26,6 +26,10 @@ from .nvcuvid_structs import (
 _NOT_SUPPORTED = 801
 
 
+class CallError(DecodeError):
+    """A call of the driver failed. That does not say whether the data or the GPU is to blame."""
+
+
 @dataclass(frozen=True, eq=False)
 class Parser:
     """A parser, and the callbacks that it calls: ctypes frees a callback that no Python object refers to."""
@@ -93,10 +97,10 @@ class Nvcuvid:
         error = self._library.cuvidGetDecodeStatus(decoder, index, ctypes.byref(status))
         if error == _NOT_SUPPORTED:
             return None
-        self._raise("cuvidGetDecodeStatus", error, DecodeError)
+        self._raise("cuvidGetDecodeStatus", error, CallError)
         return int(status.status)
 
-    def _check(self, call: str, arguments: tuple[Any, ...], kind: type[ShortGopError] = DecodeError) -> None:
+    def _check(self, call: str, arguments: tuple[Any, ...], kind: type[ShortGopError] = CallError) -> None:
         self._raise(call, getattr(self._library, call)(*arguments), kind)
 
     def _raise(self, call: str, error: int, kind: type[ShortGopError]) -> None:
