@@ -27,7 +27,7 @@ from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .options import Options
 from .pictures.picture_check import check_picture
 from .pictures.sizes import check_taken, picture_layout
-from .probing.probe import SourceVideo, probe, with_pts
+from .probing.probe import UNREADABLE_REMEDY, SourceVideo, probe, with_pts
 from .running.attempts import raise_if_failed, raise_if_killed, tried_again
 from .running.ffmpeg import crops_by_itself, running
 from .running.frame_report import Shown, parse_stats
@@ -290,7 +290,7 @@ def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = Fals
     if complaint and not tolerant:
         look_closer(source)
     if len(shown.pts) == 0:
-        raise DamagedSourceError(f"{source.path}: not one frame decodes; copy or download it again", file=source.path)
+        raise DamagedSourceError(f"{source.path}: not one frame decodes; {UNREADABLE_REMEDY}", file=source.path)
     if not tolerant:
         raise_if_failed(run, source.path)
     return shown

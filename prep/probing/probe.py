@@ -33,6 +33,7 @@ _LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 _PACKETS_TO_A_FRAME = 64
 _MIXED_FROM_SECONDS = 2
 NO_ENTRIES = np.zeros(0, dtype=np.int64)
+UNREADABLE_REMEDY = "copy or download it again, or decrypt it if it is encrypted"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +126,10 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     if not pts:
         if "mp4" in container.format.name and not stream.frames:
             raise NotAVideoError(f"{path} is only the initialization segment of a stream; {JOIN_SEGMENTS}", file=path)
-        raise DamagedSourceError(f"{path} has a video stream without data; copy or download it again", file=path)
+        raise DamagedSourceError(
+            f"{path} has a video stream without data; copy or download it again, or unscramble it if it is a broadcast",
+            file=path,
+        )
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
@@ -226,7 +230,7 @@ def first_frames(path: str, stream_index: int, opened: InputContainer | None = N
         if frames and not frames[-1].interlaced_frame:
             frames.extend(_later_frames(container, stream_index))
     if not frames:
-        raise DamagedSourceError(f"{path}: not one frame decodes; copy or download it again", file=path)
+        raise DamagedSourceError(f"{path}: not one frame decodes; {UNREADABLE_REMEDY}", file=path)
     return frames
 
 
