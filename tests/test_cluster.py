@@ -35,7 +35,7 @@ from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
-from sweep import sample
+from sweep import only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video, read_number
 
 _VIDEOS = 3
@@ -338,6 +338,7 @@ def scraped(port: int, wanted: str) -> dict[str, dict[str, float]]:
         time.sleep(0.5)
 
 
+@only_in_a_sweep
 def test_a_token_at_hand_does_no_harm_where_none_is_wanted(unguarded: Head, folder: Path, tmp_path: Path) -> None:
     """With it, workers of such a cluster could not talk to the driver."""
     environment = user_environment(

@@ -22,7 +22,7 @@ from datasets import current_manifest
 from padded_sources import PADDED_FRAMES, make_padded
 from ray_heads import cluster_of, user_environment
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
-from sweep import only_in_a_sweep
+from sweep import only_in_a_sweep, sample
 from synthetic import read_number
 
 _VIDEOS = 7
@@ -62,8 +62,8 @@ def cluster(folder: Path) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("has", "streams"),
-    [({"nvenc": NO_ENGINE}, 2), ({"refuse": NO_SESSION, "refusals": 4}, 1)],
-    ids=["H100", "refused-sessions"],
+    sample([({"nvenc": NO_ENGINE}, 2)], more=[({"refuse": NO_SESSION, "refusals": 4}, 1)]),
+    ids=lambda value: "" if isinstance(value, int) else next(iter(value)),
 )
 def test_a_gpu_has_as_many_streams_as_it_was_given_and_all_else_runs_on_the_cpu(
     has: dict[str, Any], streams: int, sources: Path, folder: Path, cluster: Any, tmp_path: Path

@@ -29,6 +29,7 @@ from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from source_arguments import find_sources
 from started_processes import descendants
+from sweep import only_in_a_sweep
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
 
 _IN_WINDOWS = """
@@ -133,6 +134,7 @@ def test_what_one_machine_cannot_read_another_one_looks_at(
     assert looked == look_at(found, options)
 
 
+@only_in_a_sweep
 def test_a_look_at_a_long_source_that_hangs_on_one_machine_is_attempted_on_another(
     head: Head, dead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

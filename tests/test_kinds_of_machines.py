@@ -115,6 +115,7 @@ def test_every_kind_does_what_it_does_best(sources: Path, kinds: Kinds, tmp_path
     assert {("software", "libx264"), ("nvdec", "libx264"), ("nvdec", "h264_nvenc")} <= used
 
 
+@only_in_a_sweep
 def test_an_encoder_that_one_kind_has_runs_only_there(sources: Path, kinds: Kinds, tmp_path: Path) -> None:
     runs = prepared(sources, tmp_path / "dataset", kinds, videos=6, encoder="h264_nvenc")
     assert (runs["no GPU"], runs["H100"]) == ([], [])
@@ -170,6 +171,7 @@ print(json.dumps([slots.on_gpus, ended["gpu"], ended["cpu"]]))
 """
 
 
+@only_in_a_sweep
 def test_units_for_the_cpu_do_not_take_the_cores_of_those_that_use_a_gpu(tmp_path: Path) -> None:
     """Ray gives a core that becomes free to any task that waits for one. Here a machine has four cores and two streams;
     units take 0.3 s with the GPU, and 1 s without. They only wait, so other load of this machine hardly matters."""

@@ -233,6 +233,7 @@ def test_a_source_that_kills_its_workers_is_set_aside_until_it_is_to_be_tried_ag
     assert [failure.id for failure in shortgop.open(tmp_path / "dataset").failures] == ["broken.mp4"]
 
 
+@only_in_a_sweep
 def test_a_second_attempt_runs_on_a_machine_that_has_not_attempted_the_step(
     sources: Path, plain: Path, cluster: Any, stand_in: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_machine_begins_no_more_than_it_can_hold(tmp_path: Path, monkeypatch: 
     assert notes.read_text().split() == ["+", "-"] * 4
 
 
+@only_in_a_sweep
 def test_a_unit_whose_machine_is_lost_runs_where_there_is_less_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
