@@ -133,7 +133,8 @@ def test_a_window_wider_than_a_batch_keeps_what_chunks_save(folder: Path, worker
     order = shortgop.Chunked(8, window=32)
     sampler = shortgop.ElasticSampler(dataset, 4, order=order)
     loader = shortgop.ClipLoader(dataset, sampler, workers=workers, threads=1)
-    expected = [list(sampler)[first : first + 4] for first in range(0, 32, 4)]
+    drawn = list(sampler)
+    expected = [drawn[first : first + 4] for first in range(0, 32, 4)]
     before = dataset.source.stats()
     found = []
     for batch in loader:

@@ -15,10 +15,11 @@ from datasets import make_dataset
 from field_pictures import field_packets
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.access_units import HeaderReader
 from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
-from synthetic import read_number
+from synthetic import SyntheticVideo, read_number
 
 FRAMES, GOP = 20, 8
 HALF = Fraction(1, 50)
@@ -96,3 +97,14 @@ def test_a_file_that_is_cut_between_two_fields_ends_before_their_frame(tmp_path:
     shown = [read_number(frame) for frame in video]
     assert shown == list(range(len(shown)))
     assert len(shown) in (FRAMES - 3, FRAMES - 2)
+
+
+def test_a_damaged_packet_is_not_taken_for_parameter_sets(constant_video: SyntheticVideo) -> None:
+    """By those, every frame behind it would be a field without its partner."""
+    with av.open(constant_video.path) as container:
+        reader = HeaderReader("h264", container.streams.video[0].codec_context.extradata)
+        packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
+    _, sets, *_ = field_packets(range(1), gop=1)[0].split(b"\0\0\0\1")
+    units = [reader.read(packets[0]), reader.read((1 << 20).to_bytes(4) + sets), reader.read(packets[1])]
+    assert reader.has_only_frames
+    assert [(unit.is_entry, unit.follows_half) for unit in units] == [(True, False), (False, False), (False, False)]

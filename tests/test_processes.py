@@ -80,7 +80,7 @@ def test_starting_a_program_does_not_wait_for_a_mount_on_which_a_file_is_open(de
     """The child closes the file, which this mount never answers. `subprocess.Popen` would not return."""
     code = (
         "import os, sys\n"
-        "from shortgop.prep import processes\n"
+        "from shortgop.prep.running import processes\n"
         "file = os.open(sys.argv[1], os.O_RDONLY)\n"
         "process = processes.start(['true'], env=os.environ)\n"
         "print('goes on', process.wait(0.5), flush=True)\n"

@@ -233,7 +233,8 @@ def test_ids_that_do_not_ascend_are_damage(small: Storage, tmp_path: Path) -> No
 CHECK = """
 import json, resource, sys
 from pathlib import Path
-from shortgop.manifests import layer_blocks, verify
+from shortgop.manifests.layering import layer_blocks
+from shortgop.manifests.operations import verify
 from shortgop.manifests.shared_memory.scratch_arrays import ScratchArrays
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.storage.disk import DiskStorage

@@ -181,7 +181,11 @@ class HeaderReader:
 
 
 def _split(data: bytes, length_bytes: int) -> Iterator[bytes]:
-    """The NAL units of a packet. Each follows its length in `length_bytes` bytes or, where that is 0, a start code."""
+    """The NAL units of a packet. Each follows its length in `length_bytes` bytes or, where that is 0, a start code.
+
+    One that is longer than the rest of the packet ends them, for FFmpeg too: a damaged packet must not be taken for
+    parameter sets, by which all later ones would be read.
+    """
     if length_bytes == 0:
         yield from (nal for nal in data.split(_START_CODE)[1:] if len(nal) > 1)
         return
@@ -189,8 +193,8 @@ def _split(data: bytes, length_bytes: int) -> Iterator[bytes]:
     while at + length_bytes < len(data):
         start = at + length_bytes
         at = start + int.from_bytes(data[at:start])
-        if at > start + 1:
-            yield data[start : min(at, len(data))]
+        if start + 1 < at <= len(data):
+            yield data[start:at]
 
 
 def _length_bytes(codec: str, extradata: bytes) -> int:
