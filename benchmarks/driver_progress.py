@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
-from shortgop.jobs.progress.job_status import StatusBoard
+from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress

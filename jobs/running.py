@@ -14,7 +14,8 @@ from ..prep.options import Options
 from ..storage.interface import Storage
 from .look import Looking
 from .order import Order
-from .progress.job_status import StatusBoard, status_kept, status_left
+from .progress.job_status import status_left
+from .progress.status_board import StatusBoard, status_kept
 from .progress.tally import Tally
 from .steps import run_step
 from .where import Where

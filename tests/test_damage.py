@@ -13,13 +13,9 @@ from hypothesis import strategies as st
 
 from shortgop import DamagedSourceError
 from shortgop.prep.kept_frames.complaints import FORGETS_ANOTHER, first_complaint
-from shortgop.prep.kept_frames.damage import (
-    Damage,
-    Scan,
-    ScannedPacket,
-    assess,
-)
+from shortgop.prep.kept_frames.damage import Damage, assess
 from shortgop.prep.kept_frames.salvage import check_salvage, salvaged_runs
+from shortgop.prep.kept_frames.scanned import Scan, ScannedPacket
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.holes import after_holes, frames_behind_hole
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from shortgop.cli.status_command import status_lines
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.progress.job_status import JobStatus, StatusBoard
+from shortgop.jobs.progress.job_status import JobStatus
 from shortgop.jobs.progress.node_work import NodeWork, shares
+from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 

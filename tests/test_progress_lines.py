@@ -10,7 +10,7 @@ from shortgop.cli.progress import job_progress
 from shortgop.cli.status_command import status_lines
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
-from shortgop.jobs.progress.job_status import StatusBoard
+from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Progress, Tally
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress, UnitResult

@@ -30,7 +30,8 @@ from shortgop.jobs import running, second_attempts
 from shortgop.jobs.cluster import ray_runner
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.progress.job_status import JobStatus, read_status, status_kept
+from shortgop.jobs.progress.job_status import JobStatus, read_status
+from shortgop.jobs.progress.status_board import status_kept
 from shortgop.jobs.progress.tally import Progress
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.snapshots import open_current

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from example_manifests import failure, video
 from shortgop.errors import CorruptDataError
 from shortgop.jobs.progress.job_history import MAX_STRETCHES, Stretch, with_stretch
-from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
+from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
+from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Progress
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.tables import empty

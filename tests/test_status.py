@@ -23,8 +23,9 @@ from shortgop.jobs.failing import MaxFailures
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status, status_kept
+from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.progress.node_work import NodeWork
+from shortgop.jobs.progress.status_board import StatusBoard, status_kept
 from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Failure, UnitProgress, UnitResult

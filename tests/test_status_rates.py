@@ -13,7 +13,8 @@ from shortgop.cli.status_command import status_lines
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
 from shortgop.jobs.progress.encoding_time import EncodingTime
-from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, StatusBoard, read_status
+from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
+from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitProgress, UnitResult

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...manifests.ragged import Array
 from ..running.frame_report import NO_PTS
-from .damage import Scan
+from .scanned import Scan
 
 _JUMP_SECONDS = 1
 _FEWEST_LATER = 3

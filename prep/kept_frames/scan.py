@@ -19,7 +19,7 @@ from ..probing.chains import first_break, lacks_movi
 from ..probing.opening import open_source, packets_from, packets_of
 from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 from .complaints import MAY_BE_INCOMPLETE, first_complaint
-from .damage import Scan, ScannedPacket, leads_to
+from .scanned import Scan, ScannedPacket, leads_to
 
 # Formats in which some packets have no timestamp of their own.
 _COUNTING = ("mpeg", "mpegvideo", "h264", "hevc", "m4v")

@@ -1,0 +1,63 @@
+"""What a scan says of a source: its packets, and the frames that they gave."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedPacket:
+    """One packet of a scan; lists of them are in decode order.
+
+    `is_entry`: a decoder may start here, by the packet's own headers; `promised_entry`: by the container's keyframe
+    flag. `is_incomplete`: the demuxer did not get all of its bytes. `complaint`: why its frame is not used, "" if it
+    is. `break_before`: why something is missing between the previous packet and this one, "" if nothing is.
+    `is_hidden`: an edit list does not show its frame, but other frames may refer to it. `is_before_start`: the demuxer
+    gives it no time, because that lies before the start of the file.
+    """
+
+    pts: int | None
+    dts: int | None
+    is_entry: bool
+    promised_entry: bool = False
+    is_incomplete: bool = False
+    complaint: str = ""
+    break_before: str = ""
+    is_hidden: bool = False
+    is_before_start: bool = False
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The result of decoding a stream packet by packet.
+
+    `shown` lists the packets (by number) whose frames the decoder put out, in that order. `fed` says for each of these
+    frames which packet the decoder had been given last; after the end of the stream it is the number of packets.
+    `corrupt`: the packets whose frames are shown only if the decoder is told to put out corrupt ones; ffmpeg's is not.
+    `stopped`: why reading ended before the end of the file, "" if it did not; `unread`: how many packets an index lists
+    after that. `ends_early`: the file was cut at its end. `sized`: the container states the size of each packet.
+    `timed`: how many packets, from the first, have reliable times; None for all. `counts_time`: some packets of this
+    container have no time of their own, and the parser counts on from earlier ones. `lacks_times`: only the decoder's
+    output says when a frame is shown. `numbers_frames`: frames that others refer to are numbered, so that packets say
+    where one is missing.
+    """
+
+    packets: tuple[ScannedPacket, ...]
+    shown: tuple[int, ...]
+    fed: tuple[int, ...]
+    corrupt: frozenset[int] = frozenset()
+    stopped: str = ""
+    unread: int = 0
+    ends_early: bool = False
+    sized: bool = True
+    timed: int | None = None
+    counts_time: bool = False
+    lacks_times: bool = False
+    numbers_frames: bool = True
+
+
+def leads_to(packet: ScannedPacket, entry_pts: int | None) -> bool:
+    """Whether a packet is shown before the entry at `entry_pts` that precedes it in decode order."""
+    if entry_pts is None:
+        return False
+    return packet.is_before_start or (packet.pts is not None and packet.pts < entry_pts)
