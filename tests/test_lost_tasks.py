@@ -91,7 +91,6 @@ def test_sources_for_which_there_is_no_memory_are_set_aside_each_for_itself(clus
     assert [failure.reason.endswith("--retry-failed tries it again") for failure in again] == [True, True]
 
 
-@only_in_a_sweep
 def test_a_unit_is_tried_again_on_a_machine_that_has_memory(
     sources: Path, cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
