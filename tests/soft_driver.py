@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import shutil
 import subprocess
@@ -130,6 +131,17 @@ class Driver:
 
     def forget(self) -> None:
         self._library.soft_forget()
+
+
+@contextlib.contextmanager
+def watched(driver: Driver) -> Iterator[Driver]:
+    """The driver, which has nothing to complain of at the end, and of which nothing is open or in use."""
+    driver.forget()
+    yield driver
+    gc.collect()
+    assert driver.complaints == ""
+    left = [driver.counted(what) for what in ("open parsers", "open decoders", "mapped surfaces")]
+    assert [*left, driver.bytes_allocated, driver.depth] == [0] * 5
 
 
 class HostStreams(OneStream):

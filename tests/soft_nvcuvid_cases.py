@@ -23,7 +23,7 @@ from shortgop.readers.decoders.surface_source import Pictures
 from shortgop.readers.gpu.cuda_driver import primary_context
 from shortgop.readers.gpu.nvcuvid import load_nvcuvid
 from shortgop.readers.gpu.surfaces import Surface
-from soft_driver import OUT_OF_MEMORY, Driver, HostMemory, folders_of, soft_nvcuvid_decoder
+from soft_driver import OUT_OF_MEMORY, Driver, HostMemory, folders_of, soft_nvcuvid_decoder, watched
 from soft_reader_cases import TEN_BITS, equal, on_cpu
 from synthetic import read_number
 
@@ -40,14 +40,8 @@ def loaded() -> Driver:
 
 @pytest.fixture
 def driver(loaded: Driver) -> Iterator[Driver]:
-    """The driver, which has nothing to complain of after the test, and of which nothing is open."""
-    loaded.forget()
-    yield loaded
-    gc.collect()
-    assert loaded.complaints == ""
-    left = [loaded.counted(f"{state} {what}") for state, what in (("open", "parsers"), ("open", "decoders"))]
-    assert [*left, loaded.counted("mapped surfaces"), loaded.bytes_allocated] == [0] * 4
-    assert loaded.depth == 0
+    with watched(loaded) as driver:
+        yield driver
 
 
 @pytest.fixture(params=["h264", "hevc"])

@@ -34,7 +34,7 @@ from shortgop.readers.decoders.pyav_upload import PyavUpload
 from shortgop.readers.decoders.surface_source import Pictures
 from shortgop.readers.gpu.cuda_driver import primary_context
 from shortgop.readers.gpu.surfaces import Surface
-from soft_driver import OUT_OF_MEMORY, UNKNOWN, Driver, folders_of, planes_on_host, soft_device_decoder
+from soft_driver import OUT_OF_MEMORY, UNKNOWN, Driver, folders_of, planes_on_host, soft_device_decoder, watched
 from synthetic import read_number
 
 CUDA = torch.device("cuda", 0)
@@ -56,13 +56,8 @@ def loaded() -> Iterator[Driver]:
 
 @pytest.fixture
 def driver(loaded: Driver) -> Iterator[Driver]:
-    """The driver, which has nothing to complain of after the test, and no memory that is in use."""
-    loaded.forget()
-    yield loaded
-    gc.collect()
-    assert loaded.complaints == ""
-    assert (loaded.counted("open decoders"), loaded.counted("mapped surfaces"), loaded.bytes_allocated) == (0, 0, 0)
-    assert loaded.depth == 0
+    with watched(loaded) as driver:
+        yield driver
 
 
 @pytest.fixture(params=["h264", "hevc"])
