@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
-	@echo "make test    lint, check types, run the tests"
+	@echo "make test    lint, check types, run the tests; \`make test TESTS=\` also those that take long, such as clusters"
 	@echo "make fuzz    break files in thousands of ways and prepare them: FUZZ=\"--first 0 --cases 5000\""
 	@echo "make chaos   kill what belongs to a ClipLoader and to a cluster at random moments: CHAOS=\"--seconds 600 --seed 0\""
 	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk lockless s3 flaky\""
@@ -67,9 +67,13 @@ $(STAMP)-bench: $(STAMP)
 # one thread in each, because its threads keep a core busy while they wait for each other.
 TEST_PROCESSES := 3
 
+# `make test TESTS=` runs all tests, also those that start clusters, kill processes or do much work: three times as long.
+# TESTS=tests/test_frames.py runs some, TESTS="-m long" the long ones alone.
+TESTS := -m "not long"
+
 test: check
-	@echo "Running the tests on $(TEST_PROCESSES) processes: some minutes"
-	@$(WITH_FFMPEG) OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	@echo "Running the tests on $(TEST_PROCESSES) processes: ten minutes, with TESTS= half an hour"
+	@$(WITH_FFMPEG) OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # What a file that fails is called, the run says: FUZZ="--first NUMBER --cases 1" runs it alone.
 FUZZ := --first 0 --cases 5000

@@ -22,6 +22,8 @@ from ray_machines import alive_at
 from sweep import sample
 from synthetic import read_number
 
+pytestmark = pytest.mark.long
+
 # One machine would take so long for them that another one comes meanwhile.
 _VIDEOS = 40
 _MOST_MACHINES = 2

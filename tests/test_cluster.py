@@ -38,6 +38,8 @@ from shortgop.storage.disk import DiskStorage
 from sweep import only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.long
+
 _VIDEOS = 3
 _FRAMES = 20
 # The job goes on while it is being stopped.

@@ -23,7 +23,10 @@ from shortgop.jobs.where import Where
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep, sample
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are looked up in /proc"),
+]
 
 _PATIENCE_SECONDS = 120
 # Where a dataset lies, and what is killed while it is made. The case says where its sources lie.

@@ -21,6 +21,8 @@ from documents import PROGRAMS, parsed
 from ray_heads import user_environment
 from synthetic import constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.long
+
 PAGE = (ROOT / "docs" / "cluster.md").read_text()
 _FRAMES = 20
 # Its own network, processes and mounts: Ray's usual ports are free there, `ray stop` ends nobody else's Ray, and /mnt

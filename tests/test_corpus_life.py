@@ -32,6 +32,8 @@ from shortgop.storage.interface import Storage
 from sweep import SWEEP, only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.long
+
 RATE = Fraction(25)
 FRAMES = 20
 # For each video its label, and the number that its first frame shows. `a` is replaced by a file that shows others.

@@ -28,7 +28,10 @@ from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
-pytestmark = pytest.mark.skipif(not may_have_networks(), reason="machines need networks of their own")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not may_have_networks(), reason="machines need networks of their own"),
+]
 
 _PATIENCE_SECONDS = 120
 # Keeps the core of the first machine until a file is there.

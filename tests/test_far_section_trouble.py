@@ -36,6 +36,8 @@ from sweep import sample
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
 from web_server import web_server
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def short_film(tmp_path_factory: pytest.TempPathFactory) -> SyntheticVideo:

@@ -35,6 +35,8 @@ from store_helpers import put
 from sweep import sample
 from synthetic import constant_rate_pts, make_video, read_number, variable_rate_pts
 
+pytestmark = pytest.mark.long
+
 KHZ = Fraction(1, 90000)
 OPEN_GOP = {"x264-params": "open-gop=1:b-adapt=0:scenecut=0"}
 OPEN_GOP_HEVC = {"x265-params": "log-level=error:open-gop=1:b-adapt=0:scenecut=0:pools=none:frame-threads=1"}

@@ -18,6 +18,8 @@ from shortgop.storage import copies_in_parts, objects
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 
+pytestmark = pytest.mark.long
+
 KEY = "manifest/000001.zip"
 MIB = 1 << 20
 # The least that a part has that is not the last one.

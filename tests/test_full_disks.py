@@ -20,6 +20,8 @@ from small_disks import mounted_disk
 from store_helpers import put
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 _DISK_BYTES = 5 * 2**20
 
 

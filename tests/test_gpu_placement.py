@@ -25,6 +25,8 @@ from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep, sample
 from synthetic import read_number
 
+pytestmark = pytest.mark.long
+
 _VIDEOS = 7
 
 

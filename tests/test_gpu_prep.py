@@ -42,6 +42,8 @@ from shortgop.storage.disk import DiskStorage
 from sweep import sample
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.long
+
 Machine = Callable[..., Installed]
 RATE = Fraction(30)
 

@@ -30,6 +30,8 @@ from shortgop.manifests.zarr_files import zarr_sizes
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,8 @@ from source_arguments import find_sources
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 _SIZE = (2560, 1440)
 _PROFILE = Profile()
 _FRAMES = 6

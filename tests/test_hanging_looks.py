@@ -32,6 +32,8 @@ from started_processes import descendants
 from sweep import only_in_a_sweep
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 _IN_WINDOWS = """
 import sys
 from shortgop.jobs.prepare import prepare

@@ -23,6 +23,7 @@ from shortgop.readers.memory_pool import MemoryPool
 from sweep import SWEEP
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.usefixtures("no_other_loaders"),
     # Passes are compared with each other, so all are over one epoch.
     pytest.mark.filterwarnings("ignore:epoch 0 begins for the third time"),

@@ -29,6 +29,8 @@ from store_helpers import put
 from sweep import only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 # Seven units of work that take some tenths of a second each, and one source that always fails.
 _VIDEOS = 7
 _FRAMES = 60

@@ -23,6 +23,8 @@ from shortgop.storage.locate import storage_at
 from sweep import SWEEP, only_in_a_sweep, sample
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 RATE = Fraction(25)
 
 

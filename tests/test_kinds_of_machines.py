@@ -30,6 +30,8 @@ from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep
 from synthetic import read_number
 
+pytestmark = pytest.mark.long
+
 _VIDEOS = 14
 _SESSION_SECONDS = 1.5
 _KINDS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {

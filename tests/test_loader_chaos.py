@@ -10,7 +10,10 @@ import pytest
 
 from loader_chaos import cases
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc"),
+]
 
 
 def test_whatever_is_killed_training_sees_the_undisturbed_sequence(tmp_path: Path) -> None:

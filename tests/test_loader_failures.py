@@ -45,6 +45,7 @@ from shortgop.errors import DatasetError, UsageError
 from sweep import sample
 
 pytestmark = [
+    pytest.mark.long,
     pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc"),
     pytest.mark.usefixtures("no_other_loaders"),
 ]

@@ -28,6 +28,8 @@ from started_processes import kill_with_all_below, kill_workers
 from sweep import only_in_a_sweep, sample
 from synthetic import read_number
 
+pytestmark = pytest.mark.long
+
 _PATIENCE_SECONDS = 120
 _JOB = """
 import sys

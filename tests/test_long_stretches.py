@@ -25,6 +25,8 @@ from store_helpers import put
 from sweep import sample
 from synthetic import constant_rate_pts, make_video, read_number, variable_rate_pts
 
+pytestmark = pytest.mark.long
+
 RATE = Fraction(30)
 KHZ, MS = Fraction(1, 90000), Fraction(1, 1000)
 PROFILE = Profile(segment_seconds=Fraction(1, 4), gop_frames=8)

@@ -22,6 +22,8 @@ from shortgop.storage.disk import DiskStorage
 from started_processes import descendants
 from sweep import only_in_a_sweep
 
+pytestmark = pytest.mark.long
+
 _PATIENCE_SECONDS = 120
 # Ray itself ends a process so long after it has lost its head.
 _RAY_WAITS_SECONDS = 30

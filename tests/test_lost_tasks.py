@@ -27,6 +27,8 @@ from shortgop.storage.disk import DiskStorage
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 # The monitor of such a machine kills every worker as soon as it does something.
 _LACKS_MEMORY = {"RAY_memory_usage_threshold": "0.001", "RAY_memory_monitor_refresh_ms": "100"}
 _PATIENCE_SECONDS = 60

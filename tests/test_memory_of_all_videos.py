@@ -32,6 +32,8 @@ from shortgop.manifests.tables import empty
 from shortgop.manifests.zarr_files import zarr_sizes
 from shortgop.storage.disk import DiskStorage
 
+pytestmark = pytest.mark.long
+
 FEW, MANY = 5_000, 25_000
 # With dicts of all ids it were 600 to 1,400. Opening a snapshot takes 40 to 60.
 MOST_BYTES_A_VIDEO = 200

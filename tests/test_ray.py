@@ -42,6 +42,8 @@ from shortgop.storage.disk import DiskStorage
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.long
+
 # A look at a long source answers with its grid of frames.
 _MOST_ANSWER_BYTES = 20_000
 _KILL_THE_WORKER = f"kill -{int(signal.SIGKILL)} $PPID"

@@ -29,7 +29,7 @@ from training_videos import VIDEOS, make_videos
 
 FRAME_BYTES = 3 * 64 * 96
 # Ray warns of options that it sets itself.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")]
 POLICY = shortgop.AllClips(3, stride=2, step=3)
 
 

@@ -14,6 +14,8 @@ import pytest
 
 from ray_machines import Machines, machines
 
+pytestmark = pytest.mark.long
+
 _DRIVER = """
 import sys
 from shortgop.jobs.cluster.ray_connection import connected

@@ -24,6 +24,8 @@ from source_arguments import find_sources
 from synthetic import constant_rate_pts, make_video
 from windowed_jobs import NAMES, film, films_in, first_numbers, noted, run
 
+pytestmark = pytest.mark.long
+
 _OPTIONS = Options(Profile())
 _VIDEOS = 3
 

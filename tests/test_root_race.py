@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dataset_places import Places, folders
 from root_race import race
 from sweep import only_in_a_sweep
+
+pytestmark = pytest.mark.long
 
 
 class RootRace:

@@ -29,6 +29,8 @@ from shortgop.jobs.work import UnitResult
 from shortgop.prep.section_plan import SECTION_SECONDS
 from sweep import sample
 
+pytestmark = pytest.mark.long
+
 _CORES, _UNITS_PER_CORE = 4, 40
 # Cores without a GPU, with one that decodes, and with one that encodes as well.
 _SPEEDS = (1.0, 1.3, 2.5)

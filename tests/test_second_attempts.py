@@ -23,6 +23,8 @@ from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.where import Where
 from started_processes import descendants
 
+pytestmark = pytest.mark.long
+
 _PATIENCE_SECONDS = 60
 _SLOTS = Slots(4)
 _NO_SECTION = cast(Any, None)

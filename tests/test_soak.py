@@ -18,6 +18,8 @@ from datasets import copied_shards, make_dataset
 from left_open import open_files
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 CLIPS = int(os.environ.get("SHORTGOP_SOAK_CLIPS", "3000"))
 VIDEOS = int(os.environ.get("SHORTGOP_SOAK_VIDEOS", "200"))
 # Open files of the store, decoders of each thread, and what Python and torch have open themselves.

@@ -13,6 +13,8 @@ from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, filter_has
 from soft_driver import compiled, run_cases
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 # Of each of the two pairs the coded sizes are equal, and their crops are not. NVDEC takes HEVC from 144x144 on.
 SIZES = {
     "h264": ((96, 66), (96, 70), (64, 530), (64, 532), (128, 98)),

@@ -38,6 +38,8 @@ from shortgop.storage.disk import DiskStorage
 from started_processes import first_line
 from synthetic import SyntheticVideo
 
+pytestmark = pytest.mark.long
+
 # A machine that is busy with other tests may give even a new process no time at all for a second.
 LIMIT = Fraction(2)
 

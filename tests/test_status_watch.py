@@ -28,6 +28,8 @@ from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Stored
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 _HOUR_SECONDS = 3600.0
 _SOON_SECONDS = 0.02
 _PATIENCE_SECONDS = 120

@@ -29,6 +29,8 @@ from started_processes import descendants
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 MB, GB = 10**6, 10**9
 
 _MEASURED = """

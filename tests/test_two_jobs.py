@@ -23,6 +23,8 @@ from shortgop.storage.lease import KEY, Lease
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.long
+
 RATE = Fraction(25)
 JOB = [sys.executable, "-m", "shortgop"]
 # Another job may take the lease of one that has been silent for two seconds.

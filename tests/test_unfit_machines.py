@@ -23,7 +23,7 @@ from shortgop.jobs.progress.job_status import JobStatus, read_status
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep
 
-pytestmark = pytest.mark.skipif(not may_have_networks(), reason="machines need mounts of their own")
+pytestmark = [pytest.mark.long, pytest.mark.skipif(not may_have_networks(), reason="machines need mounts of their own")]
 
 _PATIENCE_SECONDS = 120
 

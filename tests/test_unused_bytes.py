@@ -35,6 +35,8 @@ from shortgop.storage.network import PIECE_BYTES
 from source_arguments import find_sources
 from synthetic import constant_rate_pts, make_video, read_number
 
+pytestmark = pytest.mark.long
+
 RATE = Fraction(25)
 SIZE = (480, 320)
 # Noise cannot be compressed: more than a piece of an upload.

@@ -20,6 +20,8 @@ from datasets import current_manifest
 from shortgop.storage.locate import storage_at
 from started_processes import descendants
 
+pytestmark = pytest.mark.long
+
 MEGABYTE = 1 << 20
 
 UPLOAD = """

@@ -39,6 +39,8 @@ from source_arguments import find_sources
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 RATE = Fraction(25)
 
 
