@@ -1,5 +1,5 @@
-"""What a job shows of itself in Ray: the names of its tasks, and what its workers count. `test_cluster.py` reads that
-from a node."""
+"""What a job shows of itself in Ray: the names of its tasks, and what its workers count. `test_cluster_machines.py`
+reads that from a node."""
 
 from __future__ import annotations
 
