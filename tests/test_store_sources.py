@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -11,7 +10,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 import shortgop
@@ -401,53 +399,3 @@ def test_sources_travel_to_workers_with_what_they_need(s3_url: str) -> None:
     assert other == item.source
     assert other.in_store is not None
     assert other.in_store.stored is not None
-
-
-def put_raw(url: str, content: bytes) -> None:
-    """Put an object whose key need not be a path."""
-    bucket, _, key = url.partition("://")[2].partition("/")
-    boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=content)
-
-
-ODD_KEYS = ("x//y.mkv", "x/../z.mkv", "./w.mkv")
-
-
-def test_a_video_whose_key_is_no_path_fails_alone(s3_url: str, tmp_path: Path) -> None:
-    put(f"{s3_url}/in/a.mp4", make(tmp_path / "a.mp4"))
-    put(f"{s3_url}/in/z.mp4", make(tmp_path / "z.mp4"))
-    for odd in (*ODD_KEYS, "x//notes.txt", "x/../readme.md"):
-        put_raw(f"{s3_url}/in/{odd}", b"content")
-    report = prepare(f"{s3_url}/in", tmp_path / "dataset")
-    assert report.videos_added == 2
-    assert sorted(failure.source for failure in report.failures) == sorted(f"{s3_url}/in/{odd}" for odd in ODD_KEYS)
-    for failure in report.failures:
-        assert "its key has an empty part, `.`, `..` or a control character; rename that object" in failure.reason
-    again = prepare(f"{s3_url}/in", tmp_path / "dataset")
-    assert (again.videos_added, again.already_there) == (0, 2)
-
-
-def test_a_key_that_is_no_path_and_no_video_is_passed_over(s3_url: str) -> None:
-    put(f"{s3_url}/in/a.mp4", b"content")
-    put_raw(f"{s3_url}/in/x//notes.txt", b"content")
-    assert [source.id for source in find_sources([f"{s3_url}/in"])] == ["a.mp4"]
-
-
-def test_without_boto3_a_key_that_is_no_path_is_named(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_raw(f"{s3_url}/in/x//y.mkv", b"content")
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        "importlib.util.find_spec", lambda name, *rest: None if name == "boto3" else find_spec(name, *rest)
-    )
-    with pytest.raises(UsageError, match=r"pip install shortgop\[s3\].*rename that object") as caught:
-        find_sources([f"{s3_url}/in"])
-    assert repr(f"{s3_url.rpartition('/')[2]}/in/x//y.mkv") in str(caught.value)
-
-
-def test_the_marker_of_a_folder_is_no_video(s3_url: str) -> None:
-    put_raw(f"{s3_url}/in/dir.mp4/", b"")
-    put(f"{s3_url}/in/dir.mp4/inside.mp4", b"content")
-    put(f"{s3_url}/in/empty.mp4", b"")
-    assert sorted(source.id for source in find_sources([f"{s3_url}/in"])) == ["dir.mp4/inside.mp4", "empty.mp4"]
-    # The other listing, which takes over where a key is no path, sees markers as they are.
-    put_raw(f"{s3_url}/in/x//notes.txt", b"content")
-    assert sorted(source.id for source in find_sources([f"{s3_url}/in"])) == ["dir.mp4/inside.mp4", "empty.mp4"]

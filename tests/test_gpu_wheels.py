@@ -1,0 +1,77 @@
+"""`make gpu-wheels`: what is carried to a machine with a GPU, and how it is unpacked there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import collect_wheels
+import pytest
+import start
+from run_checks import ROOT
+from slim_wheel import UNUSED_OF_TORCHCODEC, without
+
+
+def test_wheels_have_the_versions_of_the_constraints() -> None:
+    constraints = "av==18.1.0\nzarr==3.1.6  # a comment\nzarr-extra==1\n"
+    assert collect_wheels.pinned("zarr==3.1.6\nav==18.1.0\n", ["av", "zarr"]) == ["av==18.1.0", "zarr==3.1.6"]
+    with pytest.raises(KeyError):
+        collect_wheels.pinned(constraints, ["numcodecs"])
+    everything = (ROOT / "constraints.txt").read_text()
+    assert len(collect_wheels.pinned(everything, collect_wheels.PACKAGES)) == len(collect_wheels.PACKAGES)
+
+
+def test_libraries_for_other_ffmpegs_are_taken_out_of_torchcodecs_wheel(tmp_path: Path) -> None:
+    wheel = tmp_path / "torchcodec-0.16.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+    kinds = ("core", "custom_ops", "pybind_ops")
+    kept = [f"torchcodec/libtorchcodec_{kind}8.so" for kind in kinds]
+    kept += ["torchcodec/__init__.py", "torchcodec/libtorchcodec_image.so", "torchcodec-0.16.0.dist-info/METADATA"]
+    others = [f"torchcodec/libtorchcodec_{kind}{version}.so" for kind in kinds for version in (4, 5, 6, 7, 9)]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in [*kept, *others, "torchcodec/libtorchcodec_heic.so"]:
+            archive.writestr(name, name)
+    assert without(wheel, UNUSED_OF_TORCHCODEC) == 16
+    with zipfile.ZipFile(wheel) as archive:
+        assert sorted(archive.namelist()) == sorted(kept)
+        assert all(archive.read(name) == name.encode() for name in kept)
+    assert list(tmp_path.iterdir()) == [wheel]
+
+
+def test_what_is_too_large_to_be_carried_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that are not committed yet travel too, ignored ones do not, and each file takes a kilobyte more."""
+    root, folder = tmp_path / "checkout", tmp_path / "wheels"
+    folder.mkdir()
+    subprocess.run(["git", "init", "--quiet", str(root)], check=True)
+    for name, content in ((".gitignore", b"ignored\n"), ("new.py", bytes(3000)), ("ignored", bytes(1 << 20))):
+        (root / name).write_bytes(content)
+    (folder / "one.whl").write_bytes(bytes(500))
+    monkeypatch.setattr(collect_wheels, "ROOT", root)
+    needed = 8 + 3000 + 500 + 3 * 1024
+    monkeypatch.setattr(collect_wheels, "ROOM_BYTES", needed)
+    collect_wheels.report(folder)
+    assert "one.whl" in capsys.readouterr().out
+    monkeypatch.setattr(collect_wheels, "ROOM_BYTES", needed - 1)
+    with pytest.raises(SystemExit, match="too large to be carried"):
+        collect_wheels.report(folder)
+
+
+def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheels, site = tmp_path / "wheels", tmp_path / "site"
+    wheels.mkdir()
+    monkeypatch.setattr(start, "WHEELS", wheels)
+    monkeypatch.setattr(start, "SITE", site)
+    with zipfile.ZipFile(wheels / "av-18.1.0-cp311-abi3-manylinux_2_28_x86_64.whl", "w") as archive:
+        archive.writestr("av/__init__.py", "")
+    (wheels / "python").write_text("3.7\n")
+    with pytest.raises(SystemExit, match=r"the wheels are for Python 3\.7"):
+        start.unpack_wheels()
+    assert not site.exists()
+    (wheels / "python").write_text(f"{sys.version_info.major}.{sys.version_info.minor}\n")
+    start.unpack_wheels()
+    assert (site / "av" / "__init__.py").exists()
