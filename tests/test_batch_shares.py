@@ -1,4 +1,4 @@
-"""A DataLoader reads as one batch what a rank has of a global batch, or a part of that: more is refused."""
+"""A DataLoader reads as one batch what a rank has of a global batch, or a number that divides it: others are refused."""
 
 from __future__ import annotations
 
@@ -111,6 +111,30 @@ def test_parts_of_a_share_are_read_and_counted_in_global_batches(dataset: shortg
     for step in range(1, 4):
         assert [len(next(micro_batches)["draw"]) for _ in range(2)] == [2, 2]
         assert sampler.state_after(step)["position"] == step * GLOBAL_BATCH
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_size_that_does_not_divide_a_share_is_refused(dataset: shortgop.ClipDataset, workers: int) -> None:
+    """A run that went on from state_after(2) left out what the loader had not read of 16 samples."""
+    said = "3 clips are read as one batch, and rank 0 of 2 has 4 of each global batch of 8, .* batch_size that divides 4"
+    with pytest.raises(UsageError, match=said):
+        next(iter(loader_of(dataset, sampler_of(dataset, 0), 3, workers)))
+
+
+def test_evaluation_takes_any_batch_size_up_to_a_share(dataset: shortgop.ClipDataset) -> None:
+    sampler = sampler_of(dataset, 0, order=shortgop.Sequential(), drop_last=False)
+    assert [len(batch["draw"]) for batch in loader_of(dataset, sampler, 3)] == [3] * 12 + [1]
+
+
+def test_a_pass_that_begins_within_a_global_batch_is_read_in_whole_shares(dataset: shortgop.ClipDataset) -> None:
+    """As a StatefulDataLoader's that goes on with another batch size: its last batch is what is left."""
+    taken = sampler_of(dataset, 0)
+    draws = iter(taken)
+    begun = [int(next(draws))]
+    resumed = sampler_of(dataset, 0)
+    resumed.load_state_dict(taken.state_dict())
+    rest = [draw for batch in loader_of(dataset, resumed, 4) for draw in batch["draw"].tolist()]
+    assert begun + rest == list(sampler_of(dataset, 0))
 
 
 def test_draws_reach_other_processes_with_their_share(dataset: shortgop.ClipDataset) -> None:

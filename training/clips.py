@@ -48,12 +48,14 @@ from .video_table import VideoTable
 
 @dataclass(frozen=True)
 class RankShare:
-    """What a rank has of each global batch: `samples` of `global_batch_size` at most."""
+    """What a rank has of each global batch: `samples` of `global_batch_size` at most. `equal` says that it has as many of
+    all of them, from the first one on that is read."""
 
     samples: int
     global_batch_size: int
     rank: int
     world_size: int
+    equal: bool
 
 
 class Draw(int):
@@ -72,8 +74,9 @@ class Draw(int):
 
 
 def check_share(draws: Sequence[int] | int) -> None:
-    """UsageError where more is read as one batch than the rank has of a global batch: steps would be others than those
-    that the sampler's states count. Also where a DataLoader takes draws for batches."""
+    """UsageError where what is read as one batch is more than the rank has of a global batch, or no whole part of that:
+    steps would be others than those that the sampler's states count. Also where a DataLoader takes draws for batches.
+    """
     if isinstance(draws, int):
         share = draws.share if isinstance(draws, Draw) else None
         raise UsageError(
@@ -88,6 +91,13 @@ def check_share(draws: Sequence[int] | int) -> None:
             f"{share.samples} of each global batch of {share.global_batch_size}, so that ElasticSampler.state_after "
             f"would count other batches: give the DataLoader batch_size={share.samples}, or ElasticSampler "
             f"global_batch_size={needed}"
+        )
+    if share is not None and share.equal and share.samples % len(draws):
+        raise UsageError(
+            f"{len(draws)} clips are read as one batch, and rank {share.rank} of {share.world_size} has "
+            f"{share.samples} of each global batch of {share.global_batch_size}, so that some batches would have clips "
+            f"of two global batches, and ElasticSampler.state_after would count other ones: give the DataLoader a "
+            f"batch_size that divides {share.samples}"
         )
 
 

@@ -61,8 +61,8 @@ class ElasticSampler(DistributedSampler[int]):
     need be, with no sample lost or repeated. Nothing in memory grows with the number of samples. Pickles as the dataset
     and the order do; the copy is at the same place.
 
-    A DataLoader's `batch_size` is what one rank has of a global batch, or a part of that. More is refused as it is
-    read: `state_after` counts global batches.
+    A DataLoader's `batch_size` is what one rank has of a global batch, or a number that divides it. Others are refused as
+    they are read: `state_after` counts global batches. With drop_last=False those that do not divide it are taken.
 
     `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
     initialised already, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A
@@ -323,7 +323,9 @@ class ElasticSampler(DistributedSampler[int]):
         self._notice_repetition()
         self._running, self._began_at = running, running.slices.start
         skipped = running.taken
-        share = RankShare(self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas)
+        # A pass that begins within a global batch has another number of its samples.
+        equal = self.drop_last and not skipped
+        share = RankShare(self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas, equal)
         for parts in running.slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             for draw in self._order.draws(running.epoch, positions[skipped:]).tolist():
