@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
 from sweep import sample
-from training_videos import VIDEOS, check_item, make_videos, numbers, read_by
+from training_videos import LENGTHS, VIDEOS, check_item, make_videos, numbers, read_by
 
 
 @pytest.fixture(scope="module")
@@ -384,6 +384,25 @@ def test_labels_that_are_missing_are_told_when_the_dataset_is_made(folder: Path,
         7,
         8,
     ]
+
+
+def test_items_have_what_the_dataset_says_of_their_videos(folder: Path, tmp_path: Path) -> None:
+    own = ["id", "fps", "num_frames", "duration_seconds", "width", "codec", "label"]
+    clips = shortgop.ClipDataset(folder, shortgop.CenterClips(2), metadata=own)
+    batch = next(iter(DataLoader(clips, batch_size=3)))
+    assert batch["id"] == ["a.mp4", "b.mp4", "c.mp4"]
+    assert batch["codec"] == ["h264"] * 3
+    assert batch["num_frames"].tolist() == LENGTHS
+    assert batch["num_frames"].dtype == batch["width"].dtype == torch.int64
+    assert batch["fps"].tolist() == [10, 30, 10]
+    assert batch["duration_seconds"].tolist() == [4, 25 / 30, 0.9]
+    assert batch["label"].tolist() == [0, 1, 1]
+    # As in columns, a list's column of that name stands in its place, also for videos of which it says nothing.
+    dataset = shutil.copytree(folder, tmp_path / "dataset")
+    shortgop.annotate(dataset, {"b.mp4": {"fps": "slow"}})
+    with pytest.warns(DatasetWarning, match="2 of 3 videos have no 'fps'"):
+        listed = shortgop.ClipDataset(dataset, shortgop.CenterClips(2), metadata=["fps"])
+    assert [item["fps"] for item in listed] == [None, "slow", None] == listed.column("fps")
 
 
 def test_mixed_items_of_which_some_lack_a_column_are_told(folder: Path) -> None:

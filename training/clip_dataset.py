@@ -60,7 +60,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     - with `outputs`, each of them under its name in place of `frames`, and `crop`, int64, (top, left, height, width) in
       pixels of the decoded frame, and `flip`, bool, that were drawn; where several outputs have crops of their own,
       `crop_input` and `flip_input` for the output "input" and so on;
-    - the columns named in `metadata`, as the source list gave them (and "id"): numbers as tensors, texts as they are.
+    - the columns named in `metadata`, those of the source list or of the dataset, as `Dataset.columns` has them ("id",
+      "fps", "num_frames", ...): numbers as tensors, texts as they are.
 
     Parameters:
 
@@ -161,7 +162,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     @property
     def metadata_names(self) -> tuple[str, ...]:
-        """The columns of the source list that items have."""
+        """The columns that items have."""
         return self._metadata
 
     @property

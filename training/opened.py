@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ..errors import DatasetWarning, UsageError
+from ..manifests.dataset_files.video_columns import BUILT_IN
 from ..manifests.ragged import Array, lazy
 from ..manifests.tables import Manifest
 from ..readers.clip_output import ClipOutput
@@ -108,13 +109,12 @@ class OpenedDataset:
         )
 
     def check_columns(self, names: Sequence[str], rows: Array | None) -> None:
-        """UsageError for a name that no column of the source lists has, nor "id". DatasetWarning where a column has no
-        value for some of the videos in these rows, or of all videos: it would come in the middle of an epoch."""
-        columns = self.dataset.columns.of_all_videos.labels
+        """UsageError for a name that no column has. DatasetWarning where a column of the source lists has no value for
+        some of the videos in these rows, or of all videos: it would come in the middle of an epoch."""
+        columns = self.dataset.columns.of_all_videos
         for name in names:
             if name not in columns:
-                self._check_is_id(name)
-                continue
+                raise UsageError(f"the dataset has no column {name!r}; it has {', '.join(columns)}")
             present = columns.present(name) if rows is None else columns.present(name)[rows]
             if present.all():
                 continue
@@ -129,25 +129,24 @@ class OpenedDataset:
                 stacklevel=3,
             )
 
-    def _check_is_id(self, name: str) -> None:
-        there = ", ".join(sorted({*self.dataset.columns.labels, "id"}))
-        if name not in self.dataset.columns:
-            raise UsageError(f"the dataset has no column {name!r}; it has {there}")
-        if name != "id":
-            raise UsageError(
-                f"no list gave the videos a column {name!r}, only {there}; the dataset has its own: "
-                f"dataset.source.columns[{name!r}][item['video']]"
-            )
+    @lazy
+    def _own_columns(self) -> frozenset[str]:
+        """The dataset's own columns in whose place no list has one."""
+        return frozenset(BUILT_IN) - frozenset(self.dataset.columns.labels)
 
     def values(self, row: int, names: Sequence[str]) -> dict[str, Any]:
-        """What the source list said of a video, by the names of its columns, and its "id". None where it said nothing,
-        as in `Dataset.columns`."""
+        """A video's values in columns, as in `Dataset.columns`: what the source list said, None where it said nothing,
+        and what the dataset says itself of a name that no list has."""
         if not names:
             return {}
-        videos = self.manifest.videos
-        attributes = json.loads(videos.attributes.text(row) or "{}")
-        attributes.setdefault("id", videos.id.text(row))
-        return {name: attributes.get(name) for name in names}
+        attributes = json.loads(self.manifest.videos.attributes.text(row) or "{}")
+        # Which columns the lists have is read only where it matters.
+        return {
+            name: BUILT_IN[name](self.manifest, np.array([row])).tolist()[0]
+            if name not in attributes and name in BUILT_IN and name in self._own_columns
+            else attributes.get(name)
+            for name in names
+        }
 
     def columns(self, row: int, names: Sequence[str]) -> dict[str, Any]:
         """The same with tensors for numbers: int64, float64 or bool."""

@@ -22,9 +22,15 @@ def _chosen(column: Array, rows: Array | None) -> Array:
     return column if rows is None else np.asarray(column[rows])
 
 
-def _seconds(manifest: Manifest) -> Array:
+def _fps(manifest: Manifest, rows: Array | None) -> Array:
     videos = manifest.videos
-    return np.asarray(videos.num_frames * videos.fps_den / videos.fps_num)
+    return _chosen(videos.fps_num, rows) / _chosen(videos.fps_den, rows)
+
+
+def _seconds(manifest: Manifest, rows: Array | None) -> Array:
+    videos = manifest.videos
+    ticks = _chosen(videos.num_frames, rows) * _chosen(videos.fps_den, rows)
+    return np.asarray(ticks / _chosen(videos.fps_num, rows))
 
 
 def _of_config(manifest: Manifest, column: Array, rows: Array | None) -> Array:
@@ -42,8 +48,8 @@ BUILT_IN: dict[str, Callable[[Manifest, Array | None], Array]] = {
     "id": lambda manifest, rows: text_array(manifest.videos.id, rows),
     "source": lambda manifest, rows: text_array(manifest.videos.source, rows),
     "num_frames": lambda manifest, rows: _chosen(manifest.videos.num_frames, rows),
-    "fps": lambda manifest, rows: _chosen(manifest.videos.fps_num / manifest.videos.fps_den, rows),
-    "duration_seconds": lambda manifest, rows: _chosen(_seconds(manifest), rows),
+    "fps": _fps,
+    "duration_seconds": _seconds,
     "width": lambda manifest, rows: _of_config(manifest, manifest.configs.width.astype(np.int64), rows),
     "height": lambda manifest, rows: _of_config(manifest, manifest.configs.height.astype(np.int64), rows),
     "codec": _codec,
