@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import UsageError
+from ..errors import DatasetWarning, UsageError
 from ..storage.locate import storage_at
 from ..wording import counted
 from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
@@ -46,13 +47,17 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         from ..jobs.finding.column_types import parse_types
         from ..jobs.labels import annotate as set_columns
         from ..manifests.dataset_files.tidy import parse_duration
+        from ..manifests.operations.column_changes import told_new
 
         if labels is None and not remove:
             raise UsageError("no labels given; name a list with an `id` column, or columns to --remove")
-        done = set_columns(
-            dataset, labels, remove=remove or [], types=parse_types(types or []), on_types=show_types, cuts=cuts,
-            keep_snapshots_seconds=parse_duration(keep_snapshots),
-        )  # fmt: skip
+        with warnings.catch_warnings():
+            # What it says is printed below.
+            warnings.simplefilter("ignore", DatasetWarning)
+            done = set_columns(
+                dataset, labels, remove=remove or [], types=parse_types(types or []), on_types=show_types, cuts=cuts,
+                keep_snapshots_seconds=parse_duration(keep_snapshots),
+            )  # fmt: skip
         if as_json:
             print_json(dataclasses.asdict(done))
         else:
@@ -60,6 +65,10 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             if done.absent:
                 names = ", ".join(map(repr, done.absent))
                 err.print(f"no video has a column {names}", style="yellow", markup=False, soft_wrap=True)
+            if done.added:
+                err.print(told_new(done.added), markup=False, soft_wrap=True)
+            for mixed in done.mixed:
+                err.print(str(mixed), style="yellow", markup=False, soft_wrap=True)
             what = f"{counted(len(done.changed), 'video')} changed"
             rest = f", {done.unchanged} had these columns already" if done.unchanged else ""
             out.print(f"{what}{rest}; snapshot {done.snapshot}", markup=False)
@@ -113,8 +122,8 @@ def drop(
             )
             if done.same_content:
                 err.print(
-                    f"{counted(len(done.same_content), 'video')} with the same content under another id stay in the "
-                    f"dataset: {some_of(done.same_content)}",
+                    f"{counted(len(done.same_content), 'video')} with the same content under another id "
+                    f"{'stays' if len(done.same_content) == 1 else 'stay'} in the dataset: {some_of(done.same_content)}",
                     style="yellow", markup=False, soft_wrap=True,
                 )  # fmt: skip
             if done.ids and not dry_run:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
 
-from ..errors import UsageError, WrongTypeError
+from ..errors import DatasetWarning, UsageError, WrongTypeError
 from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.tidy import KEEP_SECONDS
 from ..manifests.operations.annotate import Annotation, plan_edits, write_edits
@@ -41,7 +42,8 @@ def annotate(
     with an `id`, or a `path` from which prep would make the id. Columns that it names are set, `remove` are taken from
     all videos, and others stay. `types` gives types of columns of CSV and TSV lists in place of inferred ones, and
     `on_types` is called with the types of all columns. `cuts` names the columns with the times of stretches, like
-    prep's --cuts. Returns the ids whose columns changed, and those that are not in the dataset.
+    prep's --cuts. Returns the ids whose columns changed, those that are not in the dataset, and which columns are new.
+    DatasetWarning where the values of a column are of several types since: 3 is not "3".
 
     Raises UsageError for a list that cannot be read or a value that JSON cannot hold, WrongTypeError,
     NotADatasetError, and DatasetBusyError while a job writes to the dataset.
@@ -61,7 +63,10 @@ def annotate(
         )
     else:
         columns = _listed(str(labels), types, on_types, importing_of(cuts))
-    return set_columns(dataset_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
+    done = set_columns(dataset_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
+    for mixed in done.mixed:
+        warnings.warn(str(mixed), DatasetWarning, stacklevel=2)
+    return done
 
 
 def _listed(

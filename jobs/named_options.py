@@ -140,14 +140,16 @@ def prepare_untold(
 
 
 def _telling_failures(run: Callable[_Options, Report]) -> Callable[_Options, Report]:
-    """`run` under the name `prepare`, with a DatasetWarning where sources failed: whoever does not look at the report
-    would train without them."""
+    """`run` under the name `prepare`, with a DatasetWarning where sources failed, or the values of a column are of
+    several types since: whoever does not look at the report would train without them."""
 
     @wraps(run)
     def prepare(*args: _Options.args, **kwargs: _Options.kwargs) -> Report:
         report = run(*args, **kwargs)
         if report.failures:
             warnings.warn(_failures_text(report), DatasetWarning, stacklevel=2)
+        for mixed in report.mixed_columns:
+            warnings.warn(str(mixed), DatasetWarning, stacklevel=2)
         return report
 
     prepare.__name__ = prepare.__qualname__ = "prepare"

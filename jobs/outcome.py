@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
 from ..manifests.lacking import NONE_LACK_FRAMES, Lacking
+from ..manifests.operations.column_changes import MixedColumn
 from .gpu_readable import NONE, NotForGpus
 from .work import Failure
 
@@ -23,7 +24,7 @@ class Report:
     `videos_added` counts none of these. `frames_added` and `bytes_added` count all that was
     written. `equal_contents` says which videos of the dataset have the same content under different ids, `not_for_gpus`
     how many of the dataset's videos NVDEC does not decode, `lacking_frames` which of them lack many frames of their
-    sources.
+    sources. `mixed_columns` are those whose values are of several types since this job.
     """
 
     sources: int
@@ -43,6 +44,7 @@ class Report:
     equal_contents: EqualContents = NO_EQUAL_CONTENTS
     not_for_gpus: NotForGpus = NONE
     lacking_frames: Lacking = NONE_LACK_FRAMES
+    mixed_columns: tuple[MixedColumn, ...] = ()
 
 
 def with_context(failure: Failure, lost: Mapping[str, str], to_replace: Collection[str]) -> Failure:

@@ -14,6 +14,7 @@ from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.dataset_files.tidy import KEEP_SECONDS, tidy
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lacking import NONE_LACK_FRAMES, lacking_frames
+from ..manifests.operations.column_changes import mixed_columns
 from ..manifests.operations.lost import lost_shards, where_it_is, why_lost
 from ..manifests.operations.verify import damaged_videos, verify
 from ..manifests.shared_memory.host_copies import copies_in
@@ -189,7 +190,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
             if withdraw_gone(out, arguments, table):
                 publish(out)
             tidy(out, how.keep_seconds)
-            before = _current(out)
+            before, snapshot_before = _current(out), layout.read_root(out).snapshot
             # Where not all sources are known, the dataset has nothing that one could be compared with.
             decided = Decided(Known(before, {}), len(table))
             if listing.is_complete:
@@ -214,6 +215,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
             tidy(out, how.keep_seconds)
             snapshot = layout.read_root(out).snapshot
             after = _current(out) if decided.to_prepare else known.manifest
+            mixed = mixed_columns(out, (snapshot_before, before), snapshot)
     changed = surveyed.replaced.union(item.source.id for item in surveyed.kept)
     repaired = _made_again(known.manifest, after, known.lost.keys() - changed)
     replaced = _made_again(known.manifest, after, surveyed.replaced)
@@ -240,6 +242,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
         equal_contents=equal_contents(after),
         not_for_gpus=not_for_gpus(after),
         lacking_frames=lacking_frames(after) if how.options.profile.fps is None else NONE_LACK_FRAMES,
+        mixed_columns=mixed,
     )
 
 

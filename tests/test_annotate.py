@@ -19,7 +19,7 @@ import shortgop
 from dataset_places import Places, copied, place_of
 from datasets import make_dataset
 from shortgop.cli import app
-from shortgop.errors import NotADatasetError, UsageError
+from shortgop.errors import DatasetWarning, NotADatasetError, UsageError
 from shortgop.manifests.dataset_files.layout import snapshots
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.tables import Manifest
@@ -29,6 +29,9 @@ from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
+
+# Here labels that are text become integers, one video after the other.
+pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has values of several types:shortgop.errors.DatasetWarning")
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +91,44 @@ def test_a_column_that_no_video_has_is_named(root: Path) -> None:
     result = run("annotate", "dataset", "--remove", "lable")
     assert result.exit_code == 0
     assert "no video has a column 'lable'" in result.stderr
+
+
+def test_a_column_that_no_video_had_is_named_with_the_one_that_was_meant(root: Path) -> None:
+    Path("labels.csv").write_text("id,splt,note\na.mp4,test,x\n")
+    result = run("annotate", "dataset", "labels.csv")
+    assert result.exit_code == 0
+    assert "no video had these columns before: 'splt' (there is 'split'), 'note'" in result.stderr
+    # Columns that videos have are nothing to speak of.
+    Path("labels.csv").write_text("id,splt,split\nb.mp4,test,val\n")
+    assert "before" not in run("annotate", "dataset", "labels.csv").stderr
+
+
+def test_a_column_whose_values_are_of_several_types_since_is_told(root: Path) -> None:
+    """where(label="3") no longer found the video, without a word."""
+    Path("labels.csv").write_text("id,label\nb.mp4,3\n")
+    said = "column 'label' has values of several types now.*: text in 2, number in 1 .video 'b.mp4' has 3.; .*--types"
+    result = run("annotate", "dataset", "labels.csv")
+    assert result.exit_code == 0
+    assert re.search(said, result.stderr)
+    # Once, and not with each change after it.
+    assert "several types" not in run("annotate", "dataset", "labels.csv").stderr
+    shortgop.annotate("dataset", {"c.mp4": {"label": 4}})
+    shortgop.annotate("dataset", {"a.mp4": {"label": 3}, "b.mp4": {"label": 3}, "c.mp4": {"label": 3}})
+    # Integers among numbers are numbers, and lists of any length are lists.
+    shortgop.annotate("dataset", {"a.mp4": {"label": 3.5, "boxes": [1]}, "b.mp4": {"boxes": [1, "x"]}})
+    with pytest.warns(DatasetWarning, match="'boxes' has values of several types now.*list in 2, object in 1"):
+        shortgop.annotate("dataset", {"c.mp4": {"boxes": {"x": 1}}})
+
+
+def test_a_job_tells_it_too(root: Path) -> None:
+    """A list of codes, of which some look like numbers: types of CSV columns are those of one list."""
+    Path("more.csv").write_text("path,label\na.mp4,3\nb.mp4,4\nc.mp4,5\n")
+    shutil.copy("a.mp4", "d.mp4")
+    Path("one.csv").write_text("path,label\nd.mp4,7\n")
+    result = run("prep", "one.csv", "--out", "dataset", "--runner", "inline")
+    assert result.exit_code == 0
+    assert "column 'label' has values of several types now" in result.stderr
+    assert "text in 3, number in 1 (video 'd.mp4' has 7)" in result.stderr
 
 
 def test_the_pages_snippet_runs(root: Path) -> None:
@@ -208,7 +249,7 @@ class Annotating:
         Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\n")
         result = run("annotate", dataset.url, "labels.csv", "--json")
         assert result.exit_code == 0
-        said = {"changed": [], "unknown": [], "unchanged": 2, "snapshot": "000002", "absent": []}
+        said = {"changed": [], "unknown": [], "unchanged": 2, "snapshot": "000002", "absent": [], "added": [], "mixed": []}
         assert json.loads(result.stdout) == said
 
     def test_annotate_removes_a_column(self, root: Path, dataset: Storage) -> None:

@@ -3,7 +3,7 @@
 verify, column_check        whether bytes and columns are as they must be
 export                      a video as an ordinary MP4
 summary, history            what a dataset holds, and what it held
-annotate, drop              columns that are set, and videos that are taken out
+annotate, column_changes, drop  columns that are set, what that did to them as a whole, and videos that are taken out
 collect, rewrite            removal of what is no longer needed, also from within shards
 compact                     small shards and layers put together
 copying, copy_plan          videos copied to another dataset

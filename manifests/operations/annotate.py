@@ -14,22 +14,26 @@ from ..dataset_files.parts import write_part
 from ..dataset_files.publish import publish
 from ..dataset_files.snapshots import open_current
 from ..dataset_files.tidy import KEEP_SECONDS, remove_old_snapshots
+from ..dataset_files.video_columns import LabelColumns
 from ..merging.edits import Edit, edits_table, last_number, to_json
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
+from .column_changes import MixedColumn, NewColumn, mixed_columns, new_columns
 
 
 @dataclass(frozen=True)
 class Annotation:
     """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
-    of videos that have the columns already, the name of the current snapshot, and the columns that were to be removed
-    and that no video had."""
+    of videos that have the columns already, the name of the current snapshot, the columns that were to be removed and
+    that no video had, those that were set and that no video had, and those whose values are of several types since."""
 
     changed: tuple[str, ...]
     unknown: tuple[str, ...]
     unchanged: int
     snapshot: str
     absent: tuple[str, ...] = ()
+    added: tuple[NewColumn, ...] = ()
+    mixed: tuple[MixedColumn, ...] = ()
 
 
 def annotate(
@@ -52,9 +56,14 @@ def annotate(
         root, manifest = open_current(dataset, copies=copies_in(None))
         edits = plan_edits(manifest, columns, remove=remove)
         snapshot = root.snapshot
+        added: tuple[NewColumn, ...] = ()
+        mixed: tuple[MixedColumn, ...] = ()
         if edits:
+            set_now = (name for edit in edits for name in edit.attributes)
+            added = new_columns(LabelColumns(dataset, root.snapshot or "", manifest), set_now)
             write_edits(dataset, edits)
             snapshot = publish(dataset)
+            mixed = mixed_columns(dataset, (root.snapshot, manifest), snapshot)
         remove_old_snapshots(dataset, keep_snapshots_seconds)
     there = manifest.row_of_id.of(columns)
     changed = tuple(edit.id for edit in edits)
@@ -66,6 +75,8 @@ def annotate(
         unchanged=len(there.keys() - set(changed)),
         snapshot=snapshot or "",
         absent=tuple(name for name in remove if name not in removed | named),
+        added=added,
+        mixed=mixed,
     )
 
 

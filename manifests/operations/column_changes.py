@@ -1,0 +1,99 @@
+"""What a change did to the label columns as a whole: columns that are new, and columns of which values are of several
+types since."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from ...storage.interface import Storage
+from ..dataset_files.snapshot_columns import open_column_kinds
+from ..dataset_files.snapshots import open_manifest
+from ..dataset_files.video_columns import LabelColumns
+from ..shared_memory.host_copies import copies_in
+from ..tables import Manifest
+
+_TYPES = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object"}
+_VALUE_CHARACTERS = 40
+
+
+@dataclass(frozen=True)
+class MixedColumn:
+    """A column with values of several types: in how many videos each type is, most first, and a video with one of the
+    rarest."""
+
+    name: str
+    types: tuple[tuple[str, int], ...]
+    id: str
+    value: Any
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{kind} in {count}" for kind, count in self.types)
+        value = repr(self.value)
+        value = value if len(value) <= _VALUE_CHARACTERS else f"{value[:_VALUE_CHARACTERS]}..."
+        return (
+            f"column {self.name!r} has values of several types now, so that a comparison finds those of one type alone: "
+            f"{counts} (video {self.id!r} has {value}); give a list that has one type, as with --types "
+            f"{self.name}=..."
+        )
+
+
+def mixed_columns(
+    dataset: Storage, before: tuple[str | None, Manifest], snapshot: str | None
+) -> tuple[MixedColumn, ...]:
+    """The columns of a snapshot whose values are of several types, and in the one `before` are not.
+
+    It reads few bytes where there is none: what kinds the columns are of, a snapshot says.
+    """
+    old, old_manifest = before
+    if snapshot is None or snapshot == old:
+        return ()
+    stored = open_column_kinds(dataset, snapshot)
+    if stored is not None and "json" not in stored.values():
+        return ()
+    manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
+    columns = LabelColumns(dataset, snapshot, manifest)
+    known = None if old is None else LabelColumns(dataset, old, old_manifest)
+    found = []
+    for name in columns.names:
+        if columns.kind(name) != "json" or (known is not None and _mixed(known, name, old_manifest)):
+            continue
+        if mixed := _mixed(columns, name, manifest):
+            found.append(mixed)
+    return tuple(found)
+
+
+def _mixed(columns: LabelColumns, name: str, manifest: Manifest) -> MixedColumn | None:
+    if name not in columns.names or columns.kind(name) != "json":
+        return None
+    values = columns[name].array()
+    counts = Counter(_TYPES[type(value)] for value in values if value is not None)
+    if len(counts) < 2:
+        return None
+    types = tuple(counts.most_common())
+    row = next(row for row, value in enumerate(values) if value is not None and _TYPES[type(value)] == types[-1][0])
+    return MixedColumn(name, types, manifest.videos.id.text(row), values[row])
+
+
+@dataclass(frozen=True)
+class NewColumn:
+    """A column that no video had, and one that videos had and that is called nearly the same, if there is one."""
+
+    name: str
+    near: str | None
+
+
+def new_columns(columns: LabelColumns, given: Iterable[str]) -> tuple[NewColumn, ...]:
+    """Of the columns that are given, those that no video had."""
+    known = columns.names
+    names = dict.fromkeys(name for name in given if name not in known)
+    return tuple(NewColumn(name, next(iter(get_close_matches(name, known, 1)), None)) for name in names)
+
+
+def told_new(added: Iterable[NewColumn]) -> str:
+    """What to say of new columns."""
+    named = [repr(each.name) + (f" (there is {each.near!r})" if each.near else "") for each in added]
+    return f"no video had {'this column' if len(named) == 1 else 'these columns'} before: {', '.join(named)}"
