@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from .training.outputs import Output
     from .training.policies import AllClips, CenterClips, ClipsAt, RandomClips, RandomFrames, UniformClips
     from .training.sampler import ElasticSampler
+    from .training.stretches import Stretches
 
 __version__ = "0.1.0"
 
@@ -119,6 +120,7 @@ __all__ = [
     "SourceError",
     "SourceNotFoundError",
     "Stats",
+    "Stretches",
     "Systematic",
     "TooManyFailuresError",
     "ToolError",
@@ -169,6 +171,7 @@ _MODULES = {
     "training.outputs": ("Output",),
     "training.policies": ("AllClips", "CenterClips", "ClipsAt", "RandomClips", "RandomFrames", "UniformClips"),
     "training.sampler": ("ElasticSampler",),
+    "training.stretches": ("Stretches",),
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -123,7 +123,8 @@ def drop(
             if done.same_content:
                 err.print(
                     f"{counted(len(done.same_content), 'video')} with the same content under another id "
-                    f"{'stays' if len(done.same_content) == 1 else 'stay'} in the dataset: {some_of(done.same_content)}",
+                    f"{'stays' if len(done.same_content) == 1 else 'stay'} in the dataset: "
+                    f"{some_of(done.same_content)}",
                     style="yellow", markup=False, soft_wrap=True,
                 )  # fmt: skip
             if done.ids and not dry_run:

@@ -31,7 +31,9 @@ from synthetic import constant_rate_pts, make_video, read_number
 RATE = Fraction(25)
 
 # Here labels that are text become integers, one video after the other.
-pytestmark = pytest.mark.filterwarnings("ignore:column 'label' has values of several types:shortgop.errors.DatasetWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:column 'label' has values of several types:shortgop.errors.DatasetWarning"
+)
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +251,15 @@ class Annotating:
         Path("labels.csv").write_text("id,label,weight\na.mp4,3,0.5\nb.mp4,4,\n")
         result = run("annotate", dataset.url, "labels.csv", "--json")
         assert result.exit_code == 0
-        said = {"changed": [], "unknown": [], "unchanged": 2, "snapshot": "000002", "absent": [], "added": [], "mixed": []}
+        said = {
+            "changed": [],
+            "unknown": [],
+            "unchanged": 2,
+            "snapshot": "000002",
+            "absent": [],
+            "added": [],
+            "mixed": [],
+        }
         assert json.loads(result.stdout) == said
 
     def test_annotate_removes_a_column(self, root: Path, dataset: Storage) -> None:

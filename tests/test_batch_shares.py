@@ -1,4 +1,4 @@
-"""A DataLoader reads as one batch what a rank has of a global batch, or a number that divides it: others are refused."""
+"""A DataLoader reads as one batch what a rank has of a global batch, or a number that divides it: others are errors."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ def test_parts_of_a_share_are_read_and_counted_in_global_batches(dataset: shortg
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_batch_size_that_does_not_divide_a_share_is_refused(dataset: shortgop.ClipDataset, workers: int) -> None:
     """A run that went on from state_after(2) left out what the loader had not read of 16 samples."""
-    said = "3 clips are read as one batch, and rank 0 of 2 has 4 of each global batch of 8, .* batch_size that divides 4"
+    said = (
+        "3 clips are read as one batch, and rank 0 of 2 has 4 of each global batch of 8, .* batch_size that divides 4"
+    )
     with pytest.raises(UsageError, match=said):
         next(iter(loader_of(dataset, sampler_of(dataset, 0), 3, workers)))
 

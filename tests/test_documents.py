@@ -36,6 +36,7 @@ FENCED = {
         "test_training_page.test_training_and_validation_have_no_file_in_common",
         "test_training_page.test_columns_and_some_of_the_videos",
         "test_training_page.test_clips_of_frames_one_second_apart",
+        "test_training_page.test_parts_of_videos",
         "test_documents.test_two_outputs_of_one_decode",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
         "test_training_page.test_pairs_of_clips_are_of_one_video",
@@ -288,7 +289,7 @@ def test_a_loop_with_the_loader_of_torch(names: dict[str, Any]) -> None:
 
 
 def test_two_outputs_of_one_decode(names: dict[str, Any]) -> None:
-    exec(few(fenced("training.md", 5)).replace("batch_size=8", "batch_size=3").replace("pairs, 8", "pairs, 3"), names)
+    exec(few(fenced("training.md", 6)).replace("batch_size=8", "batch_size=3").replace("pairs, 8", "pairs, 3"), names)
     (batch,) = names["loader"]
     assert batch["input"].shape == (3, 3, 3, 112, 112)
     assert batch["target"].shape == (3, 1, 3, 64, 64)
@@ -304,7 +305,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
     with shortgop.ClipLoader(names["dataset"], names["sampler"], workers=0) as loader:
         first, second = ((batch["draw"].tolist(), batch.state) for batch in loader)
     names["checkpoint"] = {"loader": first[1]}
-    exec(few(fenced("training.md", 9)), names)
+    exec(few(fenced("training.md", 10)), names)
     names["loader"].close()
     assert names["batch"]["draw"].tolist() == second[0]
     assert names["checkpoint"] == {"loader": second[1]}
@@ -312,7 +313,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
 
 
 def test_the_dataset_class_before_and_after(names: dict[str, Any]) -> None:
-    text, _, after = fenced("training.md", 12).rpartition("\n\n\n")
+    text, _, after = fenced("training.md", 13).rpartition("\n\n\n")
     exec(text, names)
     before = names["Clips"]()
     before.paths, before.labels = ["kitchen/001.mp4"], [7]

@@ -57,6 +57,27 @@ def test_batches_of_random_frames(loaders: list[Any]) -> None:
     assert len({read_number(frame[0]) // 500 for frame in first}) == 4
 
 
+def test_parts_of_videos(tmp_path: Path) -> None:
+    kitchen = tmp_path / "videos" / "kitchen"
+    kitchen.mkdir(parents=True)
+    for number, count in enumerate((130, 80), 1):
+        pts = constant_rate_pts(Fraction(10), count)
+        make_video(kitchen / f"00{number}.mp4", pts=pts, timebase=Fraction(1, 10), first_number=1000 * number)
+    make_dataset([tmp_path / "videos"], tmp_path / "dataset")
+    block = re.search(r"```python\n(videos = shortgop[^`]*annotated.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    text = block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("8, order", "3, order")
+    names: dict[str, Any] = {"shortgop": shortgop, "torch": torch, "DataLoader": DataLoader}
+    exec(text.replace("batch_size=8", "batch_size=3").replace("(224, 224)", "(64, 96)"), names)
+    found = sorted(zip(names["batch"]["stretch"].tolist(), names["label"].tolist(), strict=True))
+    assert found == [(0, 3), (1, 4), (2, 4)]
+    for stretch, frames in zip(names["batch"]["stretch"].tolist(), names["batch"]["frames"], strict=True):
+        first, stop = ((1000, 1045), (1045, 1120), (2030, 2080))[stretch]
+        assert all(first <= read_number(frame) < stop for frame in frames)
+    # 13 s without the first and the last five are three: two windows of 16 frames at 8 a second.
+    assert [item["start"] for item in names["trimmed"]] == [50, 60]
+
+
 def test_columns_and_some_of_the_videos(tmp_path: Path) -> None:
     rows = [{"label": 2, "split": "train"}, {"label": 3, "split": "train"}, {"label": 5, "split": "val"}]
     lines = []

@@ -2,7 +2,8 @@
 
 policies, offsets, ends, references, clips, clip_reach, table_index  which clips there are, and which frames each
                                has: pure functions
-video_table, running_counts    the videos that clips are taken from, and which of them has the n-th clip
+video_table, stretches, running_counts  the videos, or stretches of them, that clips are taken from, and which of them
+                               has the n-th clip
 keyed                          random numbers that are functions of a key
 orders, weights, mixing, slices, sampler  in which order clips come, and the sampler that deals them to ranks
 outputs                        what the frames of a clip become: several tensors, random crops and flips

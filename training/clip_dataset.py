@@ -27,8 +27,10 @@ from .policies import RandomClips, RandomFrames
 from .policy_index import Policy, index_of, policy_of
 from .rows import Rows
 from .shared import SharedNumbers
+from .stretches import Stretches, within
 from .transforms import Read, Transform, explaining_forks, transformed
 from .unreadable import Otherwise, Skipping, read_what_can_be
+from .video_table import VideoTable
 
 Item = dict[str, Any]
 OnError = Literal["raise"] | Otherwise
@@ -52,7 +54,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     - `frames`: (frames, 3, height, width), uint8, or as the dataset was told to read;
     - `pts_seconds`: float64, (frames,): when each frame is shown, in seconds from the start of its video;
-    - `video`: the video's number; `start`: the frame where the clip starts;
+    - `video`: the video's number; `start`: the frame where the clip starts; `stretch`, if there are any, its number;
     - `frame_numbers`: int64, (frames,): which frames of the video these are; where `mask` is False, the frame that
       stands in, also where it is painted black;
     - `mask`: bool, (frames,), where the policy pads: True for frames that are those which were called for;
@@ -72,7 +74,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     - `outputs`: what frames become, as a dict of shortgop.Output by name: several of them are made of one decode, and
       each has a size, crop, dtype, ... and frames of its own. Without it items have `frames` as the dataset was opened.
     - `videos`: ids or numbers, to take clips of these alone, in this order: where a list of ids says which. Where
-      columns say it, give `shortgop.open(...).where(...)` as the dataset.
+      columns say it, give `shortgop.open(...).where(...)` as the dataset. Or Stretches, to take clips from parts of
+      videos.
     - `seed`: of all that is random about clips.
     - `transform`: a callable on the frames of one item; with `transform_batch`, on those of all clips that are read
       together, (clips, frames, ...). With `outputs` it gets a dict of them and returns one. Python's, numpy's and
@@ -96,7 +99,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         clips: Policy,
         *,
         outputs: Mapping[str, Output] | None = None,
-        videos: Iterable[str | int] | None = None,
+        videos: Iterable[str | int] | Stretches | None = None,
         seed: int = 0,
         metadata: Sequence[str] = (),
         transform: Transform | None = None,
@@ -117,12 +120,14 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             raise UsageError(f'on_error is {on_error!r}; it can be "raise", "skip" or a callable')
         if isinstance(metadata, str):
             raise WrongTypeError(f"metadata is {metadata!r}; it is a list of names of columns")
-        taken = [name for name in metadata if name in _KEYS]
+        taken = [name for name in metadata if name in _KEYS or (name == "stretch" and isinstance(videos, Stretches))]
         if taken:
             raise UsageError(f"metadata names {taken[0]!r}, which items have already; rename that column in the list")
         self._opened = OpenedDataset(dataset)
         self._policy = policy_of(clips)
-        self._rows = self._opened.chosen_rows if videos is None else self._opened.rows(videos)
+        self._stretches = videos if isinstance(videos, Stretches) else None
+        named = videos.videos if isinstance(videos, Stretches) else videos
+        self._rows = self._opened.chosen_rows if named is None else self._opened.rows(named)
         self._seed = integer(seed, "seed")
         self._metadata = tuple(metadata)
         self._outputs = None
@@ -158,7 +163,12 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     @lazy
     def clip_index(self) -> Clips:
         """Which clips there are: from draws to videos and frames."""
-        return index_of(self._policy, self._opened.table(self._rows), self._rows, self._opened.rows, self._seed)
+        return index_of(self._policy, self._table, self._rows, self._opened.rows, self._seed)
+
+    @property
+    def _table(self) -> VideoTable:
+        table = self._opened.table(self._rows)
+        return table if self._stretches is None else within(self._stretches, table)
 
     @property
     def metadata_names(self) -> tuple[str, ...]:
@@ -177,13 +187,15 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     @property
     def too_short(self) -> tuple[str, ...]:
-        """The ids of videos that have fewer frames than a clip spans, and are left out or padded."""
+        """The ids of videos that have fewer frames than a clip spans, or whose stretches have, and are left out or
+        padded."""
         table = self._opened.table(self._rows)
         return tuple(table.name(place) for place in self.clip_index.too_short.tolist())
 
     @property
     def video_numbers(self) -> Array:
-        """The numbers of the videos that clips are taken from, int64: in the order of `videos`, or ascending."""
+        """The numbers of the videos that clips are taken from, int64: in the order of `videos`, with an entry for each
+        stretch, or ascending."""
         return np.arange(len(self.source)) if self._rows is None else self._opened.numbers_of(self._rows)
 
     def column(self, name: str) -> list[Any]:
@@ -365,6 +377,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
                 **{name: column[place] for name, column in read.items()},
                 "video": video,
                 "start": clip.start,
+                **({} if clip.stretch is None else {"stretch": clip.stretch}),
                 "frame_numbers": torch.tensor(clip.frames, dtype=torch.int64),
                 **({} if clip.mask is None else {"mask": torch.from_numpy(clip.mask)}),
                 "draw": clip.draw,

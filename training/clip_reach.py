@@ -19,7 +19,8 @@ from .video_table import VideoTable
 
 def columns_of(videos: VideoTable) -> list[Array]:
     """What the frames of clips depend on, of each video."""
-    return [videos.num_frames, videos.fps_num, videos.fps_den]
+    first_frames = [] if videos.first_frames is None else [videos.first_frames]
+    return [videos.num_frames, videos.fps_num, videos.fps_den, *first_frames]
 
 
 def fingerprint_of(values: list[Any], columns: list[Array]) -> str:
@@ -91,17 +92,20 @@ def extents(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array, Arra
         low_of_all, high_of_all, shown_of_all = map(np.array, extent(common, Fraction(1)))
         return low_of_all, high_of_all, shown_of_all
     # Corpora have few rates; each is worked out once.
+    rates, which = rates_of(videos)
+    low, high, shown = np.array([extent(common, rate) for rate in rates], dtype=np.int64).reshape(-1, 3).T
+    return low[which], high[which], shown[which]
+
+
+def rates_of(videos: VideoTable) -> tuple[list[Fraction], Array]:
+    """The rates that there are, and which of them each video has."""
     numerators, which_numerator = np.unique(videos.fps_num, return_inverse=True)
     denominators, which_denominator = np.unique(videos.fps_den, return_inverse=True)
-    low = np.zeros((len(numerators), len(denominators)), dtype=np.int64)
-    high, shown = np.zeros_like(low), np.zeros_like(low)
-    present = np.zeros(low.shape, dtype=bool)
-    present[which_numerator, which_denominator] = True
-    for place in zip(*np.nonzero(present), strict=True):
-        rate = Fraction(int(numerators[place[0]]), int(denominators[place[1]]))
-        low[place], high[place], shown[place] = extent(common, rate)
-    which = which_numerator, which_denominator
-    return low[which], high[which], shown[which]
+    pairs = which_numerator * len(denominators) + which_denominator
+    there = np.bincount(pairs, minlength=len(numerators) * len(denominators)) > 0
+    places = zip(*np.divmod(np.flatnonzero(there), max(1, len(denominators))), strict=True)
+    rates = [Fraction(int(numerators[place]), int(denominators[other])) for place, other in places]
+    return rates, (np.cumsum(there) - 1)[pairs]
 
 
 @lru_cache(maxsize=4096)

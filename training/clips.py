@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +27,7 @@ from .clip_reach import (
     fingerprint_of,
     jitter_frames,
     jittered,
+    rates_of,
     start_range,
     start_ranges,
     wanted_frames,
@@ -38,6 +40,7 @@ from .policies import (
     Placement,
     RandomClips,
     RandomFrames,
+    clips_each,
     clips_of,
     placed_clips,
     start_of,
@@ -48,8 +51,8 @@ from .video_table import VideoTable
 
 @dataclass(frozen=True)
 class RankShare:
-    """What a rank has of each global batch: `samples` of `global_batch_size` at most. `equal` says that it has as many of
-    all of them, from the first one on that is read."""
+    """What a rank has of each global batch: `samples` of `global_batch_size` at most. `equal` says that it has as many
+    of all of them, from the first one on that is read."""
 
     samples: int
     global_batch_size: int
@@ -104,13 +107,15 @@ def check_share(draws: Sequence[int] | int) -> None:
 @dataclass(frozen=True, eq=False)
 class Clip:
     """What a draw stands for. `start` is the frame that offsets count from. `mask` is True where a frame is the one
-    that was called for, and None where the policy never replaces any."""
+    that was called for, and None where the policy never replaces any. `stretch` is the number of the stretch that the
+    clip is taken from, and None where that is the whole video."""
 
     draw: int
     video: int
     start: int
     frames: Array
     mask: Array | None
+    stretch: int | None = None
 
 
 class Clips(Protocol):
@@ -171,6 +176,8 @@ class PlacedIndex:
     @lazy
     def fingerprint(self) -> str:
         details = [getattr(self.policy, name, None) for name in ("step", "clips_per_video")]
+        # Policies without it have the fingerprint that they had before there was such a thing.
+        details += [step] if (step := getattr(self.policy, "exact_step", None)) is not None else []
         kind = "RandomFrames" if self.scattered else type(self.policy).__name__
         return fingerprint_of([kind, self.common, details, self.seed], [*columns_of(self.videos), self.firsts])
 
@@ -199,19 +206,21 @@ class PlacedIndex:
     def _clip(self, draw: int, video: int, number: int, bits: int) -> Clip:
         num_frames, fps = int(self.videos.num_frames[video]), self.videos.fps(video)
         first, stop = start_range(self.common, *extent(self.common, fps), num_frames)
-        row = self.videos.row(video)
+        row, origin = self.videos.row(video), self.videos.first_frame(video)
         if self.common.align:
             references = self.videos.references()
-            starts = references.count(row, stop)
-            start = references.frame(row, start_of(self.policy, starts, number, bits))
+            before = references.count(row, origin)
+            starts = references.count(row, origin + stop) - before
+            start = references.frame(row, before + start_of(self.policy, starts, number, bits, fps)) - origin
         else:
-            start = first + start_of(self.policy, stop - first, number, bits)
+            start = first + start_of(self.policy, stop - first, number, bits, fps)
         wanted = wanted_frames(self.common.spaced, start, fps, num_frames)
         jitter = jitter_frames(self.common, fps)
         if jitter:
             wanted = wanted + jittered(self.seed, draw, len(wanted), jitter)
         frames, mask = frames_within(wanted, num_frames, self.common.ends)
-        return Clip(draw, row, start, frames, mask if self.common.pads else None)
+        stretch = None if self.videos.first_frames is None else video
+        return Clip(draw, row, origin + start, origin + frames, mask if self.common.pads else None, stretch)
 
 
 def in_epoch(draws: Sequence[int], epoch: int, count: int) -> list[int]:
@@ -281,8 +290,28 @@ def _num_clips(placement: Placement, common: PlacedClips, videos: VideoTable) ->
         stop = np.maximum(stop, first + 1)
     starts = np.maximum(stop - first, 0)
     if common.align:
-        starts = videos.references().counts(videos.rows, np.maximum(stop, 0))
+        references, rows, stop = videos.references(), videos.rows, np.maximum(stop, 0)
+        origins = np.zeros_like(stop) if videos.first_frames is None else videos.first_frames
+        starts = references.counts(rows, origins + stop) - references.counts(rows, origins)
+    if isinstance(placement, AllClips) and placement.exact_step is not None:
+        return _clips_each(placement.exact_step, videos, starts)
     return clips_of(placement, starts)
+
+
+def _clips_each(step: Fraction, videos: VideoTable, starts: Array) -> Array:
+    """How many clips start every so many seconds; UsageError where clips would start at the same frame."""
+    rates, which = rates_of(videos)
+    counts = np.zeros(len(videos), dtype=np.int64)
+    for number, rate in enumerate(rates):
+        same = which == number
+        if step * rate < 1:
+            name = videos.name(int(np.flatnonzero(same)[0]))
+            raise UsageError(
+                f"step_seconds is {float(step)}, less than a frame of video {name!r}, which has {float(rate)} frames/s"
+                ", so that clips would start at the same frame; give step=1 for every start"
+            )
+        counts[same] = clips_each(step, rate, starts[same])
+    return counts
 
 
 def _too_short(common: PlacedClips, videos: VideoTable) -> Array:
@@ -297,6 +326,7 @@ def _too_short_text(videos: VideoTable, too_short: Array, policy: Placement) -> 
     named = ", ".join(repr(videos.name(place)) for place in too_short[:5].tolist())
     more = ", ..." if len(too_short) > 5 else ""
     return (
-        f"{len(too_short)} of {len(videos)} videos have fewer frames than a clip of {policy!r} spans: {named}{more}; "
+        f"{len(too_short)} of {len(videos)} {videos.nouns} have fewer frames than a clip of {policy!r} spans: "
+        f"{named}{more}; "
         'give ends="drop" to leave them out, or a rule that pads them, such as "repeat_last"'
     )

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Literal, assert_never
 
 import numpy as np
@@ -31,7 +32,7 @@ from ..arguments import integer
 from ..errors import UsageError
 from ..manifests.ragged import Array
 from .ends import PADDING, Ends, check_ends
-from .offsets import ClipFrames, Seconds, Spacing, at_least_one, exact_seconds, listed, spacing
+from .offsets import ClipFrames, Seconds, Spacing, at_least_one, exact_seconds, listed, nearest_frame, spacing
 
 Align = Literal["reference"]
 
@@ -77,7 +78,7 @@ def placed_clips(policy: Any) -> PlacedClips:
 
 @dataclass(frozen=True)
 class AllClips:
-    """Every start makes a clip, or every `step`-th.
+    """Every start makes a clip, or every `step`-th, or one every `step_seconds`.
 
         frames        0 1 2 3 4 5 6 7 8
         clip 0        f . f . f
@@ -87,6 +88,9 @@ class AllClips:
 
     Two videos of 100 frames and AllClips(5) make 192 clips, 0 to 95 in the first, as in NVVL. With `align` the starts
     that are left are counted: step=2 takes every second one of them.
+
+    With `step_seconds`, clip i starts at the frame nearest to i * step_seconds after the first start, in exact
+    arithmetic: windows are equally far apart in videos of all rates, and do not drift.
     """
 
     num_frames: ClipFrames
@@ -97,10 +101,29 @@ class AllClips:
     whole: bool = True
     align: Align | None = None
     jitter: Seconds = 0
+    step_seconds: Seconds | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", at_least_one(self.step, "step"))
+        if self.step_seconds is not None:
+            if self.step != 1:
+                raise UsageError(
+                    f"step={self.step} and step_seconds={self.step_seconds} both say how far apart clips start; give "
+                    "one of them"
+                )
+            if self.align:
+                raise UsageError(
+                    "step_seconds says where clips start, and so does align; give step=, which counts the starts that "
+                    "align leaves"
+                )
+            if exact_seconds(self.step_seconds, "step_seconds") <= 0:
+                raise UsageError(f"step_seconds is {self.step_seconds}; it has to be more than 0")
         placed_clips(self)
+
+    @property
+    def exact_step(self) -> Fraction | None:
+        """`step_seconds`, exact."""
+        return None if self.step_seconds is None else exact_seconds(self.step_seconds, "step_seconds")
 
 
 @dataclass(frozen=True)
@@ -248,7 +271,7 @@ Placement = AllClips | RandomClips | UniformClips | CenterClips
 
 
 def clips_of(policy: Placement, starts: Array) -> Array:
-    """How many clips videos with so many starts have: int64, (videos,)."""
+    """How many clips videos with so many starts have, but for an AllClips with `step_seconds`: int64, (videos,)."""
     match policy:
         case AllClips(step=step):
             return -(-starts // step)
@@ -259,9 +282,22 @@ def clips_of(policy: Placement, starts: Array) -> Array:
     assert_never(policy)
 
 
-def start_of(policy: Placement, starts: int, clip: int, random_bits: int) -> int:
-    """Which start of a video a clip has, by its number among the video's clips and 64 random bits: 0 to starts - 1."""
+def clips_each(seconds: Fraction, fps: Fraction, starts: Array) -> Array:
+    """How many clips start every so many seconds in videos of this rate, at the nearest of so many starts each: int64,
+    (videos,)."""
+    # Clip i starts at frame floor(i * step + 1/2), so those exist with i * step < starts - 1/2. Python's integers: the
+    # products may exceed int64.
+    step = seconds * fps
+    halves = np.maximum(2 * starts.astype(np.int64) - 1, 0).astype(object)
+    return np.asarray(-(-halves * step.denominator // (2 * step.numerator)), dtype=np.int64)
+
+
+def start_of(policy: Placement, starts: int, clip: int, random_bits: int, fps: Fraction) -> int:
+    """Which start of a video a clip has, by its number among the video's clips, 64 random bits, and the video's rate: 0
+    to starts - 1."""
     match policy:
+        case AllClips(exact_step=Fraction() as seconds):
+            return nearest_frame(clip * seconds, fps)
         case AllClips(step=step):
             return clip * step
         case CenterClips():

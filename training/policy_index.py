@@ -41,6 +41,11 @@ def index_of(
     """The index of a policy over `videos`, which lie in the rows `chosen`, or in all; `rows_of` finds them by name."""
     if not isinstance(policy, (ClipsAt, ClipTable)):
         return placed_index(policy, videos, seed)
+    if videos.first_frames is not None:
+        raise UsageError(
+            f"a {type(policy).__name__} says itself where its clips are; it goes without Stretches, which say where "
+            "other policies may place theirs"
+        )
     rows = rows_of(policy.videos)
     places = rows if chosen is None else _places(rows, chosen)
     if isinstance(policy, ClipTable):

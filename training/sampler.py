@@ -61,8 +61,8 @@ class ElasticSampler(DistributedSampler[int]):
     need be, with no sample lost or repeated. Nothing in memory grows with the number of samples. Pickles as the dataset
     and the order do; the copy is at the same place.
 
-    A DataLoader's `batch_size` is what one rank has of a global batch, or a number that divides it. Others are refused as
-    they are read: `state_after` counts global batches. With drop_last=False those that do not divide it are taken.
+    A DataLoader's `batch_size` is what one rank has of a global batch, or a number that divides it. Others are refused
+    as they are read: `state_after` counts global batches. With drop_last=False those that do not divide it are taken.
 
     `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
     initialised already, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A

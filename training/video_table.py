@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +16,9 @@ from .references import ReferencedFrames
 class VideoTable:
     """The videos that clips are taken from: their rows in the manifest, None for all of it, and columns of these rows.
 
-    `references` is needed where clips are aligned, `name` for messages.
+    Where clips are taken from stretches of videos, each stretch has an entry: `num_frames` is its length, and
+    `first_frames` says where in its video it begins. `references` is needed where clips are aligned, `name` for
+    messages.
     """
 
     chosen: Array | None
@@ -25,6 +27,7 @@ class VideoTable:
     fps_den: Array
     name: Callable[[int], str]
     references: Callable[[], ReferencedFrames]
+    first_frames: Array | None = None
 
     def __len__(self) -> int:
         return len(self.num_frames)
@@ -48,7 +51,21 @@ class VideoTable:
             fps_den=self.fps_den[start:stop],
             name=lambda place: self.name(start + place),
             references=self.references,
+            first_frames=None if self.first_frames is None else self.first_frames[start:stop],
         )
+
+    @property
+    def nouns(self) -> str:
+        """What entries are, for messages."""
+        return "videos" if self.first_frames is None else "stretches"
+
+    def first_frame(self, video: int) -> int:
+        """The frame of the video with which this entry begins."""
+        return 0 if self.first_frames is None else int(self.first_frames[video])
+
+    def within(self, first_frames: Array, num_frames: Array) -> VideoTable:
+        """The same entries, each a stretch of its video."""
+        return replace(self, first_frames=first_frames, num_frames=num_frames)
 
     def fps(self, video: int) -> Fraction:
         return Fraction(int(self.fps_num[video]), int(self.fps_den[video]))

@@ -35,8 +35,8 @@ class MixedColumn:
         value = repr(self.value)
         value = value if len(value) <= _VALUE_CHARACTERS else f"{value[:_VALUE_CHARACTERS]}..."
         return (
-            f"column {self.name!r} has values of several types now, so that a comparison finds those of one type alone: "
-            f"{counts} (video {self.id!r} has {value}); give a list that has one type, as with --types "
+            f"column {self.name!r} has values of several types now, so that a comparison finds those of one type "
+            f"alone: {counts} (video {self.id!r} has {value}); give a list that has one type, as with --types "
             f"{self.name}=..."
         )
 
