@@ -146,18 +146,27 @@ def compact(
 @app.command()
 def rollback(
     dataset: DatasetArgument,
-    snapshot: Annotated[str, typer.Argument(metavar="SNAPSHOT", help="One that `shortgop snapshots` shows.")],
+    snapshot: Annotated[
+        str | None, typer.Argument(metavar="SNAPSHOT", help="One that `shortgop snapshots` shows.")
+    ] = None,
+    back: Annotated[
+        int | None, typer.Option("--back", min=1, help="In place of a name: so many snapshots before the current one.")
+    ] = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Give a dataset the videos and columns of an earlier snapshot. That makes a new snapshot; later ones stay.
 
     Videos that came since are dropped, and prep leaves them out; `shortgop prep --include-dropped` takes them in again.
+    As that is a new snapshot, --back 1 afterwards takes the rollback back.
     """
     with errors():
         from ..manifests.operations.rollback import rollback as go_back
 
-        done = go_back(storage_at(dataset), snapshot, dry_run=dry_run)
+        to = back if snapshot is None else snapshot
+        if to is None or (snapshot is not None and back is not None):
+            raise UsageError("rollback takes the name of one snapshot, or --back N")
+        done = go_back(storage_at(dataset), to, dry_run=dry_run)
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
             return
@@ -171,4 +180,6 @@ def rollback(
             if ids:
                 out.print(f"{counted(len(ids), 'video')} {would}{what}: {some_of(ids)}", markup=False, soft_wrap=True)
         if not any(ids for ids, _ in changes):
-            out.print(f"nothing to change: the dataset is as it was in snapshot {snapshot}", soft_wrap=True)
+            out.print(f"nothing to change: the dataset is as it was in snapshot {done.to}", soft_wrap=True)
+        elif back is not None:
+            out.print(f"the dataset {'would be' if dry_run else 'is'} as it was in snapshot {done.to}", soft_wrap=True)

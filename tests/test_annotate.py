@@ -146,7 +146,7 @@ def test_the_pages_snippet_runs(root: Path) -> None:
 def test_the_commands_of_the_page_exist() -> None:
     page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text()
     commands = re.findall(r"^    shortgop (\w+) (.*)$", page, re.MULTILINE)
-    assert {name for name, _ in commands} == {"prep", "annotate", "drop", "gc", "snapshots"}
+    assert {name for name, _ in commands} == {"prep", "annotate", "drop", "gc", "snapshots", "rollback"}
     for name, rest in commands:
         shown = run(name, "--help").stdout
         assert all(option in shown for option in re.findall(r"--[\w-]+", rest)), name

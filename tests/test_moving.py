@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import shortgop
 from dataset_paths import shard_path
 from dataset_places import Places, copied, names
 from datasets import current_manifest, make_dataset
+from shortgop.cli import app
 from shortgop.errors import CorruptDataError, MissingDataError, UsageError
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.dataset_files.parts import finished_parts
@@ -348,6 +350,30 @@ def test_videos_that_moved_to_other_shards_are_as_they_were(dataset: Path) -> No
 def test_a_snapshot_that_is_gone_is_named(dataset: Path) -> None:
     with pytest.raises(UsageError, match="has no snapshot '000099'; it has 000001, 000002"):
         rollback(DiskStorage(dataset), "000099")
+
+
+def test_a_snapshot_is_named_by_how_far_back_it_is(dataset: Path) -> None:
+    place = DiskStorage(dataset)
+    then = current(place)
+    annotate(place, {"b.mp4": {"label": "y"}})
+    annotate(place, {"b.mp4": {"label": "z"}})
+    changed = current(place)
+    invoke = CliRunner().invoke
+    assert f"as it was in snapshot {then}" in invoke(app, ["rollback", str(dataset), "--back", "2", "--dry-run"]).stdout
+    assert current(place) == changed
+    went = invoke(app, ["rollback", str(dataset), "--back", "2"])
+    assert went.exit_code == 0
+    assert f"as it was in snapshot {then}" in went.stdout
+    assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "x"}
+    # That was a snapshot too.
+    assert rollback(place, 1).to == changed
+    assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "z"}
+    with pytest.raises(UsageError, match=r"has \d snapshots before the current one, 0\d+, and 99 back is none of them"):
+        rollback(place, 99)
+    for arguments in ([], [then, "--back", "1"]):
+        refused = invoke(app, ["rollback", str(dataset), *arguments])
+        assert refused.exit_code == 2
+        assert "rollback takes the name of one snapshot, or --back N" in refused.stderr
 
 
 def test_videos_whose_shards_are_gone_cannot_come_back(dataset: Path) -> None:

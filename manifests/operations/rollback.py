@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import MissingDataError, UsageError
 from ...storage.interface import Storage
+from ...wording import counted
 from ..dataset_files.layout import read_root, snapshots
 from ..dataset_files.parts import write_part
 from ..dataset_files.publish import has_its_shards, publish
@@ -26,17 +27,18 @@ from ..tables import Manifest, Timeline, empty
 @dataclass(frozen=True)
 class RolledBack:
     """What `rollback` did, or would do: ids of videos that it took out, stored as they were, or gave their earlier
-    columns. `snapshot` is the current one."""
+    columns. `snapshot` is the current one, `to` the earlier one."""
 
     dropped: tuple[str, ...]
     restored: tuple[str, ...]
     relabelled: tuple[str, ...]
     snapshot: str
+    to: str = ""
 
 
-def rollback(dataset: Storage, snapshot: str, *, dry_run: bool = False) -> RolledBack:
-    """Give a dataset the videos and columns that it had in an earlier `snapshot`. There is one new snapshot if that
-    changes anything.
+def rollback(dataset: Storage, to: str | int, *, dry_run: bool = False) -> RolledBack:
+    """Give a dataset the videos and columns that it had in an earlier snapshot: that of this name, or so many before
+    the current one. There is one new snapshot if that changes anything.
 
     Videos that came since are dropped, as `drop` does. UsageError for a snapshot that the dataset does not have,
     MissingDataError if shards of it are gone, NotADatasetError if there is no dataset, DatasetBusyError if a job writes
@@ -45,11 +47,13 @@ def rollback(dataset: Storage, snapshot: str, *, dry_run: bool = False) -> Rolle
     read_root(dataset)
     if dry_run:
         root, manifest = open_current(dataset, copies=copies_in(None))
-        return _plan(manifest, _earlier(dataset, snapshot), root.snapshot or "").done
+        name = _name_of(dataset, to, root.snapshot or "")
+        return replace(_plan(manifest, open_once(dataset, name), root.snapshot or "").done, to=name)
     with dataset.lock():
         publish(dataset)
         root, manifest = open_current(dataset, copies=copies_in(None))
-        earlier = _earlier(dataset, snapshot)
+        snapshot = _name_of(dataset, to, root.snapshot or "")
+        earlier = open_once(dataset, snapshot)
         plan = _plan(manifest, earlier, root.snapshot or "")
         done = plan.done
         if done.dropped or done.restored or done.relabelled:
@@ -65,14 +69,24 @@ def rollback(dataset: Storage, snapshot: str, *, dry_run: bool = False) -> Rolle
             unit = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
             write_part(dataset, unit, part, root.profile)
             publish(dataset)
-        return replace(done, snapshot=read_root(dataset).snapshot or "")
+        return replace(done, snapshot=read_root(dataset).snapshot or "", to=snapshot)
 
 
-def _earlier(dataset: Storage, snapshot: str) -> Manifest:
+def _name_of(dataset: Storage, to: str | int, current: str) -> str:
+    """The name of the snapshot that is meant."""
     there = sorted(snapshots(dataset), key=int)
-    if snapshot not in there:
-        raise UsageError(f"{dataset} has no snapshot {snapshot!r}; it has {', '.join(there)}", file=dataset.url)
-    return open_once(dataset, snapshot)
+    if isinstance(to, str):
+        if to not in there:
+            raise UsageError(f"{dataset} has no snapshot {to!r}; it has {', '.join(there)}", file=dataset.url)
+        return to
+    earlier = [name for name in there if int(name) < int(current)]
+    if not 1 <= to <= len(earlier):
+        raise UsageError(
+            f"{dataset} has {counted(len(earlier), 'snapshot')} before the current one, {current}, and {to} back is "
+            "none of them; `shortgop snapshots` shows all",
+            file=dataset.url,
+        )
+    return earlier[-to]
 
 
 @dataclass(frozen=True, eq=False)
