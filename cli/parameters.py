@@ -32,7 +32,9 @@ MaxStallOption = Annotated[str, typer.Option(help="Seconds without progress afte
 CutsOption = Annotated[
     str | None,
     typer.Option(
-        metavar="START,END", help="Columns of a list with the seconds of each file at which a video starts and ends."
+        metavar="START,END",
+        help="Columns of a list with the seconds of each file at which a video starts and ends; START,END,frames: with "
+        "its first frame and the one after its last.",
     ),
 ]
 ImageFpsOption = Annotated[

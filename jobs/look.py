@@ -241,8 +241,9 @@ def _expected(header: Estimate, part: Stretch | None, options: Options) -> Expec
     if not (header.duration_seconds and header.is_seekable):
         # The file is read from its start for any of its stretches.
         return Expected(memory_bytes=memory_bytes)
-    end = header.duration_seconds if part.end is None else min(float(part.end), header.duration_seconds)
-    share = max(0.0, end - float(part.start)) / header.duration_seconds
+    whole = max(1, header.source_frames) if part.in_frames else header.duration_seconds
+    end = whole if part.end is None else min(float(part.end), whole)
+    share = max(0.0, end - float(part.start)) / whole
     # More than 0, which says that it is known.
     return Expected(round(header.frames * share), max(seconds * share, _LEAST_SECONDS), memory_bytes)
 

@@ -56,7 +56,7 @@ def prepare_untold(
     max_stall: Number = 120,
     changed: str = "keep",
     id_root: StrPath | None = None,
-    cuts: str | tuple[str, str] | None = None,
+    cuts: str | tuple[str, ...] | None = None,
     image_fps: Number | None = None,
     include_dropped: bool = False,
     max_failures: int | str | None = None,
@@ -81,9 +81,10 @@ def prepare_untold(
     `max_failures` is a number of sources, or a part of them such as "5%". `types` gives the types of columns of CSV
     lists that are not to be inferred ("text", "integer", "float", "boolean", "json"), and `on_types` is called with
     each list and the types of its columns. `cuts` names the columns of a list with the times of stretches, "start,end",
-    and `image_fps` is the rate of folders and lists of pictures; `on_recognised` is called with a text for each source
-    that is a dataset of another tool. Each GPU prepares `streams_per_gpu` sources at a time; with 0 no GPU is used.
-    `on_progress` is called with a `Progress` often; what it raises ends the job.
+    or with their frames, "start,end,frames", and `image_fps` is the rate of folders and lists of pictures;
+    `on_recognised` is called with a text for each source that is a dataset of another tool. Each GPU prepares
+    `streams_per_gpu` sources at a time; with 0 no GPU is used. `on_progress` is called with a `Progress` often; what it
+    raises ends the job.
 
     The report lists sources that could not be prepared. They raise nothing; `shortgop.prepare` gives a DatasetWarning
     with their number. Raises UsageError for options and sources that make no sense, SourceError if a folder of sources

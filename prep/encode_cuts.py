@@ -184,6 +184,17 @@ class _Work:
     def _cut_sound_part(self, source: SourceVideo, found: DamageFoundError) -> None:
         """Cut from the sound frames of a damaged source; in place of each lost frame there is the sound one before."""
         damage = found.damage
+        if not damage.is_only_cut:
+            self.refuse(
+                [number for number in self.left() if self.cuts[number].stretch.in_frames],
+                DamagedSourceError(
+                    f"{self.path} is damaged ({damage.complaint}), so that programs count its frames differently; give "
+                    "this stretch in seconds, or remux or re-encode the file first",
+                    file=self.path,
+                ),
+            )
+            if not self.left():
+                return
         if damage.is_only_cut and not damage.has_times:
             # All frames up to the first one that was cut off, and from the first that decodes on.
             decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path, tolerant=True))

@@ -110,14 +110,31 @@ def stretch_of_row(row: Row, importing: Importing) -> Stretch | None:
         if column not in values:
             known = ", ".join(map(repr, values)) or "none besides `path`"
             raise UsageError(f"{row.place} has no column {column!r}, which --cuts names; its columns are: {known}")
-    start, end = (_seconds(row.place, column, values[column]) for column in importing.cuts)
+    read = _frame if importing.in_frames else _seconds
+    start, end = (read(row.place, column, values[column]) for column in importing.cuts)
     start = start or Fraction(0)
     if end is not None and end <= start:
+        times = f"from {float(start):g} s to {float(end):g} s"
+        numbers = f"from frame {start} to before frame {end}"
         raise UsageError(
-            f"{row.place} has an empty stretch, from {float(start):g} s to {float(end):g} s; correct it, or take the "
+            f"{row.place} has an empty stretch, {numbers if importing.in_frames else times}; correct it, or take the "
             "line out"
         )
-    return Stretch(start, end, row.place)
+    return Stretch(start, end, row.place, in_frames=importing.in_frames)
+
+
+def _frame(place: str, column: str, value: Any) -> Fraction | None:
+    if value is None or value == "":
+        return None
+    text = "" if isinstance(value, bool) else str(value).strip()
+    # Floats too: a column of integers of which some are missing has them in pandas.
+    whole = text.removesuffix(".0")
+    if not (whole.isascii() and whole.isdigit()):
+        raise UsageError(
+            f"{place} has {_shown(value)} as its `{column}`; give the number of a frame, from 0 on: the first one of a "
+            "stretch, and the one after its last"
+        )
+    return Fraction(int(whole))
 
 
 def _seconds(place: str, column: str, value: Any) -> Fraction | None:
@@ -126,7 +143,15 @@ def _seconds(place: str, column: str, value: Any) -> Fraction | None:
     try:
         seconds = exact("" if isinstance(value, bool) else str(value).strip())
     except ValueError:
-        raise UsageError(f"{place} has {value!r} as its `{column}`; give a time in seconds, such as 12.5") from None
+        raise UsageError(
+            f"{place} has {_shown(value)} as its `{column}`; give a time in seconds, such as 12.5"
+        ) from None
     if seconds < 0:
-        raise UsageError(f"{place} has {value!r} as its `{column}`; times count from the file's first frame, from 0 on")
+        raise UsageError(
+            f"{place} has {_shown(value)} as its `{column}`; times count from the file's first frame, from 0 on"
+        )
     return seconds
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, Decimal) else repr(value)

@@ -18,19 +18,23 @@ _SLACK_SECONDS = Fraction(1, 2)
 class Stretch:
     """The time [start, end) of a source, in seconds after its first frame; to the source's end where `end` is None.
     `place` is where the user named it, for messages. It may end up to `slack_seconds` after the source, or half of the
-    source's ordinary interval."""
+    source's ordinary interval.
+
+    With `in_frames`, `start` and `end` are numbers of frames, whole ones, and the source has to have them all."""
 
     start: Fraction
     end: Fraction | None = None
     place: str = field(default="", compare=False)
     slack_seconds: Fraction = field(default=_SLACK_SECONDS, compare=False)
+    in_frames: bool = False
 
     def __post_init__(self) -> None:
         if self.start < 0 or (self.end is not None and self.end <= self.start):
             raise ValueError(f"the stretch {self} is empty")
 
     def __str__(self) -> str:
-        return f"{plain_seconds(self.start)}-{'' if self.end is None else plain_seconds(self.end)}"
+        times = f"{plain_seconds(self.start)}-{'' if self.end is None else plain_seconds(self.end)}"
+        return f"f{times}" if self.in_frames else times
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ def part_of(  # noqa: PLR0917  # the source's times, and how to round to them
 
     SourceError for a stretch that starts after the end of the source, or ends more than its slack after it.
     """
+    if stretch.in_frames:
+        return _part_by_numbers(path, stretch, pts, end_pts)
     zero, half = int(pts[0]), (interval or Fraction(0)) / 2
     lasts = (end_pts - zero) * timebase
     end = lasts if stretch.end is None else stretch.end
@@ -84,3 +90,15 @@ def part_of(  # noqa: PLR0917  # the source's times, and how to round to them
     origin_pts = max(int(pts[first]), round(zero + stretch.start / timebase))
     stop_pts = end_pts if end >= lasts else round(zero + end / timebase)
     return Part(first, max(first + 1, stop), origin_pts, max(origin_pts + 1, stop_pts))
+
+
+def _part_by_numbers(path: str, stretch: Stretch, pts: Array, end_pts: int) -> Part:
+    first, stop = int(stretch.start), len(pts) if stretch.end is None else int(stretch.end)
+    if first >= len(pts) or stop > len(pts):
+        what = "starts" if first >= len(pts) else "ends"
+        raise SourceError(
+            f"{stretch.place + ': ' if stretch.place else ''}the stretch {stretch} {what} after the last frame of "
+            f"{path}, which has {len(pts)}, numbered from 0; correct it, or leave out its end for the rest of the file",
+            file=path,
+        )
+    return Part(first, stop, int(pts[first]), int(pts[stop]) if stop < len(pts) else end_pts)
