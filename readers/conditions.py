@@ -50,9 +50,20 @@ def unknown_values(columns: Columns, equals: Mapping[str, Any]) -> list[str]:
     everywhere = columns.of_all_videos
     return [
         f"where() chose no video: none has {name}={value!r}, the column has {_values_of(everywhere, name, value)}"
+        f"{_for_several(name, value)}"
         for name, value in equals.items()
         if value is not None and not _equal(everywhere, name, value).any()
     ]
+
+
+def _for_several(name: str, value: Any) -> str:
+    """What to add where a list was given, which stands for one value that is a list."""
+    if not isinstance(value, list | tuple | set | frozenset):
+        return ""
+    return (
+        f"; for videos that have one of several values give where a function, such as lambda columns: "
+        f"numpy.isin(columns[{name!r}], {list(value)!r})"
+    )
 
 
 def _values_of(columns: Columns, name: str, wanted: Any) -> str:
@@ -80,6 +91,11 @@ def _values_of(columns: Columns, name: str, wanted: Any) -> str:
 def mask_of(condition: Any, num_videos: int) -> Array:
     """A condition as booleans: bool, (videos,). UsageError for another length, WrongTypeError if it is not boolean."""
     mask = np.asarray(condition)
+    if mask.dtype == object and mask.size and all(each is None or isinstance(each, bool) for each in mask.flat):
+        raise WrongTypeError(
+            "a condition on videos is None for some, as a column of booleans is where a value is missing: give "
+            "where(name=True), or compare, as in lambda columns: columns[name] == True"
+        )
     if mask.dtype != np.bool_ and mask.size:
         raise WrongTypeError(f"a condition on videos is of dtype {mask.dtype}; {_NEEDS}")
     if mask.shape != (num_videos,):

@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import shortgop
 from datasets import make_dataset
-from shortgop.errors import DatasetWarning, UsageError
+from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
 from synthetic import constant_rate_pts, make_video
 from training_videos import make_videos
 
@@ -58,6 +59,23 @@ def test_a_value_that_no_video_has_is_told_with_those_that_there_are(
         assert len(dataset.where(**equals)) == 0
     # It points to the line that asked.
     assert [warning.filename for warning in warned] == [__file__]
+
+
+def test_a_list_of_values_is_told_how_to_ask_for_each_of_them(many: shortgop.Dataset) -> None:
+    """It is one value, which is a list, as columns may have them."""
+    assert many.where(flags=[3]).columns["rank"].tolist() == [3]
+    said = re.escape("numpy.isin(columns['flags'], [3, 4])")
+    with pytest.warns(DatasetWarning, match=said):
+        assert len(many.where(flags=[3, 4])) == 0
+
+
+def test_a_column_of_booleans_with_a_gap_says_how_it_is_asked(tmp_path: Path) -> None:
+    dataset = make_videos(tmp_path / "videos")
+    shortgop.annotate(dataset, {"a.mp4": {"good": True}, "b.mp4": {"good": False}})
+    videos = shortgop.open(dataset)
+    with pytest.raises(WrongTypeError, match=r"None for some, as a column of booleans is .* give where\(name=True\)"):
+        videos.where(lambda columns: columns["good"])
+    assert list(videos.where(good=True).ids) == list(videos.where(lambda c: c["good"] == True).ids) == ["a.mp4"]  # noqa: E712
 
 
 @pytest.mark.parametrize(
