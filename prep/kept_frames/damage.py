@@ -268,7 +268,9 @@ def _behind_hole(scan: Scan) -> set[int]:
     if not known or not (scan.ends_early or scan.stopped or not scan.sized):
         return set()
     is_cut = scan.ends_early or bool(scan.stopped)
-    count = frames_behind_hole([pts for pts, _ in known], scan.packets[-1].dts, is_cut=is_cut)
+    # Holes before the first entry are those of a file that begins in the middle of a GOP.
+    begin = next((packet.pts for packet in scan.packets if packet.is_entry and packet.pts is not None), known[0][0])
+    count = frames_behind_hole([pts for pts, _ in known if pts >= begin], scan.packets[-1].dts, is_cut=is_cut)
     return {number for _pts, number in known[len(known) - count :]}
 
 

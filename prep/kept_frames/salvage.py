@@ -11,10 +11,13 @@ from ...errors import DamagedSourceError
 from ...manifests.ragged import Array
 from ...wording import counted
 from ..options import SourcePolicy
+from ..probing.transport_packets import REPEATED
 from ..running.frame_report import Shown
 from .damage import Damage
 from .joins import Join, Joined, joins_of
 from .kept import Kept, kept_numbers
+
+_REMEDIES = {REPEATED: "remove the repeats, with a program for broadcasts, and give what it writes"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +63,7 @@ def check_salvage(path: str, damage: Damage, timebase: Fraction, policy: SourceP
     if not (len(damage.sound_pts) if damage.has_times else stop - first):
         raise DamagedSourceError(
             f"{path} is damaged ({damage.complaint}): not one frame is certain to decode as it was encoded; "
-            "copy or download it again",
+            f"{_REMEDIES.get(damage.complaint, 'copy or download it again')}",
             file=path,
         )
     if damage.is_only_cut or policy.salvage:
@@ -70,6 +73,12 @@ def check_salvage(path: str, damage: Damage, timebase: Fraction, policy: SourceP
     if damage.has_times and damage.first_lost_pts is not None:
         seconds = (damage.first_lost_pts - int(min(damage.sound_pts[0], damage.first_lost_pts))) * timebase
         where = f", {'' if damage.lost == 1 else 'the first of them '}at {float(seconds):.3f} s"
+    if damage.lost == 0:
+        raise DamagedSourceError(
+            f"{path} is damaged: all of the {counted(damage.total, 'frame')} that are found decode, but others may be "
+            f"missing ({damage.complaint}); --salvage prepares those that are found",
+            file=path,
+        )
     raise DamagedSourceError(
         f"{path} is damaged: {damage.lost} of its {counted(damage.total, 'frame')} {lost}{where} "
         f"({damage.complaint}); --salvage prepares the others",

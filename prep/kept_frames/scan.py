@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache, partial
 
 import av
 from av.codec.context import Flags, ThreadType
@@ -18,6 +19,8 @@ from ..probing.access_units import HeaderReader
 from ..probing.chains import first_break, lacks_movi
 from ..probing.opening import open_source, packets_from, packets_of
 from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
+from ..probing.transport_packets import REPEATED, Continuity, continuity_of
+from ..probing.unread import LEFT_OUT, is_fragmented, left_out, unread_video
 from .complaints import MAY_BE_INCOMPLETE, first_complaint
 from .scanned import Scan, ScannedPacket, leads_to
 
@@ -30,6 +33,7 @@ _ENDS_EARLY = ("ended prematurely", "partial file")
 # MPEG-4 in AVI has packets without a frame: they only say that nothing was coded. They are at most this long.
 _EMPTY_BYTES = 16
 _HALF = "a frame lacks a field"
+_INCOMPLETE = "a packet is incomplete"
 
 
 def scan(path: str, stream_index: int) -> Scan:
@@ -39,7 +43,12 @@ def scan(path: str, stream_index: int) -> Scan:
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
         break_at = first_break(path, container.format.name)
-        found = _Scanner(container, stream, packets_of(container, stream), break_at).run()
+        scanner = _Scanner(container, stream, packets_of(container, stream), break_at)
+        if container.format.name == "mpegts":
+            scanner.continuity = cache(partial(continuity_of, path, stream.id))
+        found = scanner.run()
+        if is_fragmented(container, stream):
+            found = replace(found, packets=_without_left_out(found.packets))
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
         if may_lack_an_end(path, container, stream):
@@ -50,9 +59,10 @@ def scan(path: str, stream_index: int) -> Scan:
             # Those that are missing may be the first ones, so that no time is right.
             found = replace(found, stopped=NO_CHAIN, timed=0)
         cut = cut_index(path, container, stream)
+        unread = unread_video(path, container, scanner.last_position)
         return replace(
             found,
-            stopped=cut or found.stopped,
+            stopped=cut or found.stopped or unread,
             unread=max(0, stream.frames - len(found.packets)) if cut else 0,
             ends_early=found.ends_early or (promised is not None and promised - reached > 1) or promises_more,
         )
@@ -66,6 +76,15 @@ def scan_stretch(path: str, stream_index: int, first_pts: int | None, packets: i
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
         return _Scanner(container, stream, packets_from(container, stream, first_pts), None, most=packets).run()
+
+
+def _without_left_out(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
+    hidden = [packet.pts for packet in packets if packet.is_hidden and packet.pts is not None]
+    lost = left_out([each.pts for each in packets if not each.is_hidden and each.pts is not None], hidden)
+    return tuple(
+        replace(each, is_hidden=False, complaint=each.complaint or LEFT_OUT) if each.pts in lost else each
+        for each in packets
+    )
 
 
 def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
@@ -85,6 +104,9 @@ class _Scanner:
         break_at: int | None,
         most: int | None = None,
     ) -> None:
+        # What the counters of a transport stream say, for the packets that FFmpeg calls incomplete.
+        self.continuity: Callable[[], Continuity | None] = _unknown
+        self.last_position: int | None = None
         self._demuxed = packets
         self._most = most
         self._sized = container.format.name not in UNSIZED
@@ -143,6 +165,7 @@ class _Scanner:
         )
 
     def _take(self, packet: Packet[VideoStream], broken: str) -> None:
+        self.last_position = packet.pos
         unit = self._headers.read(bytes(packet))
         if self._headers.misses_one(unit):
             broken = broken or "a frame is missing"
@@ -159,14 +182,15 @@ class _Scanner:
             self._timed = len(self._packets) if self._is_avi else None
             self._break_at = None
         said = self._decode(packet)
+        incomplete = self._why_incomplete(packet)
         self._packets.append(
             ScannedPacket(
                 pts=packet.pts,
                 dts=packet.dts,
                 is_entry=bool(unit.is_entry),
                 promised_entry=packet.is_keyframe,
-                is_incomplete=packet.is_corrupt,
-                complaint="a packet is incomplete" if packet.is_corrupt else said,
+                is_incomplete=bool(incomplete),
+                complaint=incomplete or said,
                 break_before=broken,
                 is_hidden=packet.is_discard,
                 # Matroska's demuxer gives no times before 0.
@@ -179,14 +203,25 @@ class _Scanner:
         # Decoders give the frame the number of its first packet.
         first = self._packets.pop()
         said = self._decode(packet)
-        said = "a packet is incomplete" if packet.is_corrupt else said
+        incomplete = self._why_incomplete(packet)
         self._packets.append(
             replace(
                 first,
-                is_incomplete=first.is_incomplete or packet.is_corrupt,
-                complaint=first.complaint or said or broken,
+                is_incomplete=first.is_incomplete or bool(incomplete),
+                complaint=first.complaint or incomplete or said or broken,
             )
         )
+
+    def _why_incomplete(self, packet: Packet[VideoStream]) -> str:
+        """Why not all of a packet is there, "" if it is."""
+        if not packet.is_corrupt:
+            return ""
+        continuity = self.continuity()
+        if continuity is None:
+            return _INCOMPLETE
+        if continuity.excuses(packet.pos):
+            return ""
+        return REPEATED if continuity.repeats(packet.pos) else _INCOMPLETE
 
     def _decode(self, packet: Packet[VideoStream] | None) -> str:
         failure = ""
@@ -226,6 +261,10 @@ class _Scanner:
             if one_to_one and frameless and not (leads or complaint):
                 complaint = "a packet decodes to no frame"
             yield replace(packet, complaint=complaint, is_entry=is_entry)
+
+
+def _unknown() -> None:
+    """The counters of a stream that has none."""
 
 
 def _first_complaint(logs: list[tuple[int, str, str]]) -> str:

@@ -17,7 +17,6 @@ _OPENED = (b"movi", b"rec ", b"AVIX", b"AVI ")
 
 
 _TAG_TYPES = (8, 9, 18)  # sound, video, metadata
-_TS_BYTES, _TS_SYNC, _TS_PACKETS_LOOKED_AT = 188, 0x47, 20_000
 _FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
 
 
@@ -85,26 +84,6 @@ def lacks_movi(path: str) -> bool:
                 return False
             at += _HEADER.size + length + length % 2
     return True
-
-
-def ends_in_mid_packet(path: str, pid: int) -> bool:
-    """Whether the last PES packet of this PID of a transport stream looks cut off: no stuffing follows it. One in 184
-    whole ones has no stuffing either, because it ends exactly at the end of a TS packet."""
-    size = Path(path).stat().st_size
-    count = min(size // _TS_BYTES, _TS_PACKETS_LOOKED_AT)
-    with Path(path).open("rb") as file:
-        file.seek(size // _TS_BYTES * _TS_BYTES - count * _TS_BYTES)
-        data = file.read(count * _TS_BYTES)
-    for at in range(len(data) - _TS_BYTES, -1, -_TS_BYTES):
-        header = data[at : at + 4]
-        if header[0] == _TS_SYNC and int.from_bytes(header[1:3]) & 0x1FFF == pid and header[3] & 0x10:
-            return not header[3] & 0x20 or data[at + 4] <= _ts_fields_bytes(data[at + 5])
-    return False
-
-
-def _ts_fields_bytes(flags: int) -> int:
-    """How many bytes an adaptation field with these flags has without stuffing; 0 where all of it is stuffing."""
-    return 1 + 6 * bool(flags & 0x10) + 6 * bool(flags & 0x08) + bool(flags & 0x04) if flags else 0
 
 
 def _header(file: BinaryIO, at: int) -> tuple[bytes, int]:

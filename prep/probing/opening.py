@@ -24,6 +24,7 @@ from av.video.stream import VideoStream
 from ...errors import NotAVideoError, SourceError
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import why_without_moov
+from .transport_packets import has_transport_packets
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
 # sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and formats without pictures:
@@ -50,6 +51,8 @@ _WHITELIST = ",".join(_FORMATS.split())
 _PROTOCOLS = {"protocol_whitelist": "file"}
 _LIMITS = {"format_whitelist": _WHITELIST, **_PROTOCOLS}
 
+_RAW_FORMATS = ("mpegvideo", "m4v", "h264", "hevc", "vvc", "mp3", "aac", "ac3", "eac3")
+
 _NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
@@ -64,7 +67,7 @@ def open_source(path: str) -> InputContainer:
     try:
         if follower is not None:
             return _open(f"file:{path}", follower, limits=_limits_of(follower))
-        return _open(f"file:{path}")
+        return _of_transport(path, _open(f"file:{path}"))
     except av.error.ArgumentError as error:
         # FFmpeg may have taken the name for a pattern of image names, so only the contents determine the format.
         demuxer = _format_by_contents(path)
@@ -73,6 +76,15 @@ def open_source(path: str) -> InputContainer:
         return _open(f"file:{path}", demuxer)
     except av.error.FFmpegError as error:
         raise _refusal(path, error) from error
+
+
+def _of_transport(path: str, container: InputContainer) -> InputContainer:
+    """The container, or another one: FFmpeg may take a transport stream that begins in the middle of a packet for the
+    raw stream that is in it."""
+    if demuxer_of(container) not in _RAW_FORMATS or not has_transport_packets(path):
+        return container
+    container.close()
+    return _open(f"file:{path}", "mpegts")
 
 
 class Readable(Protocol):

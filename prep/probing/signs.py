@@ -20,9 +20,11 @@ from av.video.stream import VideoStream
 from ...manifests.ragged import Array
 from ...wording import counted
 from .access_units import HeaderReader, has_alpha_layer
-from .chains import ends_in_mid_packet, first_break
+from .chains import first_break
 from .holes import frames_behind_hole
 from .playlists import SCRIPT_DEMUXERS
+from .transport_packets import ends_in_mid_packet
+from .unread import LEFT_OUT, is_fragmented, left_out, top_boxes, unread_video
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
 # another track.
@@ -68,6 +70,8 @@ class PacketLog:
         self.pts: list[int | None] = []
         self.durations = array("q")
         self.last_dts: int | None = None
+        self.last_position: int | None = None
+        self.skipped_pts: list[int] = []
         self.has_decode_times = True
         self.ends_incomplete = False
         self._seen = 0
@@ -87,6 +91,7 @@ class PacketLog:
         if not self._seen and self._codec == "hevc":
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
         self._seen += 1
+        self.last_position = packet.pos
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
         self._is_second_field = False
         if self._keyframes_at is not None:
@@ -123,6 +128,11 @@ class PacketLog:
             if self._is_entry and is_latest:
                 self._entries.append(packet.pts)
             self._latest = packet.pts if self._latest is None else max(self._latest, packet.pts)
+
+    def skip(self, packet: Packet[VideoStream]) -> None:
+        """Note a packet whose frame is not shown."""
+        if packet.pts is not None:
+            self.skipped_pts.append(packet.pts)
 
     def entries(self, container_format: str) -> Array:
         """The pts of the frames at which reading and decoding may start, int64, rising; none in containers without an
@@ -178,11 +188,16 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
             f"its header states an end at {float(promised):.2f} s, but the video ends at {float(reached):.2f} s",
         ),
         (
+            is_fragmented(container, stream) and bool(left_out(packets.known_pts, packets.skipped_pts)),
+            LEFT_OUT,
+        ),
+        (
             may_be_cut and frames_behind_hole(packets.known_pts, packets.last_dts, is_cut=is_cut) > 0,
             "frames are missing before the last one",
         ),
     ]
-    return cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
+    said = cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
+    return said or unread_video(path, container, packets.last_position)
 
 
 def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream) -> bool:
@@ -229,19 +244,7 @@ def promised_end(stream: VideoStream) -> Fraction | None:
 
 def why_without_moov(path: str) -> str:
     """Why an MP4 or MOV lacks the moov box, without which no frame can be read; "" if it has one, or is no MP4."""
-    size, at = Path(path).stat().st_size, 0
-    kinds = []
-    with Path(path).open("rb") as file:
-        while at + 8 <= size:
-            file.seek(at)
-            header = file.read(16)
-            length, kind = int.from_bytes(header[:4]), header[4:8]
-            kinds.append(kind)
-            if length == 1:
-                length = int.from_bytes(header[8:])
-            if length < 8:
-                break
-            at += length
+    kinds = [kind for kind, _ in top_boxes(path)]
     if b"moov" in kinds:
         return ""
     if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:
