@@ -162,10 +162,11 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
 ) -> tuple[Plan, EncodedVideo]:
     """Encode the sound frames of a damaged source, and in place of each lost frame between them the frame before it."""
     damage = found.damage
+    differences: list[str] = []
     for sound in _sound_plans(source, found, options, ffmpeg_path):
         plan = sound.plan
         watcher.on_plan(len(plan.grid))
-        video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, None)
+        video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, None, differences.append)
         if video is not None:
             changes = replace(
                 video.changes,
@@ -173,7 +174,7 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
                 salvaged=salvaged_runs(plan.grid.source_pts, sound.due.source_pts),
             )
             return plan, replace(video, changes=changes)
-    raise _not_as_planned(source, damage)
+    raise not_as_planned(source.path, damage, differences)
 
 
 def _sound_plans(
@@ -215,11 +216,13 @@ def _of_damaged(plan: Plan, kept: Kept, joins: tuple[Join, ...] | None = None) -
     )
 
 
-def _not_as_planned(source: SourceVideo, damage: Damage) -> DamagedSourceError:
+def not_as_planned(path: str, damage: Damage, differences: list[str]) -> DamagedSourceError:
+    """The error of a damaged source for which no plan came true. `differences`: how ffmpeg's frames differed."""
+    how = f" ({differences[-1]})" if differences else ""
     return DamagedSourceError(
-        f"{source.path} is damaged ({damage.complaint}), and ffmpeg does not show the frames that are left as planned; "
-        "remux or re-encode the file first",
-        file=source.path,
+        f"{path} is damaged ({damage.complaint}), and ffmpeg does not show the frames that are left as planned{how}; "
+        "remux or re-encode the file first, or give another copy of it",
+        file=path,
     )
 
 
@@ -290,14 +293,20 @@ def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = Fals
     if complaint and not tolerant:
         look_closer(source)
     if len(shown.pts) == 0:
-        raise DamagedSourceError(f"{source.path}: not one frame decodes; {UNREADABLE_REMEDY}", file=source.path)
+        said = f" ({complaint})" if complaint else ""
+        raise DamagedSourceError(f"{source.path}: not one frame decodes{said}; {UNREADABLE_REMEDY}", file=source.path)
     if not tolerant:
         raise_if_failed(run, source.path)
     return shown
 
 
-def _attempt(
-    plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, on_complaint: Callable[[], None] | None
+def _attempt(  # noqa: PLR0917  # six unrelated inputs
+    plan: Plan,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    on_frames: Count,
+    on_complaint: Callable[[], None] | None,
+    on_difference: Callable[[str], None] | None = None,
 ) -> EncodedVideo | None:
-    videos = attempt(plan, ffmpeg_path, shards, on_frames, on_complaint=on_complaint)
+    videos = attempt(plan, ffmpeg_path, shards, on_frames, on_complaint=on_complaint, on_difference=on_difference)
     return None if videos is None else videos[0]

@@ -18,7 +18,7 @@ from ..errors import DamagedSourceError, EncodeError, OutputError, ToolError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .command import Encode
-from .encode import DamageFoundError, decode_pts, decode_shown, look_closer, plan_video
+from .encode import DamageFoundError, decode_pts, decode_shown, look_closer, not_as_planned, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
 from .kept_frames.damage import Damage
@@ -108,6 +108,7 @@ class _Work:
     part: PartlyFetched | None = None
     results: dict[int, Manifest | Exception] = field(default_factory=dict)
     looked_closer: bool = False
+    differences: list[str] = field(default_factory=list)
 
     def left(self) -> list[int]:
         return [number for number in range(len(self.cuts)) if number not in self.results]
@@ -211,11 +212,7 @@ class _Work:
             self._cut_timed(source, damage)
         self.refuse(
             self.left(),
-            DamagedSourceError(
-                f"{self.path} is damaged ({damage.complaint}), and ffmpeg does not show the frames that are left as "
-                "planned; remux or re-encode the file first",
-                file=self.path,
-            ),
+            not_as_planned(self.path, damage, self.differences),
         )
 
     def _cut_timed(self, source: SourceVideo, damage: Damage) -> None:
@@ -289,7 +286,14 @@ class _Work:
                 )
 
     def _attempt(self, plan: Plan, look: Callable[[], None] | None) -> tuple[EncodedVideo, ...] | None:
-        return attempt(plan, self.ffmpeg_path, self.shards, self.on_frames, on_complaint=look)
+        return attempt(
+            plan,
+            self.ffmpeg_path,
+            self.shards,
+            self.on_frames,
+            on_complaint=look,
+            on_difference=self.differences.append,
+        )
 
     def _rows(self, encode: Encode, index: int, video: EncodedVideo, due: Piece | None) -> Manifest:
         piece = encode.pieces[index]

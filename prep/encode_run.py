@@ -19,7 +19,7 @@ from .given_up import given_up
 from .kept_frames.complaints import first_complaint
 from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo
 from .running.attempts import raise_if_failed, raise_if_killed, raise_if_not_copied, tried_again
-from .running.ffmpeg import running
+from .running.ffmpeg import RunningFfmpeg, running
 from .running.frame_report import Shown, parse_stats, pts_by_number
 from .shards import ShardWriter
 from .timing.grid import FrameGrid
@@ -69,9 +69,10 @@ def attempt(
     on_frames: Count,
     *,
     on_complaint: Callable[[], None] | None,
+    on_difference: Callable[[str], None] | None = None,
 ) -> tuple[EncodedVideo, ...] | None:
     """Run the encode: a video for each of its pieces. None, with the shards as before, when ffmpeg showed other frames
-    than planned.
+    than planned; `on_difference` is then called with where they differ, and with what ffmpeg said.
 
     Where ffmpeg logs lines about damage, `on_complaint` is called, and raises if there is damage. With None, only the
     frames that were shown matter.
@@ -87,7 +88,7 @@ def attempt(
 
         videos = None
         try:
-            videos = _run_encode(plan, ffmpeg_path, shards, count, on_complaint)
+            videos = _run_encode(plan, ffmpeg_path, shards, count, on_complaint, on_difference)
         finally:
             if videos is None:
                 shards.rollback(mark)
@@ -97,8 +98,13 @@ def attempt(
     return tried_again(plan.encode.source.path, run)
 
 
-def _run_encode(
-    plan: Plan, ffmpeg_path: str, shards: ShardWriter, on_frames: Count, on_complaint: Callable[[], None] | None
+def _run_encode(  # noqa: PLR0917  # six unrelated inputs
+    plan: Plan,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    on_frames: Count,
+    on_complaint: Callable[[], None] | None,
+    on_difference: Callable[[str], None] | None,
 ) -> tuple[EncodedVideo, ...] | None:
     encode, path = plan.encode, plan.encode.source.path
     structure_error = None
@@ -129,6 +135,8 @@ def _run_encode(
     pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)
     planned = plan.grid.source_pts if structure_error is None else plan.grid.source_pts[: len(pts)]
     if not np.array_equal(pts, planned) or not _started_as_planned(encode, shown):
+        if on_difference is not None:
+            on_difference(_difference(plan, pts, run))
         return None
     if structure_error is not None or init is None:
         raise EncodeError(
@@ -149,6 +157,22 @@ def _run_encode(
         )
         for each, grid, start in zip(written, grids, starts.tolist(), strict=False)
     )
+
+
+def _difference(plan: Plan, pts: Array, run: RunningFfmpeg) -> str:
+    """From which source frame on ffmpeg's frames, at `pts`, are others than planned, and what it said."""
+    planned = plan.grid.source_pts
+    common = min(len(pts), len(planned))
+    others = np.flatnonzero(pts[:common] != planned[:common])
+    first = int(others[0]) if len(others) else common
+    at = "the end on"
+    if first < len(planned):
+        at = f"{float(int(planned[first] - planned[0]) * plan.encode.source.timebase):.3f} s on"
+    lines = [line for line in run.stderr.splitlines() if line.strip()]
+    if not lines:
+        return f"from {at}"
+    said = first_complaint(lines) or lines[0]
+    return f"from {at}; ffmpeg {'failed' if run.returncode > 0 else 'said'}: {said}"
 
 
 def _started_as_planned(encode: Encode, shown: Shown) -> bool:

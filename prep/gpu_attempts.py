@@ -26,12 +26,15 @@ def attempt(
     on_frames: Count,
     *,
     on_complaint: Callable[[], None] | None,
+    on_difference: Callable[[str], None] | None = None,
 ) -> tuple[EncodedVideo, ...] | None:
     """Like `encode_run.attempt`. A pipeline that uses the GPU is tried again where another process has what it needs.
     Then, and after any other error and where it shows other frames than planned, the encode runs on the CPU."""
 
     def run(plan: Plan) -> tuple[EncodedVideo, ...] | None:
-        return encode_run.attempt(plan, ffmpeg_path, shards, on_frames, on_complaint=on_complaint)
+        return encode_run.attempt(
+            plan, ffmpeg_path, shards, on_frames, on_complaint=on_complaint, on_difference=on_difference
+        )
 
     if not plan.encode.pipeline.uses_gpu:
         return run(plan)

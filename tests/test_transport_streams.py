@@ -41,12 +41,12 @@ def prepared(source: Path, *, salvage: bool = False) -> tuple[Report, list[int]]
     return report, [] if report.failures else [read_number(frame) for frame in shortgop.open(out)[0]]
 
 
-def written(path: Path, parts: Iterable[bytes]) -> Path:
+def written(path: Path, parts: Iterable[bytes | bytearray]) -> Path:
     path.write_bytes(b"".join(parts))
     return path
 
 
-def payload_at(packet: bytes) -> int:
+def payload_at(packet: bytearray) -> int:
     return 5 + packet[4] if packet[3] & 0x20 else 4
 
 

@@ -1,0 +1,47 @@
+"""What the reason says where neither all of a damaged source nor its sound frames can be encoded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import imageio_ffmpeg
+import pytest
+
+from broken import corrupted_payload
+from odd_pictures import encode_pictures, numbered
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep.options import SourcePolicy
+from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.storage.disk import DiskStorage
+
+# Fails where it encodes a file of this name, and does all else as the real one.
+FAILING = """#!/bin/sh
+case "$*" in
+*broken.mkv*libx264*) echo "[vf#0:0 @ 0x1] Error reinitializing filters!" >&2; exit 187;;
+esac
+exec "{real}" "$@"
+"""
+
+
+def test_where_ffmpeg_fails_on_the_sound_frames_the_reason_is_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was hidden behind frames that are not shown as planned."""
+    plain = encode_pictures(tmp_path / "x.mkv", numbered(range(30)), "-c:v", "mpeg2video", "-g", "10", "-q:v", "2")
+    source = corrupted_payload(plain, tmp_path / "broken.mkv")
+    failing = tmp_path / "ffmpeg"
+    failing.write_text(FAILING.format(real=imageio_ffmpeg.get_ffmpeg_exe()))
+    failing.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(failing))
+    find_ffmpeg.cache_clear()
+    try:
+        out, policy = DiskStorage(tmp_path / "dataset"), SourcePolicy(salvage=True)
+        (failure,) = prepare([str(source)], out, Profile(), policy=policy, where=Where("inline")).failures
+    finally:
+        find_ffmpeg.cache_clear()
+    assert "broken.mkv is damaged (" in failure.reason
+    assert failure.reason.endswith(
+        "the frames that are left as planned (from 0.000 s on; ffmpeg failed: Error reinitializing "
+        "filters!); remux or re-encode the file first, or give another copy of it"
+    )
