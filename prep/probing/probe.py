@@ -18,7 +18,7 @@ from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from ...errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
+from ...errors import DamagedSourceError, EncodeError, NotAVideoError, SourceError, SourceNotFoundError
 from ...manifests.ragged import Array
 from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
@@ -130,6 +130,12 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
             raise NotAVideoError(f"{path} is only the initialization segment of a stream; {JOIN_SEGMENTS}", file=path)
         raise DamagedSourceError(
             f"{path} has a video stream without data; copy or download it again, or unscramble it if it is a broadcast",
+            file=path,
+        )
+    if packets.has_wrong_order:
+        raise EncodeError(
+            f"{path} is MPEG-4 whose header says that it has no B-frames (low_delay), but it has them, so FFmpeg shows "
+            "its frames in the wrong order; convert it with a program that does not rely on FFmpeg",
             file=path,
         )
     if len(pts) == 1 and (still := why_still(path, container)):

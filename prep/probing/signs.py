@@ -22,6 +22,7 @@ from ...wording import counted
 from .access_units import HeaderReader, has_alpha_layer
 from .chains import first_break
 from .holes import frames_behind_hole
+from .mpeg4_headers import OrderCheck
 from .playlists import SCRIPT_DEMUXERS
 from .transport_packets import ends_in_mid_packet
 from .unread import LEFT_OUT, is_fragmented, left_out, top_boxes, unread_video
@@ -79,6 +80,7 @@ class PacketLog:
         self._headers = HeaderReader(decoder.name, decoder.extradata)
         self._extradata, self._codec = decoder.extradata, decoder.name
         self.has_alpha_layer = False
+        self._order = OrderCheck(decoder.extradata) if decoder.name == "mpeg4" else None
         self._is_entry: bool | None = None
         self._is_second_field = False
         self._latest: int | None = None
@@ -90,6 +92,8 @@ class PacketLog:
             self.suspect("its video begins without a keyframe")
         if not self._seen and self._codec == "hevc":
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
+        if self._order is not None and self._keyframes_at is None:
+            self._order.see(bytes(packet))
         self._seen += 1
         self.last_position = packet.pos
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
@@ -142,6 +146,11 @@ class PacketLog:
 
     def suspect(self, why: str) -> None:
         self.suspicion = self.suspicion or why
+
+    @property
+    def has_wrong_order(self) -> bool:
+        """Whether FFmpeg shows frames in the order of decoding although that is not their order."""
+        return self._order is not None and self._order.is_wrong
 
     @property
     def aspect_changes(self) -> bool:

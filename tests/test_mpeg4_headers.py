@@ -1,0 +1,99 @@
+"""MPEG-4 as DivX and Xvid write it into AVI: B-frames packed with another frame, or denied by the header."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import pytest
+from av.video.stream import VideoStream
+
+import shortgop
+from datasets import make_dataset
+from odd_pictures import encode_pictures, numbered
+from synthetic import read_number
+
+FRAMES = 30
+PICTURE, LAYER = b"\0\0\1\xb6", b"\0\0\1\x20"
+# A picture of which nothing is coded: the one before is shown again.
+NOTHING_CODED = PICTURE + b"\x51\x80\x7f"
+DIVX = b"\0\0\1\xb2DivX503b1393p"
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The packets of a stream with one B-frame between others, in the order of decoding."""
+    path = tmp_path_factory.mktemp("mpeg4") / "x.avi"
+    options = ("-c:v", "mpeg4", "-q:v", "3", "-g", "10", "-bf", "1", "-sc_threshold", "1000000000")
+    encode_pictures(path, numbered(range(FRAMES)), *options)
+    with av.open(path) as container:
+        return [bytes(packet) for packet in container.demux(video=0) if packet.size]
+
+
+def kind(picture: bytes) -> str:
+    return "IPBS"[picture[picture.index(PICTURE) + len(PICTURE)] >> 6]
+
+
+def written(path: Path, chunks: list[bytes]) -> Path:
+    head = chunks[0][: chunks[0].index(PICTURE)]
+    with av.open(path, "w") as container:
+        stream = container.add_stream("mpeg4", rate=30)
+        assert isinstance(stream, VideoStream)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        stream.codec_context.extradata = head
+        for number, chunk in enumerate(chunks):
+            packet = av.Packet(chunk)
+            packet.stream, packet.time_base, packet.is_keyframe = stream, Fraction(1, 30), kind(chunk) == "I"
+            packet.pts = packet.dts = number
+            container.mux(packet)
+    return path
+
+
+def test_b_frames_that_are_packed_with_the_frame_before_are_all_there(pictures: list[bytes], tmp_path: Path) -> None:
+    chunks: list[bytes] = []
+    for picture in pictures:
+        if kind(picture) == "B":
+            chunks[-1:] = [chunks[-1] + picture, NOTHING_CODED]
+        else:
+            chunks.append(picture)
+    assert sum(chunk == NOTHING_CODED for chunk in chunks) > 10
+    chunks[0] = chunks[0].replace(PICTURE, DIVX + PICTURE, 1)
+    assert make_dataset([written(tmp_path / "x.avi", chunks)], tmp_path / "dataset").failures == ()
+    shown = [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]]
+    assert shown == list(range(FRAMES))
+
+
+def without_b_frames(picture: bytes) -> bytes:
+    """The packet with a header, if it has one, which says that there are no B-frames (low_delay)."""
+    at = picture.find(LAYER) + len(LAYER)
+    if at < len(LAYER):
+        return picture
+    # 1 + 8 bits, an identifier of the layer (1 + 7), the aspect (4), the parameters of control (1), chroma (2).
+    has_identifier = picture[at + 1] & 0x40
+    bit = 9 + (8 if has_identifier else 1) + 4 + 1 + 2
+    out = bytearray(picture)
+    out[at + bit // 8] |= 0x80 >> bit % 8
+    return bytes(out)
+
+
+@pytest.mark.parametrize("suffix", ["avi", "mkv", "m4v"])
+def test_b_frames_that_the_header_denies_are_not_shown_in_the_wrong_order(
+    suffix: str, pictures: list[bytes], tmp_path: Path
+) -> None:
+    """FFmpeg believes the header, without a word."""
+    denied = [without_b_frames(picture) for picture in pictures]
+    assert denied[0] != pictures[0]
+    source = tmp_path / f"x.{suffix}"
+    if suffix == "m4v":
+        source.write_bytes(b"".join(denied))
+    else:
+        written(source, denied)
+    (failure,) = make_dataset([source], tmp_path / "dataset").failures
+    assert "its frames in the wrong order; convert it" in failure.reason
+
+
+def test_a_header_that_denies_b_frames_is_right_where_there_are_none(tmp_path: Path) -> None:
+    options = ("-c:v", "mpeg4", "-q:v", "3", "-bf", "0")
+    source = encode_pictures(tmp_path / "x.avi", numbered(range(FRAMES)), *options)
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
