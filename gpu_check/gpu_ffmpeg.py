@@ -17,13 +17,14 @@ from gpu_environment import names_in
 
 from shortgop.errors import ToolError
 from shortgop.prep.running.ffmpeg import find_ffmpeg
+from shortgop.prep.running.gpu_errors import NO_ENCODER
 from shortgop.prep.tools.capability_trials import try_encoder, try_nvdec
 
 ENCODERS = ("h264_nvenc", "hevc_nvenc", "av1_nvenc")
 FILTERS = ("scale_cuda", "pad_cuda", "transpose_cuda", "bwdif_cuda", "yadif_cuda", "hwdownload", "hwupload_cuda")
 WORKS = "works"
-# What NVENC and libavcodec say on a GPU that has no encoder, such as A100, H100 and H200.
-_NO_ENGINE = re.compile(r"unsupported device|no capable devices found|no encode device", re.IGNORECASE)
+# What NVENC, libavcodec and prep's trials say on a GPU that has no encoder, such as A100, H100 and H200.
+_NO_ENGINE = re.compile(rf"unsupported device|no capable devices found|no encode device|{NO_ENCODER}", re.IGNORECASE)
 
 
 def ffmpeg_nvdec(record: Record) -> None:

@@ -89,6 +89,13 @@ def test_keyframes_are_where_the_pieces_and_gops_start(encoder: str) -> None:
     assert (options["-g"], options["-force_key_frames"]) == ("8", "expr:eq(mod(n-(gte(n,12)*12),8),0)")
 
 
+@pytest.mark.parametrize(("gop", "g", "b_frames"), [(1, "0", "0"), (2, "2", "0"), (4, "4", "2"), (5, "5", "3")])
+def test_a_gop_is_longer_than_its_b_frames_in_a_row_and_one_frame_more(gop: int, g: str, b_frames: str) -> None:
+    """NVENC refuses others. ffmpeg asks for keyframes alone with `-g 0`: with 1 the B-frames of NVENC's preset stay."""
+    options = pairs(encoder_options(Pipeline(encoder="h264_nvenc", b_frames=3), Profile(gop_frames=gop), [40]))
+    assert (options["-g"], options["-bf"]) == (g, b_frames)
+
+
 @pytest.mark.parametrize(("crf", "cq"), [(23, "23"), (0, "1"), (51, "51")])
 def test_quality_is_constant_and_never_left_to_nvenc(crf: int, cq: str) -> None:
     """With -cq 0 it would be."""

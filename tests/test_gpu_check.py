@@ -39,6 +39,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_checks import ROOT, run_all
 
+from shortgop.prep.running.gpu_errors import cause_of
+
 TESTS = Path(__file__).parent
 
 
@@ -343,6 +345,8 @@ def test_nvenc_is_told_from_a_gpu_without_it_and_from_errors() -> None:
     old_driver = "Driver does not support the required nvenc API version. Required: 13.1 Found: 13.0"
     assert verdict({"h264_nvenc": WORKS, "av1_nvenc": no_engine}) == "h264_nvenc encode"
     assert verdict({"h264_nvenc": no_engine, "hevc_nvenc": "No capable devices found"}) == "this GPU has no NVENC"
+    # What prep's trials make of these.
+    assert verdict({"h264_nvenc": cause_of(no_engine)}) == "this GPU has no NVENC"
     with pytest.raises(RuntimeError, match="h264_nvenc: Driver does not support"):
         verdict({"h264_nvenc": old_driver, "hevc_nvenc": no_engine})
 

@@ -170,6 +170,12 @@ def test_an_encoder_that_was_named_is_used_or_is_an_error() -> None:
         choose_pipeline(H100, SOURCE, Profile(encoder="h264_nvenc"))
 
 
+def test_where_others_have_the_sessions_a_named_nvenc_leaves_the_source_to_the_cpu() -> None:
+    """The machine is not one without the encoder: a session may be free for the next source."""
+    pipeline = choose_pipeline(report(h264_nvenc=REFUSED), SOURCE, Profile(encoder="h264_nvenc", preset="p4"))
+    assert (pipeline.encoder, pipeline.preset, pipeline.why) == ("libx264", None, f"h264_nvenc: {REFUSED}")
+
+
 def test_where_the_gpu_is_left_alone_a_profile_for_it_is_encoded_on_the_cpu() -> None:
     """The job gave this unit no share of a GPU. NVENC's names of presets mean nothing to x264."""
     untried = replace(CPU, trials=CPU.trials[2:])
@@ -282,6 +288,12 @@ LACKING = "the driver is too old for this ffmpeg: it has no cuMemAllocAsync"
         ("OpenEncodeSessionEx failed: unsupported device (2)\nNo capable devices found", NO_ENGINE, False),
         ("OpenEncodeSessionEx failed: out of memory (10): (no details)\nNo capable devices found", REFUSED, True),
         ("OpenEncodeSessionEx failed: incompatible client key (21)", REFUSED, True),
+        (
+            "[hevc_nvenc @ 0x1] [warning] Max B-frames 3 exceed 0\n[hevc_nvenc @ 0x1] [fatal] No capable devices found",
+            NO_B_FRAMES,
+            False,
+        ),
+        ("[swscaler @ 0x1] [warning] no accelerated scaler\n[out#0 @ 0x2] [error] it broke", "it broke", False),
         ("cuMemAlloc() failed -> CUDA_ERROR_OUT_OF_MEMORY", "the GPU was out of memory", True),
         ("The minimum required Nvidia driver for nvenc is 610.00 or newer", TOO_OLD, False),
         ("[Parsed_scale_cuda_3 @ 0x1] Rescaled value for width or height is too big.", OTHER_SIZE, False),

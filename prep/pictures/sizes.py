@@ -27,7 +27,8 @@ class EncoderLimits:
     max_side: int
 
 
-# x264 and x265: tried. NVENC: from memory, not tried on hardware; if it refuses a source, that is reported.
+# x264 and x265: tried. NVENC: as others report of a GPU (145x49 and 129x33), not tried on hardware; if it refuses a
+# source, the CPU encodes it.
 ENCODER_LIMITS = {
     "libx264": EncoderLimits(2, 2, MAX_SIDE),
     "libx265": EncoderLimits(16, 16, MAX_SIDE),

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 NO_GPU = "no GPU was at hand"
+NO_ENCODER = "this GPU has no such encoder"
 _TOO_OLD = "NVENC of this ffmpeg needs driver {} or newer"
 _REFUSED = "NVENC refused a session, as too many were open"
 _OUT_OF_MEMORY = "the GPU was out of memory"
@@ -17,6 +18,7 @@ _OUT_OF_MEMORY = "the GPU was out of memory"
 _MOST_CHARACTERS = 400
 
 # The first that fits counts: ffmpeg tries all GPUs and ends with "No capable devices found", whatever the cause was.
+# What an encoder lacks it says in a warning, which only trials show.
 _CAUSES = (
     (r"Cannot load libcuda|CUDA_ERROR_NO_DEVICE|no CUDA-capable device", NO_GPU),
     (
@@ -31,7 +33,7 @@ _CAUSES = (
     (r"Max B-frames \d+ exceed (\d+)", "this GPU's encoder takes {} B-frames at most"),
     (
         r"unsupported device|Codec not supported|No capable devices found|no encode device",
-        "this GPU has no such encoder",
+        NO_ENCODER,
     ),
     # What filters say of `gpu_filters.only_from`.
     (
@@ -55,12 +57,13 @@ def first_reason(lines: Sequence[str]) -> str:
 
 
 def cause_of(stderr: str) -> str:
-    """Why ffmpeg failed at a GPU, or else its first error line."""
+    """Why ffmpeg failed at a GPU, or else its first error line. Lines may have their levels, as with
+    `-v level+warning`: a warning is a cause only where it is a known one."""
     for pattern, text in _CAUSES:
         match = re.search(pattern, stderr, re.IGNORECASE)
         if match:
             return text.format(*match.groups())
-    return first_reason([line for line in stderr.splitlines() if line.strip()])
+    return first_reason([line for line in stderr.splitlines() if line.strip() and "[warning]" not in line])
 
 
 def not_copied(stderr: str) -> str:

@@ -5,13 +5,15 @@ Only a run tells: an encoder that ffmpeg lists may lack its driver, its driver's
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from ..profile import Profile
 from ..running.ffmpeg import filter_has, version_of
-from ..running.gpu_errors import NO_GPU, cause_of, wanted_driver
+from ..running.gpu_errors import NO_GPU, cause_of, passes, wanted_driver
 from ..running.processes import Finished
 from ..running.trial_runs import name_of_signal, run_trial
 from .capabilities import (
@@ -29,12 +31,16 @@ from .gpu_filters import scaled_on_gpu
 from .pipelines import software_preset
 
 _TIMEOUT_SECONDS = 60
+# How long to wait where others have the GPU's sessions or its memory, before each further attempt.
+_PAUSES_SECONDS = (1.0, 4.0)
 # Twice what NVENC and NVDEC take of every codec, since the trial of scaling halves it.
 _SIDE = 512
 # B-frames need some frames before NVENC puts the first packet out.
 _FRAMES = 8
-_PICTURES = ("-v", "error", "-nostdin", "-f", "lavfi", "-i", f"testsrc2=size={_SIDE}x{_SIDE}:rate=10")
-_ON_GPU = ("-v", "error", "-nostdin", "-hwaccel", "cuda", "-hwaccel_output_format", "cuda")
+# NVENC warns of what a chip lacks, and its error says no more than that there is no capable device.
+_QUIET = ("-v", "level+warning", "-nostdin")
+_PICTURES = (*_QUIET, "-f", "lavfi", "-i", f"testsrc2=size={_SIDE}x{_SIDE}:rate=10")
+_ON_GPU = (*_QUIET, "-hwaccel", "cuda", "-hwaccel_output_format", "cuda")
 _TO_NOTHING = ("-frames:v", str(_FRAMES), "-f", "null", "-")
 # The time filters of prep, for frames that are in the GPU's memory.
 _TIMES = ("settb=1/1000", "setpts=PTS*2", "fps=10:round=near:eof_action=pass", "tpad=stop=-1:stop_mode=clone")
@@ -51,6 +57,31 @@ _SAMPLES = {
 SOURCE_KINDS = tuple(_SAMPLES)
 # An option of scale_cuda since FFmpeg 9. Before, it took four pixels at any ratio, so that small pictures alias.
 _FILTERS_OPTION = "use_filters"
+
+_P = ParamSpec("_P")
+_Found = TypeVar("_Found", Trial, Capabilities)
+_known: dict[object, Any] = {}
+
+
+def _remembered(function: Callable[_P, _Found]) -> Callable[_P, _Found]:
+    """Like `cache`, but a trial that failed as others had the GPU's sessions or its memory is not kept."""
+
+    @wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _Found:
+        key = (function.__name__, args, tuple(kwargs.items()))
+        if key in _known:
+            kept: _Found = _known[key]
+            return kept
+        found = function(*args, **kwargs)
+        if not any(passes(trial.detail) for trial in _trials_of(found)):
+            _known[key] = found
+        return found
+
+    return call
+
+
+def _trials_of(found: Trial | Capabilities) -> tuple[Trial, ...]:
+    return (found,) if isinstance(found, Trial) else found.trials
 
 
 def capabilities_of(path: str, profile: Profile, *, use_gpu: bool = True, kinds: Collection[str] = ()) -> Capabilities:
@@ -76,7 +107,7 @@ def _tried_on_cpu(path: str, codec: str, preset: str | None, b_frames: int) -> C
     return Capabilities(path, version_of(path) or "", codec, preset, b_frames, (trial,))
 
 
-@cache
+@_remembered
 def _tried(path: str, codec: str, preset: str | None, b_frames: int) -> Capabilities:
     on_cpu = _tried_on_cpu(path, codec, preset, b_frames)
     trials = _gpu_trials(path, NVENC_ENCODERS[codec], preset, b_frames)
@@ -91,7 +122,7 @@ def _gpu_trials(path: str, nvenc: str, preset: str | None, b_frames: int) -> Ite
         yield scaling
     encoder = try_encoder(path, nvenc, preset, b_frames)
     yield encoder
-    if not encoder.works and b_frames and encoder.detail != NO_GPU and wanted_driver(encoder.detail) is None:
+    if not encoder.works and b_frames and _may_work_without_b_frames(encoder.detail):
         plain = try_encoder(path, nvenc, preset, 0)
         yield Trial(without_b_frames(nvenc), plain.works, plain.detail)
         encoder, b_frames = plain, 0
@@ -100,7 +131,11 @@ def _gpu_trials(path: str, nvenc: str, preset: str | None, b_frames: int) -> Ite
         yield _try_scaling(path, from_gpu(nvenc), options, downloads=False)
 
 
-@cache
+def _may_work_without_b_frames(why: str) -> bool:
+    return why != NO_GPU and wanted_driver(why) is None and not passes(why)
+
+
+@_remembered
 def try_encoder(path: str, encoder: str, preset: str | None = None, b_frames: int = 3) -> Trial:
     """Encode a few frames."""
     options = nvenc_trial_options(encoder, b_frames) if encoder.endswith("nvenc") else ["-c:v", encoder]
@@ -108,7 +143,7 @@ def try_encoder(path: str, encoder: str, preset: str | None = None, b_frames: in
     return _trial(encoder, [path, *_PICTURES, "-pix_fmt", "yuv420p", *options, *chosen, *_TO_NOTHING])
 
 
-@cache
+@_remembered
 def try_nvdec(path: str, kind: str = "h264") -> Trial:
     """Decode a source of this kind on the GPU. hwdownload fails if ffmpeg falls back to software."""
     sample = _sample(path, kind)
@@ -148,6 +183,17 @@ def _sample(path: str, kind: str) -> bytes | Trial:
 
 
 def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
+    """The trial by this command line, again where it fails as others have the GPU's sessions or its memory."""
+    found = _one_trial(name, argv, stdin)
+    for pause_seconds in _PAUSES_SECONDS:
+        if not passes(found.detail):
+            break
+        time.sleep(pause_seconds)
+        found = _one_trial(name, argv, stdin)
+    return found
+
+
+def _one_trial(name: str, argv: Sequence[str], stdin: bytes) -> Trial:
     try:
         done = run_trial(argv, stdin=stdin, timeout_seconds=_TIMEOUT_SECONDS)
     except TimeoutError:

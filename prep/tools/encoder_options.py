@@ -17,8 +17,9 @@ _MAX_CQ = 51
 def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence[int]) -> list[str]:
     """Options for ffmpeg. `piece_frames` are the lengths of the pieces of the output, each of which starts a GOP."""
     encoder, gop, b_frames, quality = pipeline.encoder, profile.gop_frames, pipeline.b_frames, str(profile.crf)
+    forced = ["-force_key_frames", keyframe_expression(piece_frames, gop)]
     options = ["-c:v", encoder, *(["-preset", pipeline.preset] if pipeline.preset else [])]
-    keyframes = ["-g", str(gop), "-force_key_frames", keyframe_expression(piece_frames, gop)]
+    keyframes = ["-g", str(gop), *forced]
     if encoder == "libx264":
         return [
             *options, "-threads", "1", "-crf", quality,
@@ -34,9 +35,9 @@ def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence
         )
         tune = ["-tune", "fastdecode"] if profile.fastdecode else []
         # x265 starts a GOP every `keyint` frames by itself, but not where another piece begins.
-        forced = [*keyframes, "-forced-idr", "1"] if len(piece_frames) > 1 else []
-        return [*options, *tune, *forced, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
-    return [*options, *_nvenc_options(encoder, profile, b_frames), *keyframes]
+        starts = [*keyframes, "-forced-idr", "1"] if len(piece_frames) > 1 else []
+        return [*options, *tune, *starts, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
+    return [*options, *_nvenc_options(encoder, profile, b_frames), *_nvenc_gop(gop), *forced]
 
 
 def nvenc_trial_options(encoder: str, b_frames: int) -> list[str]:
@@ -49,16 +50,23 @@ def _nvenc_options(encoder: str, profile: Profile, b_frames: int) -> list[str]:
     return [
         # Constant quality: a rate that varies, and no limit to it. With -cq 0 NVENC would choose the quality itself.
         "-rc", "vbr", "-cq", str(quality), "-b:v", "0",
-        *_structure(b_frames),
+        # NVENC refuses a GOP that is not longer than its B-frames in a row and one frame more.
+        *_structure(max(0, min(b_frames, profile.gop_frames - 2))),
         # Of the choices that make decoding faster, NVENC has only CAVLC, in H.264.
         *(["-coder", "cavlc"] if profile.fastdecode and encoder == "h264_nvenc" else []),
         *(["-tag:v", "hvc1"] if profile.codec == "hevc" else []),
     ]  # fmt: skip
 
 
+def _nvenc_gop(gop_frames: int) -> list[str]:
+    """With `-g 1` ffmpeg keeps the B-frames of NVENC's preset, and NVENC refuses that; all are keyframes with 0."""
+    return ["-g", str(gop_frames if gop_frames > 1 else 0)]
+
+
 def _structure(b_frames: int) -> list[str]:
     return [
-        # Without looking ahead NVENC neither moves keyframes nor B-frames.
+        # Without looking ahead NVENC neither moves keyframes nor B-frames. Presets that look ahead do it nevertheless
+        # (ffmpeg takes 0 for no choice): then the two that follow keep both where they are.
         "-rc-lookahead", "0", "-no-scenecut", "1", "-b_adapt", "0",
         "-forced-idr", "1", "-strict_gop", "1", "-bf", str(b_frames), "-b_ref_mode", "disabled",
     ]  # fmt: skip

@@ -17,7 +17,7 @@ from ..pictures.sizes import Sides, picture_layout, takes
 from ..probing.picture import Fields
 from ..probing.probe import SourceVideo
 from ..profile import ENCODERS, Profile
-from ..running.gpu_errors import NO_GPU
+from ..running.gpu_errors import NO_GPU, passes
 from .capabilities import (
     NVENC_ENCODERS,
     SCALING,
@@ -108,11 +108,11 @@ class NoEncoderError(ToolError):
 
 def choose_encoder(capabilities: Capabilities, profile: Profile, fits: Fits = lambda _name: True) -> str:
     """The encoder of the profile. For "auto": NVENC where it runs and `fits` the pictures, else x264 or x265. Where no
-    GPU was tried, a profile that names NVENC gets the encoder on the CPU. ToolError when none runs, NoEncoderError
-    when the named one does not."""
+    GPU was tried, or others had its sessions or its memory, a profile that names NVENC gets the encoder on the CPU.
+    ToolError when none runs, NoEncoderError when the named one does not."""
     preset = f" with --preset {profile.preset}" if profile.preset else ""
     named = profile.encoder
-    tried = {trial.name for trial in capabilities.trials}
+    tried = {trial.name for trial in capabilities.trials if not passes(trial.detail)}
     if named != "auto" and not (is_nvenc(named) and named not in tried):
         if encodes(capabilities, named):
             return named
