@@ -1,6 +1,8 @@
 /* What the driver in software counts and allocates, and what tests tell it. See soft_driver.h. */
 #include "soft_driver.h"
 
+#include <dlfcn.h>
+#include <glob.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,4 +154,15 @@ __attribute__((constructor)) static void read_environment(void) {
     const char *bytes = getenv("SOFT_GPU_BYTES"), *fail = getenv("SOFT_GPU_FAIL");
     if (bytes) limit_bytes = atoll(bytes);
     if (fail) sscanf(fail, "%47s %d %d", failing.call, &failing.after, &failing.result);
+}
+
+/* FFmpeg's libraries, for the decoders and encoders behind the driver. */
+
+void *soft_library(const char *name) {
+    char pattern[4096];
+    snprintf(pattern, sizeof pattern, "%s/%s*.so*", getenv("SOFT_GPU_LIBAV") ? getenv("SOFT_GPU_LIBAV") : ".", name);
+    glob_t found;
+    void *opened = glob(pattern, 0, NULL, &found) ? NULL : dlopen(found.gl_pathv[0], RTLD_NOW);
+    if (!opened) soft_complain("%s cannot be loaded: %s", pattern, dlerror());
+    return opened;
 }

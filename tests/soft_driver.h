@@ -26,3 +26,5 @@ void *soft_allocate(size_t size);
 int soft_release(void *memory);
 /* Whether these bytes lie in one allocation. */
 int soft_allocated(const void *memory, size_t size);
+/* A library of FFmpeg by its name, from the folder that SOFT_GPU_LIBAV names; NULL where there is none. */
+void *soft_library(const char *name);

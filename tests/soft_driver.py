@@ -1,4 +1,5 @@
-"""A driver in software: libcuda and libnvcuvid of soft_*.c, for FFmpeg's real CUDA code on a machine without a GPU.
+"""A driver in software: libcuda, libnvcuvid and libnvidia-encode of soft_*.c, for FFmpeg's real CUDA code on a machine
+without a GPU.
 
 The libraries are loaded by their names, so they have to be on LD_LIBRARY_PATH when a process starts: tests run a child.
 """
@@ -37,6 +38,8 @@ _TESTS = Path(__file__).parent
 _LIBRARIES = {
     "libcuda.so.1": ("soft_cuda.c", "soft_counts.c", "soft_scale.c"),
     "libnvcuvid.so.1": ("soft_nvcuvid.c", "soft_sets.c", "soft_parser.c"),
+    # In a folder of its own: a GPU like an H200 is one whose libraries are found without it.
+    "nvenc/libnvidia-encode.so.1": ("soft_nvenc.c", "soft_surfaces.c", "soft_chip.c", "soft_coder.c"),
 }
 # They stay loaded: FFmpeg closes them with each device, and what they count would be lost.
 _OPTIONS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-pthread", "-Wl,-z,nodelete")
@@ -55,30 +58,32 @@ def compiled(folder: Path) -> Path:
     if not _LIBAV.exists() or "cuda" not in hwdevices_available():
         pytest.skip("this PyAV has no CUDA, or is not from its wheel")
     for name, sources in _LIBRARIES.items():
+        made = folder / name
+        made.parent.mkdir(exist_ok=True)
         files = [str(_TESTS / source) for source in sources]
-        links = [] if name == "libcuda.so.1" else [f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
-        command = [compiler, *_OPTIONS, f"-Wl,-soname,{name}", *files, *links, "-o", str(folder / name)]
+        links = [f"-L{folder}", "-l:libcuda.so.1", "-Wl,-rpath,$ORIGIN:$ORIGIN/.."] if name != "libcuda.so.1" else []
+        command = [compiler, *_OPTIONS, f"-Wl,-soname,{made.name}", *files, *links, "-o", str(made)]
         subprocess.run(command, check=True)
     return folder
 
 
-def environment(libraries: Path, **more: str) -> dict[str, str]:
-    """The environment of a process that finds these libraries."""
+def environment(*libraries: Path, **more: str) -> dict[str, str]:
+    """The environment of a process that finds the libraries in these folders."""
     before = os.environ.get("LD_LIBRARY_PATH")
     return {
         **os.environ,
-        "LD_LIBRARY_PATH": ":".join([str(libraries), *([before] if before else [])]),
+        "LD_LIBRARY_PATH": ":".join([*map(str, libraries), *([before] if before else [])]),
         "SOFT_GPU_LIBAV": str(_LIBAV),
         **more,
     }
 
 
-def run_cases(names: Sequence[str], libraries: Path, **more: str) -> None:
-    """Run files of tests in a child that finds these libraries."""
+def run_cases(names: Sequence[str], *libraries: Path, **more: str) -> None:
+    """Run files of tests in a child that finds the libraries in these folders."""
     options = ("-q", "--noconftest", "-p", "no:cacheprovider")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(str(_TESTS / name) for name in names)],
-        env=environment(libraries, **more),
+        env=environment(*libraries, **more),
         cwd=_TESTS.parent,
         capture_output=True,
         text=True,

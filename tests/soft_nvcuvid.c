@@ -6,7 +6,6 @@
 #include "soft_nvcuvid.h"
 
 #include <dlfcn.h>
-#include <glob.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,17 +37,8 @@ static struct {
 } av;
 static pthread_once_t loading = PTHREAD_ONCE_INIT;
 
-static void *library(const char *name) {
-    char pattern[4096];
-    snprintf(pattern, sizeof pattern, "%s/%s*.so*", getenv("SOFT_GPU_LIBAV") ? getenv("SOFT_GPU_LIBAV") : ".", name);
-    glob_t found;
-    void *opened = glob(pattern, 0, NULL, &found) ? NULL : dlopen(found.gl_pathv[0], RTLD_NOW);
-    if (!opened) soft_complain("%s cannot be loaded: %s", pattern, dlerror());
-    return opened;
-}
-
 static void load(void) {
-    void *util = library("libavutil"), *codec = library("libavcodec");
+    void *util = soft_library("libavutil"), *codec = soft_library("libavcodec");
     if (!util || !codec) return;
     av.find = dlsym(codec, "avcodec_find_decoder_by_name");
     av.alloc_context = dlsym(codec, "avcodec_alloc_context3");

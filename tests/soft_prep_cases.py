@@ -8,8 +8,7 @@ NVDEC decodes and scale_cuda's kernels compute is this driver's.
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,67 +18,21 @@ import pytest
 import torch
 from check_record import Record
 
-import shortgop
-from datasets import current_manifest, rows_of
+from datasets import rows_of
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep import gpu_attempts
 from shortgop.prep.profile import Profile, Size
 from shortgop.prep.running.ffmpeg import find_ffmpeg
 from shortgop.prep.tools.capability_trials import SOURCE_KINDS, capabilities_of
 from shortgop.storage.disk import DiskStorage
-from synthetic import constant_rate_pts, make_video, read_number, variable_rate_pts
-
-RATE = Fraction(30)
-FRAMES = 16
-Reports = Callable[[], dict[str, int]]
+from soft_prep import FRAMES, RATE, TICKS, Reports, numbers_of, pipelines_of, prepared, reported, video
+from synthetic import constant_rate_pts, variable_rate_pts
 
 
 @pytest.fixture(autouse=True)
 def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reports]:
-    """What the driver counted in all processes of ffmpeg; at the end, that it had nothing to complain of."""
-    folder = tmp_path / "reports"
-    folder.mkdir()
-    monkeypatch.setenv("SOFT_GPU_REPORTS", str(folder))
-
-    def counted() -> dict[str, int]:
-        found: dict[str, int] = {}
-        for file in folder.iterdir():
-            for line in file.read_text().splitlines():
-                name, _, value = line.rpartition(" ")
-                assert not line.startswith("complaint"), line
-                found[name] = found.get(name, 0) + int(value)
-        return found
-
-    yield counted
-    left = counted()
-    assert [left.get(name, 0) for name in ("open decoders", "mapped surfaces", "textures", "bytes left")] == [0] * 4
-
-
-def video(path: Path, *, cropped: str = "", **options: Any) -> Path:
-    """Make a video whose frames show their numbers; `cropped` says what its stream cuts off, for ffmpeg."""
-    made = {"size": (240, 180), "pts": constant_rate_pts(RATE, FRAMES), "timebase": 1 / RATE, **options}
-    make_video(path, **made)
-    if cropped:
-        whole = path.rename(path.with_suffix(".whole"))
-        argv = [find_ffmpeg().path, "-v", "error", "-i", str(whole), "-c", "copy"]
-        subprocess.run([*argv, "-bsf:v", f"h264_metadata={cropped}", str(path)], check=True)
-        whole.unlink()
-    return path
-
-
-def prepared(sources: Path, out: Path, **options: Any) -> shortgop.Dataset:
-    report = shortgop.prepare(str(sources), out, runner="inline", **{"size": 96, "gop": 8, **options})
-    assert report.failures == ()
-    return shortgop.open(out)
-
-
-def pipelines_of(dataset: Path) -> list[dict[str, str]]:
-    manifest = current_manifest(dataset)
-    return [manifest.pipeline(int(config)) for config in manifest.videos.config]
-
-
-def numbers_of(video: shortgop.Video) -> list[int]:
-    return [read_number(frame) for frame in video[:]]
+    with reported(tmp_path / "reports", monkeypatch) as counted:
+        yield counted
 
 
 def test_the_trials_find_what_an_h200_has() -> None:
@@ -90,7 +43,6 @@ def test_the_trials_find_what_an_h200_has() -> None:
 
 
 GPU, HALF, CPU = ("nvdec", "scale_cuda"), ("nvdec", "software"), ("software", "software")
-TICKS = Fraction(1, 90000)
 # By the names of sources: how they are made, what decodes and scales them, and why not more of it is the GPU.
 SOURCES: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
     "constant": ({"b_frames": 3}, GPU, ""),

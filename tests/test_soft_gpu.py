@@ -11,6 +11,7 @@ import pytest
 from datasets import make_dataset
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, filter_has
 from soft_driver import compiled, run_cases
+from sweep import sample
 from synthetic import constant_rate_pts, make_video
 
 pytestmark = pytest.mark.long
@@ -45,6 +46,15 @@ def test_the_reader_and_the_checks_for_gpus(libraries: Path, datasets: Path) -> 
     """In one child: each takes seconds to start."""
     names = ("soft_reader_cases.py", "soft_nvcuvid_cases.py", "soft_check_cases.py")
     run_cases(names, libraries, SOFT_GPU_DATASETS=str(datasets))
+
+
+def test_prep_through_ffmpegs_nvenc(libraries: Path) -> None:
+    """By imageio-ffmpeg's and PyAV's nvenc.c, which want different drivers."""
+    ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()
+    if not filter_has(ffmpeg, "scale_cuda", "use_filters"):
+        pytest.skip("this ffmpeg has no scale_cuda")
+    names = sample(["soft_nvenc_cases.py"], more=["soft_nvenc_long_cases.py"])
+    run_cases(names, libraries / "nvenc", libraries, **{ENVIRONMENT_VARIABLE: ffmpeg})
 
 
 def test_prep_through_ffmpegs_nvdec_and_scale_cuda(libraries: Path) -> None:
