@@ -67,13 +67,19 @@ def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> No
     (tmp_path / "file").write_text("precious")
     for path, complaint in (
         (tmp_path, "holds files but no dataset"),
-        (tmp_path / "empty", "already holds a dataset"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "file" / "below", "a part of that path is a file"),
     ):
         with pytest.raises(OutputError, match=complaint):
             create(DiskStorage(path), PROFILE)
     assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_dataset_that_another_job_has_made_meanwhile_stays_as_it_is(empty_dataset: Path) -> None:
+    """A job that stood still before it made one goes on with it, and need not be given another folder."""
+    before = (empty_dataset / "zarr.json").read_bytes()
+    assert create(DiskStorage(empty_dataset), {"gop_frames": 999}).profile == PROFILE
+    assert (empty_dataset / "zarr.json").read_bytes() == before
 
 
 ROOT: dict[str, Any] = {"format_version": 1, "profile": PROFILE, "snapshot": "000001"}

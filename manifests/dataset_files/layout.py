@@ -85,13 +85,11 @@ def make_place(dataset: Storage) -> None:
 
 
 def create(dataset: Storage, profile: dict[str, Any], id_roots: tuple[str, ...] = ()) -> Root:
-    """Make an empty dataset. The folder may exist if it is empty.
+    """Make an empty dataset where there is none. The folder may exist if it is empty.
 
-    Returns the root on disk. If another process creates the dataset at the same moment, that is its root.
+    Returns the root on disk. If another process has created the dataset meanwhile, that is its root.
     """
     make_place(dataset)
-    if is_dataset(dataset):
-        raise OutputError(f"{dataset} already holds a dataset; choose an empty or new folder", file=dataset.url)
     dataset.put_new(ROOT_KEY, root_document(Root(profile, snapshot=None, id_roots=id_roots)))
     return read_root(dataset)
 
