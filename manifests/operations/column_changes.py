@@ -3,20 +3,27 @@ types since."""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
+
 from ...storage.interface import Storage
 from ..dataset_files.snapshot_columns import open_column_kinds
 from ..dataset_files.snapshots import open_manifest
 from ..dataset_files.video_columns import LabelColumns
+from ..ragged import Ragged
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest
 
-_TYPES = {bool: "boolean", int: "number", float: "number", str: "text", list: "list", dict: "object"}
+# The type of a JSON value is that of its first byte; what begins with another one is a number.
+_TYPES = ("number", "text", "list", "object", "boolean")
+_TYPE_OF_BYTE = np.zeros(256, dtype=np.int64)
+for _bytes, _type in ((b'"', 1), (b"[", 2), (b"{", 3), (b"tf", 4)):
+    _TYPE_OF_BYTE[list(_bytes)] = _type
 _VALUE_CHARACTERS = 40
 
 
@@ -56,26 +63,30 @@ def mixed_columns(
         return ()
     manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
     columns = LabelColumns(dataset, snapshot, manifest)
-    known = None if old is None else LabelColumns(dataset, old, old_manifest)
-    found = []
-    for name in columns.names:
-        if columns.kind(name) != "json" or (known is not None and _mixed(known, name, old_manifest)):
-            continue
-        if mixed := _mixed(columns, name, manifest):
-            found.append(mixed)
-    return tuple(found)
+    known = LabelColumns(dataset, old or "", old_manifest)
+    return tuple(
+        mixed
+        for name in columns.names
+        if (mixed := _mixed(columns, name, manifest)) and (old is None or not _mixed(known, name, old_manifest))
+    )
 
 
 def _mixed(columns: LabelColumns, name: str, manifest: Manifest) -> MixedColumn | None:
     if name not in columns.names or columns.kind(name) != "json":
         return None
-    values = columns[name].array()
-    counts = Counter(_TYPES[type(value)] for value in values if value is not None)
-    if len(counts) < 2:
+    column = columns[name]
+    texts, rows = column.values, np.flatnonzero(column.present)
+    if not isinstance(texts, Ragged):
+        raise TypeError(f"column {name!r} is of JSON values without their texts")
+    # Millions of values take long to parse.
+    types = _TYPE_OF_BYTE[texts.values[texts.offsets[rows]]]
+    counts = np.bincount(types, minlength=len(_TYPES))
+    order = [int(each) for each in np.argsort(-counts, kind="stable") if counts[each]]
+    if len(order) < 2:
         return None
-    types = tuple(counts.most_common())
-    row = next(row for row, value in enumerate(values) if value is not None and _TYPES[type(value)] == types[-1][0])
-    return MixedColumn(name, types, manifest.videos.id.text(row), values[row])
+    row = int(rows[np.argmax(types == order[-1])])
+    named = tuple((_TYPES[each], int(counts[each])) for each in order)
+    return MixedColumn(name, named, manifest.videos.id.text(row), json.loads(texts.text(row)))
 
 
 @dataclass(frozen=True)
