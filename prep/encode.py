@@ -6,7 +6,7 @@ tick are compared with the plan; a difference is an error of that source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,7 +121,7 @@ def _prepare_whole(
     if source.pts is not None and not source.has_decode_times:
         plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
-        video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, lambda: look_closer(source))
+        video = _only(attempt(plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=lambda: look_closer(source)))
         if video is not None:
             return plan, video
     # The packets do not determine which frames the decoder shows: timestamps are missing, occur twice, or are those of
@@ -132,7 +132,7 @@ def _prepare_whole(
         look_closer(source)
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     watcher.on_plan(len(plan.grid))
-    video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, lambda: look_closer(source))
+    video = _only(attempt(plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=lambda: look_closer(source)))
     if video is None:
         raise EncodeError(
             f"{path}: ffmpeg shows other frames than planned, because the timestamps are out of order; "
@@ -166,7 +166,9 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
     for sound in _sound_plans(source, found, options, ffmpeg_path):
         plan = sound.plan
         watcher.on_plan(len(plan.grid))
-        video = _attempt(plan, ffmpeg_path, shards, watcher.on_frames, None, differences.append)
+        video = _only(
+            attempt(plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=None, on_difference=differences.append)
+        )
         if video is not None:
             changes = replace(
                 video.changes,
@@ -300,13 +302,6 @@ def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = Fals
     return shown
 
 
-def _attempt(  # noqa: PLR0917  # six unrelated inputs
-    plan: Plan,
-    ffmpeg_path: str,
-    shards: ShardWriter,
-    on_frames: Count,
-    on_complaint: Callable[[], None] | None,
-    on_difference: Callable[[str], None] | None = None,
-) -> EncodedVideo | None:
-    videos = attempt(plan, ffmpeg_path, shards, on_frames, on_complaint=on_complaint, on_difference=on_difference)
+def _only(videos: tuple[EncodedVideo, ...] | None) -> EncodedVideo | None:
+    """The video of a plan that has one piece; None where ffmpeg showed other frames."""
     return None if videos is None else videos[0]
