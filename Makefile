@@ -67,12 +67,12 @@ $(STAMP)-bench: $(STAMP)
 # one thread in each, because its threads keep a core busy while they wait for each other.
 TEST_PROCESSES := 3
 
-# `make test TESTS=` runs all tests, also those that start clusters, kill processes or do much work: three times as long.
+# `make test TESTS=` runs all tests, also those that start clusters, kill processes or do much work: twice as long.
 # TESTS=tests/test_frames.py runs some, TESTS="-m long" the long ones alone.
 TESTS := -m "not long"
 
 test: check
-	@echo "Running the tests on $(TEST_PROCESSES) processes: ten minutes, with TESTS= half an hour"
+	@echo "Running the tests on $(TEST_PROCESSES) processes: up to 20 minutes on two cores, with TESTS= up to 40"
 	@$(WITH_FFMPEG) OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # What a file that fails is called, the run says: FUZZ="--first NUMBER --cases 1" runs it alone.

@@ -8,92 +8,35 @@ import re
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import imageio_ffmpeg
 import pytest
 from typer.testing import CliRunner, Result
 
 import shortgop
+from cut_sources import CUTS, KHZ, RATE, SOURCES, cut, make, numbers, write_list
 from dataset_paths import shard_path
 from datasets import make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import Importing, importing_of
 from shortgop.jobs.look import look_at
-from shortgop.jobs.prepare import Report, Where, prepare, repair
+from shortgop.jobs.prepare import Where, prepare, repair
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.summary import summarize
 from shortgop.manifests.operations.verify import damaged_videos, verify
-from shortgop.prep.options import DEFAULT_POLICY, Options, SourcePolicy
+from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
-from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
-
-RATE = Fraction(30)
-KHZ = Fraction(1, 90000)
-TIMEBASES = {".mkv": Fraction(1, 1000), ".webm": Fraction(1, 1000), ".flv": Fraction(1, 1000), ".ts": KHZ}
-CUTS = Importing(cuts=("start", "end"))
-IN_FRAMES = importing_of("start,end,frames")
-OPEN_GOP = {"x264-params": "open-gop=1:b-adapt=0:scenecut=0"}
-OPEN_GOP_HEVC = {"x265-params": "log-level=error:open-gop=1:b-adapt=0:scenecut=0:pools=none:frame-threads=1"}
-
-
-def write_list(folder: Path, *lines: str, header: str = "path,start,end") -> Path:
-    path = folder / "list.csv"
-    path.write_text("\n".join([header, *lines]) + "\n")
-    return path
+from synthetic import SyntheticVideo, make_video, variable_rate_pts
 
 
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
-def cut(
-    sources: Path,
-    out: Path,
-    profile: Profile | None = None,
-    policy: SourcePolicy = DEFAULT_POLICY,
-    importing: Importing = CUTS,
-) -> Report:
-    return prepare(
-        [str(sources)],
-        DiskStorage(out),
-        profile or Profile(),
-        where=Where("inline"),
-        policy=policy,
-        importing=importing,
-    )
-
-
-def numbers(video: shortgop.Video) -> list[int]:
-    return [read_number(frame) for frame in video]
-
-
-def make(path: Path, **options: Any) -> SyntheticVideo:
-    """300 frames at 30 a second, from 2 s on where the container can begin there."""
-    timebase = TIMEBASES.get(path.suffix, 1 / RATE)
-    pts = constant_rate_pts(RATE, 300, timebase, start=0 if path.suffix == ".avi" else round(2 / timebase))
-    return make_video(path, pts=pts, timebase=timebase, **options)
-
-
-SOURCES: dict[str, dict[str, Any]] = {
-    "long.mp4": {},
-    "short.mp4": {"gop": 20, "b_frames": 3},
-    "open.mp4": {"gop": 20, "b_frames": 3, "options": OPEN_GOP},
-    "late.mkv": {"gop": 20},
-    "open.mkv": {"gop": 20, "b_frames": 3, "codec": "libx265", "options": OPEN_GOP_HEVC},
-    "vp9.webm": {"gop": 20, "codec": "libvpx-vp9", "b_frames": 0},
-    "stream.ts": {"gop": 20},
-    "mpeg4.avi": {"gop": 20, "codec": "mpeg4", "b_frames": 0},
-    "h264.avi": {"gop": 20, "b_frames": 2},
-    "sound.mp4": {"gop": 20, "audio_start": Fraction(0)},
-    "sound.mkv": {"gop": 20, "audio_start": Fraction(1)},
-    "fragments.mp4": {"gop": 20, "container_options": {"movflags": "frag_keyframe+empty_moov"}},
-    "flash.flv": {"gop": 20},
-}
 # First and last stretch, some that meet, some that overlap, far ones, a single frame.
 STRETCHES = {
     "0,1": range(30), "1,2": range(30, 60), "2.5,3.1": range(75, 93), "3.0,4": range(90, 120), "9,9.5": range(270, 285),
@@ -131,72 +74,6 @@ def test_a_stretch_of_a_variable_rate_keeps_its_times(tmp_path: Path) -> None:
             # No frame is shown more than half a tick early, nor for a tick after the next one was due.
             assert seconds[number] <= at + 0.5 / fps + 1e-9
             assert number == 299 or seconds[number + 1] > at - 1 / fps
-
-
-@pytest.mark.parametrize("name", ["late.mkv", "open.mp4", "h264.avi"])
-def test_stretches_in_frames_have_just_these(name: str, tmp_path: Path) -> None:
-    source = make(tmp_path / name, **SOURCES[name])
-    stretches = {
-        "0,30": range(30),
-        "30,31": range(30, 31),
-        "31,": range(31, 300),
-        ",6": range(6),
-        "290,300": range(290, 300),
-    }
-    lines = [f"{name},{bounds},{number}" for number, bounds in enumerate(stretches)]
-    listed = write_list(tmp_path, *lines, header="path,start,end,id")
-    assert cut(listed, tmp_path / "cuts", importing=IN_FRAMES).failures == ()
-    videos = shortgop.open(tmp_path / "cuts")
-    assert [numbers(video) for video in videos] == list(map(list, stretches.values()))
-    zero = int(videos[0].source_pts([0])[0])
-    assert [int(video.source_pts([0])[0]) - zero for video in videos] == [
-        source.pts[frames[0]] - source.pts[0] for frames in stretches.values()
-    ]
-
-
-def test_stretches_in_frames_of_a_variable_rate_begin_and_end_with_theirs(tmp_path: Path) -> None:
-    make_video(tmp_path / "v.mp4", pts=variable_rate_pts(3, 300, KHZ), timebase=KHZ, gop=20)
-    cut(write_list(tmp_path, "v.mp4,100,120", "v.mp4,120,300.0"), tmp_path / "cuts", importing=IN_FRAMES)
-    first, second = shortgop.open(tmp_path / "cuts")
-    assert (first.id, second.id) == ("v.mp4@f100-120", "v.mp4@f120-300")
-    assert (numbers(first)[0], numbers(first)[-1]) == (100, 119)
-    assert (numbers(second)[0], numbers(second)[-1]) == (120, 299)
-
-
-def test_frames_that_the_file_does_not_have_fail_alone(tmp_path: Path) -> None:
-    make(tmp_path / "v.mp4")
-    listed = write_list(tmp_path, "v.mp4,0,30", "v.mp4,290,301", "v.mp4,300,")
-    report = cut(listed, tmp_path / "cuts", importing=IN_FRAMES)
-    assert report.videos_added == 1
-    reasons = {failure.id: failure.reason for failure in report.failures}
-    assert "line 3 of" in reasons["v.mp4@f290-301"]
-    assert "f290-301 ends after the last frame of" in reasons["v.mp4@f290-301"]
-    assert "f300- starts after the last frame of" in reasons["v.mp4@f300-"]
-    assert "which has 300, numbered from 0" in reasons["v.mp4@f300-"]
-
-
-def test_a_file_that_was_cut_at_its_start_counts_from_its_first_frame(tmp_path: Path) -> None:
-    """As players count, and as its whole video does."""
-    source = make(tmp_path / "x.ts", gop=10, b_frames=0)
-    data = source.path.read_bytes()
-    source.path.write_bytes(data[len(data) // 188 // 5 * 188 :])
-    make_dataset([source.path], tmp_path / "whole")
-    whole = numbers(shortgop.open(tmp_path / "whole")[0])
-    report = cut(write_list(tmp_path, "x.ts,0,5", "x.ts,20,"), tmp_path / "cuts", importing=IN_FRAMES)
-    assert report.failures == ()
-    videos = shortgop.open(tmp_path / "cuts")
-    assert [numbers(video) for video in videos] == [whole[:5], whole[20:]]
-
-
-def test_the_frames_of_a_damaged_file_are_not_counted(tmp_path: Path) -> None:
-    """Players leave out others of its frames than prep does."""
-    source = make(tmp_path / "x.ts", gop=10, b_frames=0)
-    data = source.path.read_bytes()
-    lost = len(data) // 188 // 5 * 188
-    source.path.write_bytes(data[:lost] + data[lost + 4 * 188 :])
-    listed = write_list(tmp_path, "x.ts,0,10")
-    report = cut(listed, tmp_path / "cuts", policy=SourcePolicy(salvage=True), importing=IN_FRAMES)
-    assert "programs count its frames differently; give this stretch in seconds" in report.failures[0].reason
 
 
 @pytest.fixture
@@ -298,20 +175,6 @@ def test_the_failure_of_a_stretch_is_withdrawn_when_the_list_corrects_it(tmp_pat
 def test_a_stretch_that_makes_no_sense_is_wrong_usage(line: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=complaint):
         find_sources([str(write_list(tmp_path, line))], importing=CUTS)
-
-
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
-        ("v.mp4,2,2", "line 2 of .* empty stretch, from frame 2 to before frame 2"),
-        ("v.mp4,-1,2", "line 2 of .* -1 as its `start`; give the number of a frame, from 0 on"),
-        ("v.mp4,1.5,2", r"line 2 of .* 1.5 as its `start`; give the number of a frame"),
-        ("v.mp4,1,x", "'x' as its `end`; give the number of a frame"),
-    ],
-)
-def test_a_stretch_in_frames_that_makes_no_sense_is_wrong_usage(line: str, complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=complaint):
-        find_sources([str(write_list(tmp_path, line))], importing=IN_FRAMES)
 
 
 def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:
