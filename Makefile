@@ -110,7 +110,7 @@ SWEPT := annotate attempts autoscaler batches changed_sources cluster cluster_ch
     soft_gpu task_memory time_left training_dataset two_jobs unfit_machines where writers zarr_small
 
 sweep: $(STAMP)
-	@echo "Running tests with all their cases: ten minutes and more"
+	@echo "Running tests with all their cases: an hour and more"
 	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -o faulthandler_timeout=3600 -n 2 --dist loadfile $(SWEPT:%=tests/test_%.py)
 
 # Nothing is installed for it: in a checkout without .venv it is the Python that has torch, with the wheels that
