@@ -25,8 +25,8 @@ FRAMES, GOP = 20, 8
 HALF = Fraction(1, 50)
 
 
-def written(path: Path, packets: list[bytes], left_out: tuple[int, ...] = ()) -> Path:
-    """A file of these packets, 50 a second, without some of them."""
+def written(path: Path, packets: list[bytes], left_out: tuple[int, ...] = (), each: Fraction = HALF) -> Path:
+    """A file of these packets, 50 a second or one `each` so many seconds, without some of them."""
     raw = path.with_name("raw.h264")
     raw.write_bytes(b"".join(packets))
     with av.open(raw) as source, av.open(path, "w") as container:
@@ -36,7 +36,7 @@ def written(path: Path, packets: list[bytes], left_out: tuple[int, ...] = ()) ->
             if number in left_out:
                 continue
             packet = av.Packet(data)
-            packet.stream, packet.time_base = stream, HALF
+            packet.stream, packet.time_base = stream, each
             packet.pts = packet.dts = number
             packet.duration = 1
             packet.is_keyframe = b"\0\0\1\x65" in data
@@ -56,6 +56,17 @@ def test_two_fields_in_two_packets_are_one_frame(suffix: str, tmp_path: Path) ->
     video = shortgop.open(tmp_path / "dataset")[0]
     assert [read_number(frame) for frame in video] == list(range(FRAMES))
     assert video.metadata.average_fps == pytest.approx(25)
+    assert (video.changes.dropped, video.changes.repeated) == (0, 0)
+
+
+@pytest.mark.parametrize("suffix", [".ts", ".mkv"])
+def test_two_fields_in_one_packet_of_the_file_are_one_frame(suffix: str, tmp_path: Path) -> None:
+    """FFmpeg takes them apart in a transport stream, and the last frame was shown for one tick more."""
+    fields = field_packets(range(FRAMES), gop=GOP)
+    both = [first + second for first, second in zip(fields[::2], fields[1::2], strict=True)]
+    make_dataset([written(tmp_path / f"x{suffix}", both, each=2 * HALF)], tmp_path / "dataset")
+    video = shortgop.open(tmp_path / "dataset")[0]
+    assert [read_number(frame) for frame in video] == list(range(FRAMES))
     assert (video.changes.dropped, video.changes.repeated) == (0, 0)
 
 

@@ -118,8 +118,9 @@ class PacketLog:
             self.suspect(f"packet {number} of its video is incomplete")
         self.ends_incomplete = packet.is_corrupt
         if self._is_second_field and self.pts:
-            # Its frame is the one of the packet before.
-            self.durations[-1] += packet.duration or 0
+            # Its frame is the one of the packet before. Without a time of its own, both fields come from one packet of
+            # the file, and FFmpeg gives each of them the duration of the frame.
+            self.durations[-1] += (packet.duration or 0) if packet.pts is not None else 0
             self.last_dts = packet.dts
             return
         self.pts.append(packet.pts)
