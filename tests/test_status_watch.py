@@ -21,11 +21,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from loader_helpers import comes_true
 from shortgop.cli import app, status_command
 from shortgop.cli.printing import PlainConsole
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus
 from shortgop.storage.disk import DiskStorage
-from shortgop.storage.interface import Stored
+from shortgop.storage.interface import Storage, Stored
 from synthetic import constant_rate_pts, make_video
 
 pytestmark = pytest.mark.long
@@ -33,6 +34,7 @@ pytestmark = pytest.mark.long
 _HOUR_SECONDS = 3600.0
 _SOON_SECONDS = 0.02
 _PATIENCE_SECONDS = 120
+_MOST_SECONDS_OF_A_LOOK = 20.0
 _RATE = Fraction(30)
 
 
@@ -40,6 +42,23 @@ _RATE = Fraction(30)
 def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status_command, "_LOOK_EVERY_SECONDS", _SOON_SECONDS)
     monkeypatch.setattr(status_command, "_WATCH_SECONDS", 0.5)
+
+
+# How often the command has looked at a status.
+_looks = [0]
+
+
+@pytest.fixture(autouse=True)
+def looks_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = status_command._read
+
+    def read_and_count(storage: Storage) -> JobStatus:
+        try:
+            return read(storage)
+        finally:
+            _looks[0] += 1
+
+    monkeypatch.setattr(status_command, "_read", read_and_count)
 
 
 def running() -> JobStatus:
@@ -56,13 +75,20 @@ def watch(dataset: Path, *options: str) -> Result:
     return CliRunner().invoke(app, ["status", str(dataset), "--watch", *options])
 
 
+def have_looked(times: int) -> bool:
+    return _looks[0] >= times
+
+
 @contextmanager
 def meanwhile(*steps: Callable[[], object]) -> Iterator[None]:
-    """Does one after the other, with a moment before each."""
+    """Does one after the other, with a moment before each, in which the command has looked at what there is."""
 
     def work() -> None:
         for step in steps:
+            # One look may have begun before.
+            enough = _looks[0] + 2
             time.sleep(0.2)
+            comes_true(partial(have_looked, enough), _MOST_SECONDS_OF_A_LOOK)
             step()
 
     thread = threading.Thread(target=work)
