@@ -67,7 +67,7 @@ $(STAMP)-bench: $(STAMP)
 # one thread in each, because its threads keep a core busy while they wait for each other.
 TEST_PROCESSES := 3
 
-# `make test TESTS=` runs all tests, also those that start clusters, kill processes or do much work: twice as long.
+# `make test TESTS=` runs all tests and all their cases, also what starts clusters, kills processes or does much work.
 # TESTS=tests/test_frames.py runs some, TESTS="-m long" the long ones alone.
 TESTS := -m "not long"
 

@@ -59,6 +59,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.stem, len(_FIRST)))
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Of a test with the mark `first_case_short`, all other cases are long."""
+    if not item.get_closest_marker("first_case_short"):
+        return
+    assert isinstance(item, pytest.Function)
+    if any(item.callspec.indices.values()):
+        item.add_marker(pytest.mark.long)
+
+
 def pytest_collection_finish() -> None:
     """Have garbage collections look at what tests make, and not at the million objects of modules and tests."""
     gc.collect()

@@ -293,6 +293,7 @@ class TestAnnotatingOnADisk(Annotating):
     where = "disk"
 
 
+@pytest.mark.long
 class TestAnnotatingInLayers(Annotating):
     where = "layered"
 

@@ -180,6 +180,7 @@ def _on_path(program: str) -> bool:
     return any(os.access(Path(entry) / program, os.X_OK) for entry in os.environ["PATH"].split(os.pathsep))
 
 
+@pytest.mark.long
 def test_a_full_disk_ends_the_job_and_keeps_what_was_finished(tmp_path: Path, small_disk: Path) -> None:
     folder = tmp_path / "videos"
     folder.mkdir()

@@ -42,6 +42,7 @@ class OneByOne(shortgop.ClipDataset):
         return {**super().__getitem__(draw), "own": 1}
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("rank", range(RANKS))
 def test_the_global_batch_size_in_the_loader_of_each_rank_is_refused(
@@ -65,6 +66,7 @@ def test_a_sampler_of_draws_is_no_batch_sampler(dataset: shortgop.ClipDataset) -
             next(iter(loader))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("workers", [0, 1])
 def test_with_the_batch_size_of_a_rank_a_run_goes_on_behind_what_was_trained_on(
     dataset: shortgop.ClipDataset, workers: int
@@ -123,6 +125,7 @@ def test_a_batch_size_that_does_not_divide_a_share_is_refused(dataset: shortgop.
         next(iter(loader_of(dataset, sampler_of(dataset, 0), 3, workers)))
 
 
+@pytest.mark.long
 def test_evaluation_takes_any_batch_size_up_to_a_share(dataset: shortgop.ClipDataset) -> None:
     sampler = sampler_of(dataset, 0, order=shortgop.Sequential(), drop_last=False)
     assert [len(batch["draw"]) for batch in loader_of(dataset, sampler, 3)] == [3] * 12 + [1]

@@ -76,6 +76,7 @@ REQUESTS = st.integers(1, 6).flatmap(
 )
 
 
+@pytest.mark.first_case_short
 @settings(max_examples=60 if SWEEP else 25, deadline=None)
 @given(requests=REQUESTS)
 def test_any_clips(
@@ -255,6 +256,7 @@ def test_threads_are_a_number(folder: Path, threads: Any) -> None:
         shortgop.open(folder, threads=threads)
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("method", sample(["fork", "spawn"], more=["forkserver"]))
 def test_other_processes_read_the_same(dataset: shortgop.Dataset, method: str) -> None:

@@ -278,6 +278,7 @@ def replaced_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("finished_before_the_kill", sample([1], more=[0, 2]))
 def test_killed_while_it_replaces_and_run_again(
     replaced_corpus: Path, tmp_path: Path, finished_before_the_kill: int

@@ -27,6 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "dataset"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_loader_over_frames_of_several_sizes_says_what_get_clips_says(folder: Path, workers: int) -> None:
     """It asked for a size of "the output", where there are no outputs."""

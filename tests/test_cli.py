@@ -257,6 +257,7 @@ def test_doctor_says_what_would_be_used() -> None:
     assert any("pyav" in decoder["name"] and decoder["works"] for decoder in diagnosis["decoders"])
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("arguments", [["--help"], ["info"], ["verify"], ["export"]])
 def test_what_needs_neither_torch_nor_ray_does_not_import_them(
     arguments: list[str], dataset: Path, tmp_path: Path

@@ -40,6 +40,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("workers", WORKERS)
 def test_batches_are_those_of_a_data_loader(folder: Path, workers: int) -> None:
     dataset = shortgop.ClipDataset(
@@ -226,6 +227,7 @@ def of_all(frames: torch.Tensor) -> torch.Tensor:
     return frames.float() - frames.float().mean(dim=0)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_transforms_are_those_of_a_data_loader(folder: Path, workers: int, together: bool) -> None:

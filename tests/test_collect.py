@@ -304,6 +304,7 @@ class TestCollectingOnADisk(Collecting):
     where = "disk"
 
 
+@pytest.mark.long
 class TestCollectingInLayers(Collecting):
     where = "layered"
 

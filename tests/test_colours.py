@@ -225,6 +225,7 @@ OVER_BLACK = {
 }  # fmt: skip
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("kind", OVER_BLACK)
 def test_alpha_is_put_over_black(kind: str, tmp_path: Path) -> None:
     """From left to right: opaque, half transparent, and something bright that is not to be seen."""

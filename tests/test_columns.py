@@ -370,6 +370,7 @@ def test_columns_as_a_table_of_pyarrow_or_pandas(tmp_path: Path) -> None:
     assert frame.loc[frame["t"] == "x", "l"].tolist() == [[1, 2]]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("package", "call"), [("pyarrow", "to_table"), ("pandas", "to_pandas")])
 def test_a_package_that_is_not_there_is_named(folder: Path, package: str, call: str) -> None:
     code = f"import sys; sys.modules[{package!r}] = None; import shortgop; shortgop.open({str(folder)!r}).{call}()"

@@ -172,6 +172,7 @@ def test_a_file_that_is_no_video_is_named(tmp_path: Path) -> None:
         scan(tmp_path / "a.mp4")
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("source", ["constant_video", "variable_video"])
 def test_peers_read_the_frames_that_they_are_asked_for(

@@ -102,6 +102,7 @@ DATASETS = st.dictionaries(
 )
 
 
+@pytest.mark.long
 @given(
     sources=st.lists(DATASETS, min_size=1, max_size=4),
     target=DATASETS,

@@ -108,6 +108,7 @@ def test_what_was_dropped_in_the_target_stays_out_and_is_named(dataset: DiskStor
     assert json.loads(run("merge", dataset, "--out", target, "--json").stdout)["dropped"] == ["b.mp4"]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("cleaned", [False, True])
 def test_it_comes_again_on_request_as_often_as_it_was_dropped(
     dataset: DiskStorage, target: DiskStorage, cleaned: bool

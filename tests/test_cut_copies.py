@@ -34,6 +34,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("codec", "pyramid", "name", "second", "suffix"), CUTS)
 def test_all_frames_that_play_are_there(
     codec: str, pyramid: str | None, name: str, second: str, suffix: str, tmp_path: Path

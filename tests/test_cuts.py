@@ -44,6 +44,7 @@ STRETCHES = {
 }  # fmt: skip
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_frames_of_a_stretch_are_those_of_the_file(name: str, tmp_path: Path) -> None:
     source = make(tmp_path / name, **SOURCES[name])
@@ -100,6 +101,7 @@ def test_several_rows_are_cut_from_one_file_while_it_is_decoded_once(tmp_path: P
     assert len(log.read_text().splitlines()) == 1
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", ["short.mp4", "open.mp4", "open.mkv", "vp9.webm"])
 def test_reading_starts_shortly_before_a_stretch_far_behind(name: str, tmp_path: Path, log: Path) -> None:
     make(tmp_path / name, **SOURCES[name])
@@ -314,6 +316,7 @@ def test_a_list_of_many_files_keeps_the_stretches_of_a_file_together(tmp_path: P
     assert {video.id: numbers(video)[0] for video in dataset} == {"9": 0, "1": 0, "5": 30, "3": 30}
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", ["short.mp4", "open.mp4", "vp9.webm"])
 def test_the_stretches_of_a_long_file_are_made_by_several_units(name: str, tmp_path: Path) -> None:
     make(tmp_path / name, **SOURCES[name])

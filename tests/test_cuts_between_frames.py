@@ -15,6 +15,7 @@ MS = Fraction(1, 1000)
 STARTS = ("0", "1.25", "1.75", "2.05", "2.5", "3.0417", "4.1")
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", ["v.mkv", "v.mp4"])
 @pytest.mark.parametrize("rate", [Fraction(30), Fraction(25), Fraction(24000, 1001)])
 def test_each_frame_of_a_stretch_is_shown_once(name: str, rate: Fraction, tmp_path: Path) -> None:

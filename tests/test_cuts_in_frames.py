@@ -18,6 +18,7 @@ from synthetic import make_video, variable_rate_pts
 IN_FRAMES = importing_of("start,end,frames")
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", ["late.mkv", "open.mp4", "h264.avi"])
 def test_stretches_in_frames_have_just_these(name: str, tmp_path: Path) -> None:
     source = make(tmp_path / name, **SOURCES[name])

@@ -39,6 +39,7 @@ def copied(codec: str, suffix: str, folder: Path) -> Path:
     return copy
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("codec", "suffix"), COPIES)
 def test_all_frames_are_there_and_stretches_begin_where_they_should(codec: str, suffix: str, tmp_path: Path) -> None:
     source = copied(codec, suffix, tmp_path)

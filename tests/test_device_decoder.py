@@ -107,6 +107,7 @@ def is_right(gpu: FakeGpu, source: Source = copying) -> bool:
     return len(found) == 2 and all(map(torch.equal, found, expected()))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("source", [copying, mapping])
 @pytest.mark.parametrize("runs_ahead", [0.0, 0.3, 0.8])
 def test_a_consumer_finds_the_frames_that_it_asked_for(runs_ahead: float, source: Source) -> None:

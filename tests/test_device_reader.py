@@ -39,6 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     return root / "dataset"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("threads", [1, 4])
 def test_every_frame_shows_its_number_and_equals_the_cpus(folder: Path, threads: int) -> None:
     dataset = opened_through(device_decoder_on_cpu(), folder, threads=threads)

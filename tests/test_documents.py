@@ -206,6 +206,7 @@ SENTENCES = sorted(
 )
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_a_command_within_a_sentence_runs(
     sentence: str, folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

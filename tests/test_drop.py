@@ -154,6 +154,7 @@ class TestDroppingOnADisk(Dropping):
     where = "disk"
 
 
+@pytest.mark.long
 class TestDroppingInLayers(Dropping):
     where = "layered"
 

@@ -6,6 +6,7 @@ from itertools import islice, permutations
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -102,6 +103,7 @@ def test_two_edits_of_one_number_give_the_same_in_any_order() -> None:
     assert labels(merged) == {"a": {"label": 2, "split": None}}
 
 
+@pytest.mark.long
 def test_what_was_dropped_does_not_come_back_with_an_older_part() -> None:
     merged = in_any_order(
         video("a", attributes='{"label": 0}'),

@@ -12,6 +12,8 @@ import pytest
 
 from sweep import only_in_a_sweep
 
+pytestmark = pytest.mark.long
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 

@@ -48,6 +48,7 @@ def far_apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "dataset"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("distance", "requests"), [(NEAR, 2), (FAR, 1)])
 def test_what_opening_took_decides_which_gaps_are_read_over(
     far_apart: Path, proxied_url: str, s3_proxy: FlakyProxy, distance: Faults, requests: int

@@ -76,6 +76,7 @@ def oldest_layer(members: zarr_zip.Members, max_bytes: int) -> Manifest:
     return combined_tables([EncodedTables(members, before)], in_memory)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("read", [all_tables, oldest_layer])
 @pytest.mark.parametrize("max_bytes", [1, 50_000, 1 << 30])
 def test_whatever_is_fetched_together_nothing_is_asked_for_by_itself(

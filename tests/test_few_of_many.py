@@ -97,6 +97,7 @@ def ids_of(dataset: Path, names: list[str]) -> list[str]:
     return list(open_current(DiskStorage(dataset))[1].row_of_id.of(names))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_drop(dry_run: bool, large: Path, decoded: Decoded) -> None:
     done = drop(DiskStorage(large), [LAST, "x", FIRST], dry_run=dry_run)
@@ -114,6 +115,7 @@ def test_labels(large: Path, tmp_path: Path, decoded: Decoded) -> None:
     assert (again.changed, again.unknown) == ((MIDDLE,), ("x",))
 
 
+@pytest.mark.long
 def test_a_job_that_adds_a_film_and_replaces_another(large: Path, films: Path, decoded: Decoded) -> None:
     """From its beginning to its report. It has other labels for a third video, and leaves out a fourth one."""
     drop(DiskStorage(large), [FIRST])

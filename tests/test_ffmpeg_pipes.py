@@ -20,6 +20,7 @@ ARGUMENTS = [
 ]
 
 
+@pytest.mark.long
 def test_an_ffmpeg_that_reports_many_frames_before_it_has_output_is_not_held_up() -> None:
     ffmpeg = find_ffmpeg().path
     start = time.monotonic()
@@ -87,6 +88,7 @@ sys.stderr.write(f"{waited:.3f}")
 """
 
 
+@pytest.mark.long
 def test_output_that_comes_in_bursts_is_hardly_waited_for() -> None:
     """The shortest of three times, as the machine may be busy."""
 

@@ -22,6 +22,8 @@ from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 from windowed_jobs import NAMES, film, films_in, first_numbers, run, stops_when, without_places
 
+pytestmark = pytest.mark.long
+
 _FRAMES, _MANY_FRAMES = 20, 400
 _PIXELS = 96 * 64
 # Three short films are a unit, and the long one is encoded in sections.

@@ -112,6 +112,7 @@ class Reader:
             at += size
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
 def test_a_reader_that_follows_the_page_finds_every_frame(
     codec: str, variable_video: SyntheticVideo, tmp_path: Path

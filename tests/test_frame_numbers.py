@@ -63,6 +63,7 @@ def test_where_clips_are_padded_they_are_the_frames_that_stand_in(folder: Path, 
     assert last is None or short["frame_numbers"][-1] == last
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("workers", [0, 1])
 def test_batches_of_both_loaders_have_them(folder: Path, workers: int) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.CenterClips(6, stride=3, ends="wrap_clip"))

@@ -48,6 +48,7 @@ def numbers(video: shortgop.Video) -> list[int]:
     return [read_number(frame) for frame in video]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("fps", RATES, ids=str)
 def test_a_tick_shows_the_last_frame_up_to_half_an_interval_later(fps: Fraction, tmp_path: Path) -> None:
     source_fps = Fraction(25)

@@ -44,6 +44,7 @@ TO_RATES = ["source", "10", "24000/1001", "25", "30000/1001", "60"]
 PAIRS = [(rate, fps) for i, rate in enumerate(RATES) for j, fps in enumerate(TO_RATES) if j == 0 or (i + j) % 2]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("rate", "fps"),
     sample(PAIRS, more=[pair for pair in itertools.product(RATES, TO_RATES) if pair not in PAIRS]),
@@ -68,6 +69,7 @@ def test_other_containers(suffix: str, tmp_path: Path) -> None:
     assert [read_number(frame) for frame in video] == list(range(45))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("fps", ["source", "10", "30", "60"])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_variable_rates(seed: int, fps: str, tmp_path: Path) -> None:
@@ -126,6 +128,7 @@ def test_sizes_pixels_and_depths(source: dict[str, Any], size: Size, expected: t
     assert (video.metadata.width, video.metadata.height) == expected
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     "options",
     [

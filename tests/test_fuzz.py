@@ -25,6 +25,7 @@ def wholes(tmp_path_factory: pytest.TempPathFactory) -> list[Whole]:
     return make_sources(tmp_path_factory.mktemp("sources"))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("first", range(0, (7 if SWEEP else 3) * CASES_TOGETHER, CASES_TOGETHER))
 def test_a_broken_file_ends_as_a_correct_dataset_or_with_a_named_reason(
     first: int, wholes: list[Whole], tmp_path: Path
@@ -41,6 +42,7 @@ def test_a_case_that_once_went_wrong(number: int, wholes: list[Whole], tmp_path:
     run_case(wholes, number, tmp_path)
 
 
+@pytest.mark.long
 def test_a_damaged_time_at_the_end_takes_no_memory() -> None:
     """Case 41138, whose last packet claims to be 37 hours later: ffmpeg put three million frames into a queue."""
 

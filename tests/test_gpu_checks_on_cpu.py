@@ -84,6 +84,7 @@ def test_batches_of_the_samples_are_those_of_the_order_and_others_are_noticed(sa
     assert isinstance(batches[0]["frames"], torch.Tensor)
 
 
+@pytest.mark.long
 def test_what_compares_a_device_with_the_cpu_passes_for_the_cpu(samples_folder: Path) -> None:
     found = gpu_reader.compared(samples_folder / "h264", "cpu")
     assert (

@@ -78,6 +78,7 @@ def test_a_pipeline_that_fails_is_reported_and_not_replaced_by_the_cpu(source: P
     assert "no such thing" in check_numbers(source, gpu, PROFILE, refusing.path)
 
 
+@pytest.mark.long
 def test_the_sources_have_constant_and_variable_rates(tmp_path: Path) -> None:
     ffmpeg = find_ffmpeg().path
     for made in numbered_sources(tmp_path):

@@ -245,6 +245,7 @@ def test_only_so_many_folders_are_remembered(corpus: Path) -> None:
 # The page
 
 
+@pytest.mark.long
 def test_the_table_of_the_page_is_true(corpus: Path) -> None:
     """Each row's commands are run one after the other on a new dataset; the ids are those that the row says."""
     rows = re.findall(r"^\| (`prep.*?) \| (.*?) \|$", PAGE.read_text(), re.MULTILINE)

@@ -49,6 +49,7 @@ def numbers(dataset: Path, video: str | int = 0) -> list[int]:
     return [read_number(frame) for frame in shortgop.open(dataset)[video]]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", ["png", "jpg", "webp"])
 @pytest.mark.parametrize("fps", ["30", "29.97", "12"])
 def test_a_folder_of_numbered_pictures_is_a_video_at_the_rate_that_is_given(

@@ -61,6 +61,7 @@ def test_on_a_disk_one_item_follows_the_other(tmp_path: Path) -> None:
     assert begun == [0]
 
 
+@pytest.mark.long
 def test_parts_of_a_store_are_read_at_once(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     dataset, num_parts, latency_seconds = storage_at(proxied_url), 60, 0.2
     create(dataset, {})

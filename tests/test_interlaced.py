@@ -69,6 +69,7 @@ def bar_left(frame: NDArray[Any]) -> float:
     return float((weights * np.arange(len(weights))).sum() / weights.sum() - 5.5)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("kind", SOURCES)
 def test_every_interlaced_frame_becomes_one_frame_at_its_own_time(kind: str, tmp_path: Path) -> None:
     name, size, options = SOURCES[kind]

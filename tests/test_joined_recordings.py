@@ -75,6 +75,7 @@ def test_each_of_the_recordings_that_were_joined_continues_after_the_one_before(
     assert (seconds - seconds[0])[shown] == pytest.approx(np.arange(len(whole))[shown] / 25, abs=1e-4)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("codec", ["libx264", "libx265", "mpeg2video"])
 def test_recordings_that_lack_an_end_and_a_beginning_are_continued_with_what_is_left_of_them(
     codec: str, tmp_path: Path

@@ -35,6 +35,8 @@ from shortgop.storage.disk import DiskStorage
 from sweep import SWEEP
 from synthetic import constant_rate_pts, make_video
 
+pytestmark = pytest.mark.long
+
 NAMES = ("a.mp4", "b.mp4", "c.mp4", "d.mp4")
 RATE = Fraction(25)
 

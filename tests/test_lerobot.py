@@ -24,6 +24,7 @@ def prepared(*sources: Path, out: Path) -> Report:
     return prepare([str(source) for source in sources], DiskStorage(out), Profile(), where=Where("inline"))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("fps", [10, 30])
 def test_each_episode_of_each_camera_is_a_video(fps: int, tmp_path: Path) -> None:
     lengths = [37, 51, 1, 40, 23]

@@ -36,6 +36,7 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_videos(tmp_path_factory.mktemp("memory"))
 
 
+@pytest.mark.long
 def test_batches_that_are_kept_for_ever_are_copied(
     clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]
 ) -> None:
@@ -70,6 +71,7 @@ def content(kept: Any) -> Any:
     return np.array(kept.numpy() if isinstance(kept, torch.Tensor) else kept)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.filterwarnings("ignore:epoch 0 begins for the third time")
 @pytest.mark.parametrize(
     ("keep", "inference"),

@@ -16,6 +16,8 @@ from shortgop.prep.timing.grid import FrameGrid, TickRule, plan_grid
 from synthetic import make_video
 from test_command import ENCODE
 
+pytestmark = pytest.mark.long
+
 RATE = Fraction(25)
 
 

@@ -104,6 +104,7 @@ def test_a_whole_dataset_opens_without_a_word(dataset: Path) -> None:
     assert shortgop.open(dataset, strict=True).lost_ids == ()
 
 
+@pytest.mark.long
 def test_copies_and_workers_do_not_warn_again(dataset: Path) -> None:
     shard_of(dataset, "b.mp4").unlink()
     with pytest.warns(shortgop.DatasetWarning):

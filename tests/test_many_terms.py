@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import av
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +89,7 @@ def test_many_damaged_places(tmp_path: Path) -> None:
     assert len(video) == 4 * MANY - 2
 
 
+@pytest.mark.long
 def test_many_recordings_that_were_joined(tmp_path: Path) -> None:
     one = make_video(tmp_path / "one.ts", pts=constant_rate_pts(RATE, 12), timebase=1 / RATE, gop=12, size=SMALL)
     joined = tmp_path / "joined.ts"

@@ -55,6 +55,7 @@ ALIASES: dict[str, Callable[[torch.Tensor], Any]] = {
 }
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("alias", ALIASES.values(), ids=ALIASES)
 @pytest.mark.parametrize("inference", [False, True], ids=["", "inference mode"])
 def test_memory_is_used_again_when_the_last_alias_is_gone(alias: Callable[[Any], Any], *, inference: bool) -> None:

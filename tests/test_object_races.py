@@ -50,6 +50,7 @@ def race(url: str, what: str, count: int) -> list[list[Any]]:
 FLAKY = Faults(seed=2, failed=0.1, cut=0.05, lost=0.1)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("faults", [Faults(), FLAKY], ids=["calm", "flaky"])
 def test_a_key_goes_to_one_of_two_processes(proxied_url: str, s3_proxy: FlakyProxy, faults: Faults) -> None:
     s3_proxy.faults(faults)

@@ -24,6 +24,7 @@ def put_raw(url: str, content: bytes) -> None:
     boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=content)
 
 
+@pytest.mark.long
 def test_a_video_whose_key_is_no_path_fails_alone(s3_url: str, tmp_path: Path) -> None:
     for name in ("a.mp4", "z.mp4"):
         video = make_video(tmp_path / name, pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30))

@@ -191,6 +191,7 @@ def test_ffmpeg_reads_no_protocol_but_file(tmp_path: Path) -> None:
 # Names
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     "name",
     ["%03d.mp4", "a%d.gif", "%05d.jpg", "b%%3d.png", "x*[1]?{a,b}.mp4", "http:x.mp4", "-i.mp4", "a|b.mp4", "é\n.mp4"],

@@ -102,6 +102,7 @@ def test_frames_that_no_output_has_are_not_decoded(folder: Path) -> None:
     assert (after.gops_decoded, after.packets_decoded) == (1, 1)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("layout", ["".join(order) for order in itertools.permutations("TCHW")])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16])
 def test_crops_and_flips_are_parts_of_the_whole_frame_in_any_layout(

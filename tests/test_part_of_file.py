@@ -75,6 +75,7 @@ def bytes_read(proxy: FlakyProxy) -> int:
     return total
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("kind", ["at_the_end", "in_front"])
 def test_a_look_at_a_long_mp4_reads_its_index(
     kind: str, request: pytest.FixtureRequest, proxied_url: str, s3_proxy: FlakyProxy
@@ -132,6 +133,7 @@ def test_stretches_are_made_from_the_bytes_that_they_need(
     }
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("kind", ["in_fragments", "with_open_gops"])
 def test_where_the_index_is_not_enough_the_whole_file_is_fetched(
     kind: str, request: pytest.FixtureRequest, s3_url: str, tmp_path: Path
@@ -141,6 +143,7 @@ def test_where_the_index_is_not_enough_the_whole_file_is_fetched(
     assert numbers(cut(f"{s3_url}/long.mp4", tmp_path, "dataset", *TIMES)) == SHOWN
 
 
+@pytest.mark.long
 def test_stretches_of_most_of_a_file_are_made_from_the_whole(
     at_the_end: SyntheticVideo, s3_url: str, tmp_path: Path
 ) -> None:

@@ -30,6 +30,8 @@ from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
 from started_processes import descendants
 
+pytestmark = pytest.mark.long
+
 _PATIENCE_SECONDS = 60
 _PUTS = 50
 

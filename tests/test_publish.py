@@ -110,6 +110,7 @@ class TestPublishingInS3(Publishing):
     where = "s3"
 
 
+@pytest.mark.long
 class TestPublishingOverAFlakyNetwork(Publishing):
     where = "flaky"
 
@@ -260,8 +261,11 @@ _POINTS = range(11)
 @pytest.mark.parametrize(
     ("by_folder", "point"),
     sample(
-        [*((False, point) for point in _POINTS), *((True, point) for point in _POINTS[1::3])],
-        more=[(True, point) for point in _POINTS if point % 3 != 1],
+        [
+            *(pytest.param(False, point) for point in _POINTS),
+            *(pytest.param(True, point, marks=pytest.mark.long) for point in _POINTS[1::3]),
+        ],
+        more=[pytest.param(True, point) for point in _POINTS if point % 3 != 1],
     ),
     ids=lambda value: ("in memory", "by folder")[value] if isinstance(value, bool) else None,
 )

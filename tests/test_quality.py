@@ -85,6 +85,7 @@ def test_other_frames_than_those_shown_are_far_worse(tmp_path: Path) -> None:
     assert found.psnr_db > other.psnr_db + 5
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("options", "profile"),
     [
@@ -122,6 +123,7 @@ def test_what_cannot_be_repeated_is_not_measured(tmp_path: Path) -> None:
         quality_in(tmp_path / "dataset", make_source(tmp_path / "b.mp4", x264="interlaced=1"))
 
 
+@pytest.mark.long
 def test_a_report_says_that_fewer_bytes_show_less(tmp_path: Path) -> None:
     sources = [make_source(tmp_path / f"{number}.mp4", first_number=100 * number) for number in range(3)]
     found = []

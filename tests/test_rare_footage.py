@@ -28,6 +28,7 @@ def prepare(source: Path, tmp_path: Path, **options: Any) -> tuple[shortgop.Vide
     return shortgop.open(tmp_path / "dataset")[0], current_manifest(tmp_path / "dataset").changes(0).given_up
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", ["m2v", "mpg", "ts", "mkv"])
 def test_mpeg2_that_changes_its_resolution_is_refused_and_its_lost_frame_marked_with_salvage(
     suffix: str, tmp_path: Path
@@ -134,6 +135,7 @@ SUFFIXES = {"h264": "h264", "mpeg2video": "m2v", "mpeg1video": "m1v"}
 ASPECT = "sample aspect ratio changes: one for all"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("codec", SUFFIXES)
 @pytest.mark.parametrize("second", ["4/3", "1"])
 def test_a_change_of_the_sample_aspect_ratio_is_told(codec: str, second: str, tmp_path: Path) -> None:

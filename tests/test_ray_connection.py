@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 _JOB = """
 import json, os, signal, time
 from pathlib import Path

@@ -21,6 +21,8 @@ from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from sweep import sample
 
+pytestmark = pytest.mark.long
+
 REMEDY = "install the same version of shortgop[prep] on every node, in the Python that runs its Ray"
 # What the package is on such a machine, and what is said of it.
 OTHERS = {

@@ -24,6 +24,8 @@ from shortgop.prep.options import Options
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
 
+pytestmark = pytest.mark.long
+
 
 def unit(*names: str) -> Unit:
     return Unit("u", tuple(Item(Source(name, f"/c/{name}", f"c/{name}", "{}"), 1, 1) for name in names))

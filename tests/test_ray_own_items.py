@@ -21,7 +21,7 @@ from synthetic import read_number
 from training_videos import VIDEOS, make_videos, numbers
 
 # Ray warns of options that it sets itself.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")]
 POLICY = shortgop.AllClips(3, stride=2, step=3)
 
 

@@ -22,6 +22,8 @@ from shortgop.prep.options import SourcePolicy
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
 
+pytestmark = pytest.mark.long
+
 _FRAMES = 300
 _KHZ, _MS = Fraction(1, 90000), Fraction(1, 1000)
 _OPEN_GOP = {"x264-params": "open-gop=1:b-adapt=0:scenecut=0"}

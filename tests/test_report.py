@@ -282,6 +282,7 @@ def test_a_dataset_in_a_store_and_its_sources_there(s3_url: str, tmp_path: Path)
     assert page.history
 
 
+@pytest.mark.long
 def test_a_million_videos_and_a_million_failures_take_seconds_and_a_small_page() -> None:
     count = 1_000_000
     manifest = made_up(np.arange(count))

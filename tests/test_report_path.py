@@ -113,6 +113,7 @@ def test_a_page_in_a_store_replaces_an_earlier_one_and_nothing_else(s3_url: str,
     assert found_at(page)[0] != "mine"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("page", "said"),
     [

@@ -69,6 +69,7 @@ def test_a_small_dataset_is_opened_with_three_requests(dataset: Storage, s3_prox
     assert files(s3_proxy, dataset) == ["GET shards"]
 
 
+@pytest.mark.long
 def test_a_long_snapshot_takes_a_request_for_each_eight_megabytes(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     place, texts = storage_at(proxied_url), np.random.default_rng(0).bytes(20_000_000).hex()
     create(place, {})

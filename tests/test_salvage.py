@@ -97,6 +97,7 @@ def damaged(whole: SyntheticVideo, target: Path) -> Path:
     return target
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("name", "codec"), TIMED)
 def test_a_damaged_frame_loses_its_gop_and_no_more_with_salvage(name: str, codec: str, tmp_path: Path) -> None:
     whole = video(tmp_path / "whole", name, codec)
@@ -114,6 +115,7 @@ def test_a_damaged_frame_loses_its_gop_and_no_more_with_salvage(name: str, codec
     assert found.numbers[-10:] == list(range(FRAMES - 10, FRAMES))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("name", "codec"), UNTIMED)
 def test_a_source_whose_times_are_counted_is_salvaged_up_to_the_damage(name: str, codec: str, tmp_path: Path) -> None:
     whole = video(tmp_path / "whole", name, codec)
@@ -132,6 +134,7 @@ def test_the_reason_says_where_the_damage_is_and_how_much_of_it(tmp_path: Path) 
     assert "0.960 s" in said or "1.0" in said
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("seed", range(24))
 def test_a_transport_stream_cut_anywhere_is_a_shorter_one(seed: int, tmp_path: Path) -> None:
     whole = (
@@ -159,6 +162,7 @@ CUT_ENDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("part", [0.37, 0.6])
 @pytest.mark.parametrize(("name", "codec", "how"), CUT_ENDS)
 def test_a_file_cut_at_its_end_is_a_shorter_one(
@@ -307,6 +311,7 @@ def test_times_that_a_decoder_guesses_behind_damage_cost_no_frame(codec: str, tm
     assert found.summary.salvaged == len(found.salvaged)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("b_frames", [0, 3])
 @pytest.mark.parametrize("frames", [2, -5, 40, -30])
 def test_a_wrong_time_far_from_damage_costs_few_frames(frames: int, b_frames: int, tmp_path: Path) -> None:

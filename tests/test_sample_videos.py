@@ -18,7 +18,10 @@ _FOLDER = os.environ.get("SHORTGOP_SAMPLE_VIDEOS", "")
 # Encodes at crf 23 of this footage have 36 dB and more; a neighbouring frame of the moving ones has below 30.
 _MIN_PSNR_DB = 32
 
-pytestmark = pytest.mark.skipif(not _FOLDER, reason="SHORTGOP_SAMPLE_VIDEOS names no folder")
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(not _FOLDER, reason="SHORTGOP_SAMPLE_VIDEOS names no folder"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -113,6 +113,7 @@ SOURCES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", SOURCES)
 def test_each_tick_shows_the_frame_that_it_shows_without_cuts(name: str, tmp_path: Path) -> None:
     source = make(tmp_path / name, **SOURCES[name])
@@ -134,6 +135,7 @@ FILTERED: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("kind", FILTERED)
 def test_where_sections_meet_the_filters_give_the_pictures_that_they_give_without_cuts(
     kind: str, tmp_path: Path
@@ -150,6 +152,7 @@ def test_where_sections_meet_the_filters_give_the_pictures_that_they_give_withou
         assert int((frames[0].int() - frames[1].int()).abs().max()) < 40
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("seed", "fps"), [(0, None), (1, Fraction(7)), (2, Fraction(60)), (3, None), (4, Fraction(24)), (5, Fraction(5))]
 )
@@ -191,6 +194,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     find_ffmpeg.cache_clear()
 
 
+@pytest.mark.long
 def test_all_sections_together_decode_little_more_than_the_frames_of_the_source(reports: Path, tmp_path: Path) -> None:
     """Of a local file whose keyframes are 250 frames apart: reading begins at the keyframe before a section, and ends
     soon behind the section."""
@@ -212,6 +216,7 @@ def test_all_sections_together_decode_little_more_than_the_frames_of_the_source(
     assert 1500 <= sum(counts) <= 1.1 * 1500
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("gaps", ["close", "keep"])
 def test_gaps(gaps: Any, tmp_path: Path) -> None:
     pts = [*range(120), *range(200, 320), *range(420, 500)]
@@ -244,6 +249,7 @@ def test_a_container_that_cannot_be_seeked_exactly_is_found_out_and_stays_whole(
     assert_same_video(source, cut, whole)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("frames", [range(60, 200), range(104, 110), range(208, 416)])
 def test_pictures_that_change_stay_whole(frames: range, tmp_path: Path) -> None:
     """Also where they change at a cut, so that no section has pictures of two sizes."""

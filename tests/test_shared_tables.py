@@ -33,6 +33,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "dataset"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", sample(["spawn"], more=["forkserver"]))
 def test_workers_read_on_when_a_job_has_removed_the_snapshot(path: Path, tmp_path: Path, method: str) -> None:
     """They need no table of the dataset's files."""
@@ -58,6 +59,7 @@ def send_columns(queue: Any, manifest: Any, derived: tuple[str, ...]) -> None:
     queue.put((columns(manifest, derived), manifest.row_of("b.mp4"), writeable))
 
 
+@pytest.mark.long
 def test_every_column_arrives_and_nobody_can_write_there() -> None:
     """Empty ones too, and what is worked out of them."""
     manifest = merge([video("b.mp4", offset=9000), video("a.mp4", frames=3), failure("c.mp4", "lost")])

@@ -163,6 +163,7 @@ def test_a_size_that_an_encoder_does_not_take_is_refused_with_what_to_do(encoder
 SHAPES = [(2, 2), (1, 1), (3, 3), (2, 640), (640, 2), (97, 65), (1999, 2), (16, 16)]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("fit", FITS)
 def test_pictures_of_any_shape_are_encoded(fit: str, tmp_path: Path) -> None:
     sources = [

@@ -144,6 +144,7 @@ def test_each_layer_has_several_times_the_rows_of_all_above(lengths: list[int], 
 _PARTS = colliding_parts("v03", "v03é", "v20", "z" * 200, "x")
 
 
+@pytest.mark.long
 @given(st.lists(st.lists(_PARTS, min_size=1, max_size=3), max_size=5))
 @settings(max_examples=400 if SWEEP else 10)
 def test_layers_have_the_rows_of_a_snapshot_that_was_written_whole(steps: list[list[Manifest]]) -> None:
@@ -199,6 +200,7 @@ def test_label_columns_are_put_together(large: Storage) -> None:
     assert columns["split"].array()[0] == "test"
 
 
+@pytest.mark.long
 def test_a_column_that_only_hidden_rows_have_is_not_listed(large: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zarr_sizes, "CHUNK_ROWS", 4)
     odd = [f"v{number:02}" for number in range(MANY) if number % 2]

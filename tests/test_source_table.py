@@ -155,6 +155,7 @@ print(*ended)
 """
 
 
+@pytest.mark.long
 def test_a_table_may_be_closed_while_a_thread_still_adds_sources() -> None:
     """A job that is ended does not wait for the thread that reads its list; SQLite crashed then."""
     done = subprocess.run([sys.executable, "-c", CLOSED_MEANWHILE], capture_output=True, text=True, check=True)

@@ -170,6 +170,7 @@ print(sum(1 for _ in found_in([long])), peak_bytes() - before)
 """
 
 
+@pytest.mark.long
 def test_a_list_in_a_store_is_not_in_memory(s3_url: str) -> None:
     """Of 100 MB that it has, as much as is fetched at once."""
     line = b'{"path": "a.mp4", "label": "' + b"x" * 5_000 + b'"}\n'

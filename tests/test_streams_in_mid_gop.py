@@ -73,6 +73,7 @@ def in_mid_gop(folder: Path, codec: str, suffix: str, packets_before: int) -> Pa
     return cut
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("codec", "suffix", "packets_before"), BEGINS)
 def test_all_frames_from_the_first_keyframe_on_are_there(
     codec: str, suffix: str, packets_before: int, tmp_path: Path
@@ -86,6 +87,7 @@ def test_all_frames_from_the_first_keyframe_on_are_there(
     assert 0 < numbers[0] <= _GOP
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("codec", "suffix", "packets_before"), BEGINS)
 def test_stretches_begin_where_they_do_in_the_whole_video(
     codec: str, suffix: str, packets_before: int, tmp_path: Path

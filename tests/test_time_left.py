@@ -27,6 +27,8 @@ from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.section_plan import SECTION_SECONDS
 from sweep import sample
 
+pytestmark = pytest.mark.long
+
 _TABLE = json.loads((Path(__file__).parent / "measured_costs.json").read_text())
 _MEASURED = [dict(zip(_TABLE["columns"], row, strict=True)) for row in _TABLE["rows"]]
 _LARGE = [each for each in _MEASURED if each["made"] == "1080p"]

@@ -259,6 +259,7 @@ def test_aligned_clips_start_on_frames_that_others_refer_to(
         }
 
 
+@pytest.mark.long
 def test_ten_million_videos_open_in_seconds_and_take_less_than_a_byte_each() -> None:
     count = 10_000_000
     videos = video_table([300])

@@ -129,6 +129,7 @@ def test_columns_make_labels_and_weights(folder: Path) -> None:
     assert chosen.column("weight") == [2.0, 0.5]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:epoch 5 begins for the third time")
 @pytest.mark.parametrize("context", sample(["fork", "spawn"], more=["forkserver"]))
@@ -337,6 +338,7 @@ def test_what_makes_no_sense_is_refused(folder: Path, make: Any, kind: type[Exce
         make(folder)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("workers", [0, 1])
 def test_an_error_of_a_transform_names_the_clip(folder: Path, together: bool, workers: int) -> None:

@@ -57,6 +57,7 @@ def close(found: float, expected: float) -> bool:
     return math.isclose(found, expected, rel_tol=0.06)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("chunk", "batch"), [(4, 32), (16, 64), (8, 12), (12, 8), (5, 32)])
 def test_the_variance_of_a_batch_of_chunks(samples: Array, chunk: int, batch: int) -> None:
     """Whole chunks, chunks that batches cut through, and batches smaller than a chunk."""
@@ -75,6 +76,7 @@ def test_chunks_are_drawn_without_replacement(samples: Array) -> None:
     assert close(float(means.var()), 1 / effective)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("chunk", "batch", "window"), [(16, 32, 128), (8, 16, 480)])
 def test_a_window_of_several_batches(samples: Array, chunk: int, batch: int, window: int) -> None:
     """It moves noise from one batch to the next: their sum has as much as without it."""

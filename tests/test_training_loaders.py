@@ -41,6 +41,7 @@ def test_batches_of_random_frames_need_no_sampler(dataset: shortgop.ClipDataset)
     assert starts[0] != sorted(starts[0])
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_torchdata_resumes_where_the_loop_was(dataset: shortgop.ClipDataset, workers: int) -> None:
@@ -108,6 +109,7 @@ def of_epochs(dataset: shortgop.ClipDataset, epochs: int) -> list[list[int]]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_lightning_sets_the_epoch_and_leaves_the_sampler_alone(dataset: shortgop.ClipDataset, tmp_path: Path) -> None:
     loader = DataLoader(dataset, batch_size=8, sampler=shortgop.ElasticSampler(dataset, 8))
@@ -162,6 +164,7 @@ def test_accelerate_resumes_in_a_later_epoch(dataset: shortgop.ClipDataset) -> N
         assert draws(resumed) == draws(DataLoader(dataset, batch_size=4, sampler=own))[2:]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_hugging_faces_trainer_resumes_with_the_samples_that_were_left(
     dataset: shortgop.ClipDataset, tmp_path: Path

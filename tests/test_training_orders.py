@@ -82,6 +82,7 @@ def test_an_epoch_has_every_clip_once(lengths: list[int], epoch: int) -> None:
         assert sorted(found) == list(range(len(clips)))
 
 
+@pytest.mark.long
 def test_every_clip_is_as_likely_at_every_position() -> None:
     """11 clips in chunks of 3 leave two over; even so each clip is at each position in one of 11 epochs."""
     clips = clips_of(AllClips(1), [4, 7])

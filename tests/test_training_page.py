@@ -138,6 +138,7 @@ def test_pairs_of_clips_are_of_one_video(tmp_path: Path) -> None:
         assert sum(clip != paired for clip, paired in zip(one, other, strict=True)) > 6
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("workers", [0, 1])
 def test_labels_for_each_frame_and_several_cameras(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int

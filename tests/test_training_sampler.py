@@ -307,6 +307,7 @@ def test_a_state_after_more_batches_than_the_loader_took_is_refused() -> None:
     assert sampler.state_after(5)["position"] == 40
 
 
+@pytest.mark.long
 def test_a_sampler_made_before_the_ranks_are_known_is_refused(tmp_path: Path) -> None:
     with get_context("spawn").Pool(2) as pool:
         said = pool.starmap(made_before_the_ranks_are_known, [(rank, str(tmp_path / "store")) for rank in range(2)])

@@ -82,6 +82,7 @@ def test_each_video_that_is_not_done_is_in_one_unit(items: list[Item], data: st.
     assert planned == sorted(expected, key=lambda one: one.source.id)
 
 
+@pytest.mark.long
 @given(corpora(), st.randoms())
 def test_the_order_in_which_sources_come_does_not_matter(items: list[Item], random: Random) -> None:
     shuffled = list(items)

@@ -82,6 +82,7 @@ def findings(dataset: Path) -> list[str]:
     return [str(each).replace(str(dataset), "DATASET") for each in verify(place, manifest, snapshot=root.snapshot)]
 
 
+@pytest.mark.long
 @given(st.data())
 @settings(max_examples=15, deadline=None)
 def test_damaged_bytes_are_found_as_in_a_dataset_without_layers(
@@ -160,6 +161,7 @@ COLUMNS = [
 ]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("path", COLUMNS)
 def test_a_changed_value_is_found_in_its_table(small: Storage, path: str) -> None:
     manifest = open_manifest(small, "000002")
@@ -208,6 +210,7 @@ def test_a_missing_video_is_found_wherever_it_is_missing(small: Storage) -> None
 _PARTS = colliding_parts("v03", "v03é", "v20", "z" * 200, "x")
 
 
+@pytest.mark.long
 @given(st.lists(st.lists(_PARTS, min_size=1, max_size=3), min_size=1, max_size=3), st.sampled_from([1, 300, 1 << 20]))
 @settings(max_examples=12, deadline=None)
 def test_layers_that_were_written_by_the_rules_have_no_problems(steps: list[list[Manifest]], block_bytes: int) -> None:
@@ -250,6 +253,7 @@ print(json.dumps([len(manifest.videos), *(problem.what for problem in found if "
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits the memory of a process as Linux does")
 def test_verify_takes_memory_for_a_block_of_the_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "MIN_ROWS", 1)

@@ -66,6 +66,7 @@ def write(file: Path, kind: Kind) -> None:
         container.mux(stream.encode())
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", KINDS)
 def test_a_folder_is_searched_for_this_format_and_every_frame_is_there(suffix: str, tmp_path: Path) -> None:
     folder = tmp_path / "corpus"

@@ -194,6 +194,7 @@ def test_samplers_take_labels_and_weights_of_the_chosen_videos(dogs: shortgop.Da
     assert {clips[draw]["video"] for draw in sampler} == {1}
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("method", sample(["spawn"], more=["fork"]))
 def test_workers_read_the_chosen_videos(dogs: shortgop.Dataset, method: str) -> None:

@@ -71,6 +71,7 @@ def test_encoding_begins_before_all_sources_are_looked_at(films: Path, tmp_path:
     assert (last.sources_done, last.sources_planned, last.frames_planned, last.note) == (7, 7, 140, "encoding")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare_local_ray")
 def test_ray_gets_the_units_of_all_windows_and_looks_at_their_sources(
     films: Path, in_windows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -96,6 +97,7 @@ def test_ray_gets_the_units_of_all_windows_and_looks_at_their_sources(
     assert {"f.mp4", "g.mp4"} <= ids <= {*NAMES} - {"a.mp4"}
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("sources_done", [0, 1, 3, 5])
 def test_a_job_that_ends_between_two_windows_goes_on_as_if_nothing_had_been(
     sources_done: int, films: Path, in_windows: Path, tmp_path: Path

@@ -39,6 +39,7 @@ def files_without_zarr(
     return small_files(manifest, {"parts": ["u1", "ü2"], "none": None}, timeline, labels)
 
 
+@pytest.mark.long
 @settings(max_examples=30 if SWEEP else 12)
 @given(
     frames=st.lists(st.integers(1, 70), min_size=0, max_size=4),
