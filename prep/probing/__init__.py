@@ -1,6 +1,7 @@
 """What a source is, by its headers, packets and first frames. Start at `probe`.
 
 opening, playlists          open a source as one file
+file_kinds                  what a file is that is no video
 probe, picture              what its headers and first frames say
 clean_aperture, pixel_crop, container_crop  which part of its pictures is shown
 still_pictures              sources that are one picture

@@ -9,6 +9,7 @@ whitelist has their own format as well.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import dropwhile
@@ -22,6 +23,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from ...errors import NotAVideoError, SourceError
+from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, what_else
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import why_without_moov
 from .transport_packets import has_transport_packets
@@ -102,6 +104,13 @@ def open_contents(file: Readable) -> InputContainer:
     return _open(_Nameless(file))
 
 
+def refuse_archive(path: str) -> None:
+    """NotAVideoError for an archive, in the middle of which FFmpeg may find a video."""
+    packed = archive(_head_and_tail(path)[0])
+    if packed:
+        raise NotAVideoError(f"{path} does not open as a video: it is {packed}", file=path)
+
+
 def input_argv(path: str, demuxer: str) -> list[str]:
     """Arguments for ffmpeg to read this one file with the demuxer that PyAV used ("": any on the whitelist)."""
     forced = ["-f", demuxer] if demuxer else []
@@ -174,6 +183,16 @@ class _Nameless:
         self.tell: Callable[[], int] = file.tell
 
 
+def _head_and_tail(path: str) -> tuple[bytes, bytes]:
+    """The first and the last bytes of a file; none where it cannot be read, of which FFmpeg says why."""
+    head = tail = b""
+    with suppress(OSError), Path(path).open("rb") as file:
+        head = file.read(HEAD_BYTES)
+        file.seek(-min(TAIL_BYTES, file.seek(0, os.SEEK_END)), os.SEEK_END)
+        tail = file.read(TAIL_BYTES)
+    return head, tail
+
+
 def _format_by_contents(path: str) -> str | None:
     """The demuxer that fits the contents of the file; None when none on the whitelist does."""
     with Path(path).open("rb") as file:
@@ -189,6 +208,10 @@ def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
         return SourceError(f"cannot read {path}: {error.strerror}; fix that and run the same command again", file=path)
     kind = kind_of(path)
     if kind is None:
+        head, tail = _head_and_tail(path)
+        what = what_else(path, head, tail)
+        if what:
+            return NotAVideoError(f"{path} does not open as a video: {what}", file=path)
         what = why_without_moov(path) or _NO_VIDEO
         return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
     name, suffix = kind

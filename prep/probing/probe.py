@@ -22,7 +22,7 @@ from ...errors import DamagedSourceError, EncodeError, NotAVideoError, SourceErr
 from ...manifests.ragged import Array
 from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
-from .opening import demuxer_of, open_contents, open_source, packets_of, video_stream
+from .opening import demuxer_of, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
 from .signs import JOIN_SEGMENTS, PacketLog, may_have_index, suspicion_of_end
 from .still_pictures import why_still
@@ -95,6 +95,7 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
         raise SourceError(f"{path} cannot be read: permission denied; change its permissions", file=path)
     if file.stat().st_size == 0:
         raise NotAVideoError(f"{path} is an empty file; copy or download it again", file=path)
+    refuse_archive(path)
     with open_source(path) as container:
         stream = video_stream(path, container)
         if stream.codec_context is None:
