@@ -11,12 +11,14 @@ from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.mp4 import boxes
 from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.mp4_fragments import Fragment, unread_of
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 
 FRAMES, GOP = 30, 10
 H264 = (*X264, "-g", str(GOP), "-sc_threshold", "0", "-pix_fmt", "yuv420p")
+FRAGMENTED = ("-movflags", "+frag_keyframe+empty_moov+default_base_moof", "-f", "mp4", "-")
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +29,7 @@ def plain_mp4(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def fragments(plain_mp4: Path) -> list[bytes]:
     """The beginning of a fragmented MP4, and its three fragments."""
-    flags = ("-movflags", "+frag_keyframe+empty_moov+default_base_moof", "-f", "mp4", "-")
-    data = ffmpeg("-i", plain_mp4, "-c", "copy", *flags)
+    data = ffmpeg("-i", plain_mp4, "-c", "copy", *FRAGMENTED)
     starts = [box.start for box in boxes(data) if box.type == b"moof"]
     end = next(box.start for box in boxes(data) if box.type == b"mfra")
     return [data[start:stop] for start, stop in zip([0, *starts], [*starts, end], strict=True)]
@@ -41,10 +42,15 @@ def prepared(source: Path, data: bytes, *, salvage: bool = False) -> tuple[Repor
     return report, [] if report.failures else [read_number(frame) for frame in shortgop.open(out)[0]]
 
 
+def reason_of(report: Report) -> str:
+    (failure,) = report.failures
+    return failure.reason
+
+
 def test_mp4s_that_were_joined_byte_by_byte_are_not_half_left_out_in_silence(plain_mp4: Path, tmp_path: Path) -> None:
     data = plain_mp4.read_bytes()
     report, _ = prepared(tmp_path / "x.mp4", data + data)
-    assert report.failures[0].reason.endswith(
+    assert reason_of(report).endswith(
         "x.mp4 is damaged: all of the 30 frames that are found decode, but others may be missing (another MP4 follows "
         "in it, and FFmpeg reads the first one only; give each in a file of its own); --salvage prepares those that "
         "are found"
@@ -70,7 +76,94 @@ def test_a_fragment_that_the_file_has_twice_is_shown_once(fragments: list[bytes]
 def test_a_fragment_behind_a_later_one_is_not_left_out_in_silence(fragments: list[bytes], tmp_path: Path) -> None:
     head, first, second, third = fragments
     report, _ = prepared(tmp_path / "x.mp4", head + first + third + second)
-    assert "a fragment has earlier times than the one before, and FFmpeg leaves it out" in report.failures[0].reason
+    assert "a fragment has earlier times than the one before, and FFmpeg leaves it out" in reason_of(report)
     _, shown = prepared(tmp_path / "x.mp4", head + first + third + second, salvage=True)
-    # The last frame before the fragment that is left out is in doubt as well.
-    assert shown == [*range(10), *[9] * 10, *range(20, 29)]
+    assert shown == [*range(10), *[9] * 10, *range(20, 30)]
+
+
+def test_fragments_in_the_reverse_order_are_lost_but_the_last_one(fragments: list[bytes], tmp_path: Path) -> None:
+    head, first, second, third = fragments
+    report, _ = prepared(tmp_path / "x.mp4", head + third + second + first)
+    assert "20 of its 30 frames are lost or refer to lost ones, the first of them at 0.000 s" in reason_of(report)
+    _, shown = prepared(tmp_path / "x.mp4", head + third + second + first, salvage=True)
+    assert shown == list(range(20, 30))
+
+
+def test_a_missing_fragment_is_no_pause(fragments: list[bytes], tmp_path: Path) -> None:
+    head, first, _, third = fragments
+    report, _ = prepared(tmp_path / "x.mp4", head + first + third)
+    assert reason_of(report).endswith(
+        "10 of its 30 frames are lost or refer to lost ones, the first of them at 0.333 s (a fragment is missing by "
+        "the numbers of those around it); --salvage prepares the others"
+    )
+    _, shown = prepared(tmp_path / "x.mp4", head + first + third, salvage=True)
+    assert shown == [*range(10), *[9] * 10, *range(20, 30)]
+    changes = shortgop.open(tmp_path / "dataset-True")[0].changes
+    assert changes.salvaged == ((10, 20),)
+    assert changes.dropped == 10
+
+
+def test_a_pause_between_fragments_is_none_that_is_missing(plain_mp4: Path, tmp_path: Path) -> None:
+    later = ("-bsf:v", "setts=ts=TS+if(gte(N\\,10)\\,10*512\\,0)", "-video_track_timescale", str(512 * 30))
+    data = ffmpeg("-i", plain_mp4, "-c", "copy", *later, "-movflags", "+frag_keyframe+empty_moov", "-f", "mp4", "-")
+    report, shown = prepared(tmp_path / "x.mp4", data)
+    assert report.failures == ()
+    assert shown == [*range(10), *[9] * 10, *range(10, 30)]
+
+
+def test_of_fragmented_mp4s_that_were_joined_no_frame_is_lost_uncounted(
+    fragments: list[bytes], plain_mp4: Path, tmp_path: Path
+) -> None:
+    """FFmpeg leaves out the first fragment of the second one."""
+    later = encode_pictures(tmp_path / "later.mp4", numbered(range(100, 130)), *H264)
+    other = ffmpeg("-i", later, "-c", "copy", *FRAGMENTED)
+    report, _ = prepared(tmp_path / "x.mp4", b"".join(fragments) + other)
+    assert reason_of(report).endswith(
+        "10 of its 60 frames are lost or refer to lost ones, the first of them at 1.000 s (another MP4 follows in it, "
+        "of which FFmpeg leaves out fragments; give each in a file of its own); --salvage prepares the others"
+    )
+    _, shown = prepared(tmp_path / "x.mp4", b"".join(fragments) + other, salvage=True)
+    assert shown == [*range(30), *[29] * 10, *range(110, 130)]
+    report, _ = prepared(tmp_path / "x.mp4", b"".join(fragments) + plain_mp4.read_bytes())
+    assert "another MP4 follows in it, and FFmpeg reads the first one only" in reason_of(report)
+
+
+def test_of_a_short_mp4_and_a_long_one_that_were_joined_the_beginning_of_the_long_one_is_missing(
+    fragments: list[bytes], tmp_path: Path
+) -> None:
+    """Times rise, as if nothing were missing: 10 frames of one, and 20 of the other from its second fragment on."""
+    short = encode_pictures(tmp_path / "short.mp4", numbered(range(200, 210)), *H264)
+    joined = ffmpeg("-i", short, "-c", "copy", *FRAGMENTED) + b"".join(fragments)
+    report, _ = prepared(tmp_path / "x.mp4", joined)
+    assert "10 of its 40 frames are lost" in reason_of(report)
+    _, shown = prepared(tmp_path / "x.mp4", joined, salvage=True)
+    assert shown == [*range(200, 210), *[209] * 10, *range(10, 30)]
+
+
+def fragment(number: int, first: int, *, position: int = 0) -> Fragment:
+    """Ten samples of two ticks."""
+    return Fragment(position, number, first, first + 18, first + 20, 10, checksum=number)
+
+
+@pytest.mark.parametrize(
+    ("fragments_of_video", "numbers", "missing"),
+    [
+        ([fragment(1, 0), fragment(2, 20)], [1, 2], 0),
+        ([fragment(1, 0), fragment(2, 80)], [1, 2], 0),
+        ([fragment(1, 0), fragment(4, 60)], [1, 4], 20),
+        # Those of the sound, which FFmpeg numbers along.
+        ([fragment(1, 0), fragment(3, 40)], [1, 2, 3, 4], 0),
+        ([fragment(1, 0), fragment(5, 40)], [1, 2, 4, 5, 6], 10),
+        # Some programs count by two, or by time, or do not count.
+        ([fragment(2, 0), fragment(4, 20), fragment(6, 60), fragment(8, 80)], [2, 4, 6, 8], 0),
+        ([fragment(0, 0), fragment(0, 20), fragment(0, 60)], [0, 0, 0], 0),
+        # The number alone says nothing.
+        ([fragment(1, 0), fragment(9, 20)], [1, 9], 0),
+    ],
+)
+def test_a_fragment_is_missing_where_times_and_numbers_say_so(
+    fragments_of_video: list[Fragment], numbers: list[int], missing: int
+) -> None:
+    found = unread_of(fragments_of_video, numbers)
+    assert (found.missing, found.left_out) == (missing, 0)
+    assert bool(found.missing_before) == bool(missing)

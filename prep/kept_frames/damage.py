@@ -16,12 +16,15 @@ import numpy as np
 
 from ...manifests.ragged import Array
 from ..probing.holes import after_holes, frames_behind_hole, spacing_of
+from ..probing.unread import LEFT_OUT, MISSING_FRAGMENT
 from .complaints import FORGETS_ANOTHER, MAY_BE_INCOMPLETE
 from .kept import Kept, kept_range, kept_times
 from .scanned import Scan, ScannedPacket, leads_to
 
 # Of the frames that decode, at most one in so many may have a time that contradicts the order in which they are shown.
 _MISTIMED_PART = 20
+# Complaints that say nothing of the packet before.
+_OF_ITSELF = (MAY_BE_INCOMPLETE, LEFT_OUT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +113,7 @@ def _broken(scan: Scan) -> list[bool]:
     first_entry = next((number for number, packet in enumerate(packets) if packet.is_entry), len(packets))
     for number in (number for number, is_wrong in enumerate(wrong) if is_wrong):
         # Decoders finish a picture when the next one starts, and report its errors only then.
-        if packets[number].complaint != MAY_BE_INCOMPLETE:
+        if packets[number].complaint not in _OF_ITSELF and packets[number].break_before != MISSING_FRAGMENT:
             broken[max(0, number - 1)] = True
         # Without sizes, parsers search for the end of a picture, and may add bytes of the next one to it. Before the
         # first entry, decoders complain of references that are missing.
@@ -192,7 +195,7 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     has_times = not scan.lacks_times and len(mistimed) * _MISTIMED_PART <= len(decoded)
     lost_anyhow = disordered | behind_hole
     sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
-    if has_times and all(sound) and not (scan.stopped or scan.ends_early):
+    if has_times and all(sound) and not (scan.stopped or scan.ends_early or scan.unread):
         # What was said is harmless: see `_excused`.
         return None
     is_only_cut = _is_only_cut(scan, sound if has_times else trusted)
@@ -200,13 +203,15 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
         sound = _up_to_the_cut(packets, sound)
     known = _known(packets)
     due = [each for each in known if each[1] not in mistimed]
-    lost = [pts for pts, number in due if not sound[number]]
+    all_due = _due(due, sound, packets, max_hole_units)
+    sound_pts = [pts for pts, number in known if sound[number]]
+    lost = {pts for pts, number in due if not sound[number]} | set(all_due).difference(sound_pts)
     total = scan.unread + sum(not packet.is_hidden for packet in packets)
     complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
     first, stop = sound_run = _sound_run(scan, trusted)
     return Damage(
-        sound_pts=np.array([pts for pts, number in known if sound[number]], dtype=np.int64),
-        due_pts=np.array(_due(due, sound, packets, max_hole_units), dtype=np.int64),
+        sound_pts=np.array(sound_pts, dtype=np.int64),
+        due_pts=np.array(all_due, dtype=np.int64),
         sound_run=sound_run,
         num_shown=len(scan.shown) - len(scan.corrupt),
         has_times=has_times,
@@ -215,7 +220,7 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
         else kept_range(range(first, stop)),
         total=total,
         lost=total - (sound.count(True) if has_times else stop - first),
-        first_lost_pts=lost[0] if lost else None,
+        first_lost_pts=min(lost, default=None),
         complaint=next(filter(None, [scan.stopped, *complaints]), "it begins without a keyframe or ends too early"),
         is_only_cut=is_only_cut,
         num_corrupt=len(scan.corrupt),

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...manifests.ragged import Array
+from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT
 from ..running.frame_report import NO_PTS
 from .scanned import Scan
 
@@ -62,7 +63,8 @@ def continued_scan(scan: Scan, timebase: Fraction) -> tuple[Scan, Joined | None]
     recording."""
     packets = scan.packets
     starts = recordings([packet.dts for packet in packets], timebase)
-    if len(starts) < 2:
+    is_swapped = scan.stopped != ANOTHER_FRAGMENTED and any(packet.complaint == LEFT_OUT for packet in packets)
+    if len(starts) < 2 or is_swapped:
         return scan, None
     stated = [packet.pts for packet in packets]
     moves = _moves(stated, starts)

@@ -17,10 +17,11 @@ from av.video.stream import VideoStream
 
 from ..probing.access_units import HeaderReader
 from ..probing.chains import first_break, lacks_movi
+from ..probing.mp4_fragments import Unread, unread_fragments
 from ..probing.opening import open_source, packets_from, packets_of
 from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 from ..probing.transport_packets import REPEATED, Continuity, continuity_of
-from ..probing.unread import LEFT_OUT, is_fragmented, left_out, unread_video
+from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MISSING_FRAGMENT, is_fragmented, left_out, unread_video
 from .complaints import MAY_BE_INCOMPLETE, first_complaint
 from .scanned import Scan, ScannedPacket, leads_to
 
@@ -46,9 +47,9 @@ def scan(path: str, stream_index: int) -> Scan:
         scanner = _Scanner(container, stream, packets_of(container, stream), break_at)
         if container.format.name == "mpegts":
             scanner.continuity = cache(partial(continuity_of, path, stream.id))
-        found = scanner.run()
-        if is_fragmented(container, stream):
-            found = replace(found, packets=_without_left_out(found.packets))
+        fragments = unread_fragments(path, stream.id) if is_fragmented(container, stream) else Unread()
+        scanner.missing_before.extend(fragments.missing_before)
+        found = _with_left_out(scanner.run(), fragments)
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
         if may_lack_an_end(path, container, stream):
@@ -59,11 +60,13 @@ def scan(path: str, stream_index: int) -> Scan:
             # Those that are missing may be the first ones, so that no time is right.
             found = replace(found, stopped=NO_CHAIN, timed=0)
         cut = cut_index(path, container, stream)
-        unread = unread_video(path, container, scanner.last_position)
+        unread = unread_video(path, container, scanner.last_position) or (
+            ANOTHER_FRAGMENTED if fragments.is_joined else ""
+        )
         return replace(
             found,
             stopped=cut or found.stopped or unread,
-            unread=max(0, stream.frames - len(found.packets)) if cut else 0,
+            unread=max(0, stream.frames - len(found.packets)) if cut else found.unread,
             ends_early=found.ends_early or (promised is not None and promised - reached > 1) or promises_more,
         )
 
@@ -78,13 +81,17 @@ def scan_stretch(path: str, stream_index: int, first_pts: int | None, packets: i
         return _Scanner(container, stream, packets_from(container, stream, first_pts), None, most=packets).run()
 
 
-def _without_left_out(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
-    hidden = [packet.pts for packet in packets if packet.is_hidden and packet.pts is not None]
-    lost = left_out([each.pts for each in packets if not each.is_hidden and each.pts is not None], hidden)
-    return tuple(
+def _with_left_out(found: Scan, fragments: Unread) -> Scan:
+    """The scan with the frames of fragments that are left out or missing as lost ones."""
+    if not fragments.left_out:
+        return replace(found, unread=fragments.missing)
+    hidden = [packet.pts for packet in found.packets if packet.is_hidden and packet.pts is not None]
+    lost = left_out([each.pts for each in found.packets if not each.is_hidden and each.pts is not None], hidden)
+    packets = tuple(
         replace(each, is_hidden=False, complaint=each.complaint or LEFT_OUT) if each.pts in lost else each
-        for each in packets
+        for each in found.packets
     )
+    return replace(found, packets=packets, unread=fragments.missing + max(0, fragments.left_out - len(lost)))
 
 
 def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
@@ -107,6 +114,8 @@ class _Scanner:
         # What the counters of a transport stream say, for the packets that FFmpeg calls incomplete.
         self.continuity: Callable[[], Continuity | None] = _unknown
         self.last_position: int | None = None
+        # The positions before which fragments are missing, rising.
+        self.missing_before: list[int] = []
         self._demuxed = packets
         self._most = most
         self._sized = container.format.name not in UNSIZED
@@ -169,6 +178,9 @@ class _Scanner:
         unit = self._headers.read(bytes(packet))
         if self._headers.misses_one(unit):
             broken = broken or "a frame is missing"
+        if self.missing_before and (packet.pos or 0) >= self.missing_before[0]:
+            broken = MISSING_FRAGMENT
+            del self.missing_before[0]
         if unit.is_second_field and self._packets:
             self._complete(packet, broken)
             return

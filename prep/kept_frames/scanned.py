@@ -35,11 +35,11 @@ class Scan:
     frames which packet the decoder had been given last; after the end of the stream it is the number of packets.
     `corrupt`: the packets whose frames are shown only if the decoder is told to put out corrupt ones; ffmpeg's is not.
     `stopped`: why reading ended before the end of the file, "" if it did not; `unread`: how many packets an index lists
-    after that. `ends_early`: the file was cut at its end. `sized`: the container states the size of each packet.
-    `timed`: how many packets, from the first, have reliable times; None for all. `counts_time`: some packets of this
-    container have no time of their own, and the parser counts on from earlier ones. `lacks_times`: only the decoder's
-    output says when a frame is shown. `numbers_frames`: frames that others refer to are numbered, so that packets say
-    where one is missing.
+    after that, or are in fragments that are left out or missing. `ends_early`: the file was cut at its end. `sized`:
+    the container states the size of each packet. `timed`: how many packets, from the first, have reliable times; None
+    for all. `counts_time`: some packets of this container have no time of their own, and the parser counts on from
+    earlier ones. `lacks_times`: only the decoder's output says when a frame is shown. `numbers_frames`: frames that
+    others refer to are numbered, so that packets say where one is missing.
     """
 
     packets: tuple[ScannedPacket, ...]

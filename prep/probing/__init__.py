@@ -7,5 +7,6 @@ clean_aperture, pixel_crop, container_crop  which part of its pictures is shown
 still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say
 signs, chains, holes        signs of damage: in packets, between chunks of a file, and as holes in times
-transport_packets, unread   what is missing from a transport stream; video that FFmpeg does not read
+transport_packets           what is missing from a transport stream
+unread, mp4_fragments       video that FFmpeg does not read
 """

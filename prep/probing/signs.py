@@ -22,10 +22,11 @@ from ...wording import counted
 from .access_units import HeaderReader, has_alpha_layer
 from .chains import first_break
 from .holes import frames_behind_hole
+from .mp4_fragments import top_boxes, unread_fragments
 from .mpeg4_headers import OrderCheck
 from .playlists import SCRIPT_DEMUXERS
 from .transport_packets import ends_in_mid_packet
-from .unread import LEFT_OUT, is_fragmented, left_out, top_boxes, unread_video
+from .unread import fragment_sign, is_fragmented, unread_video
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
 # another track.
@@ -72,7 +73,6 @@ class PacketLog:
         self.durations = array("q")
         self.last_dts: int | None = None
         self.last_position: int | None = None
-        self.skipped_pts: list[int] = []
         self.has_decode_times = True
         self.ends_incomplete = False
         self._seen = 0
@@ -134,11 +134,6 @@ class PacketLog:
                 self._entries.append(packet.pts)
             self._latest = packet.pts if self._latest is None else max(self._latest, packet.pts)
 
-    def skip(self, packet: Packet[VideoStream]) -> None:
-        """Note a packet whose frame is not shown."""
-        if packet.pts is not None:
-            self.skipped_pts.append(packet.pts)
-
     def entries(self, container_format: str) -> Array:
         """The pts of the frames at which reading and decoding may start, int64, rising; none in containers without an
         index of exact lengths and times."""
@@ -198,15 +193,13 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
             f"its header states an end at {float(promised):.2f} s, but the video ends at {float(reached):.2f} s",
         ),
         (
-            is_fragmented(container, stream) and bool(left_out(packets.known_pts, packets.skipped_pts)),
-            LEFT_OUT,
-        ),
-        (
             may_be_cut and frames_behind_hole(packets.known_pts, packets.last_dts, is_cut=is_cut) > 0,
             "frames are missing before the last one",
         ),
     ]
     said = cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
+    if is_fragmented(container, stream):
+        said = said or fragment_sign(unread_fragments(path, stream.id))
     return said or unread_video(path, container, packets.last_position)
 
 
@@ -254,7 +247,7 @@ def promised_end(stream: VideoStream) -> Fraction | None:
 
 def why_without_moov(path: str) -> str:
     """Why an MP4 or MOV lacks the moov box, without which no frame can be read; "" if it has one, or is no MP4."""
-    kinds = [kind for kind, _ in top_boxes(path)]
+    kinds = [kind for kind, *_ in top_boxes(path)]
     if b"moov" in kinds:
         return ""
     if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from pathlib import Path
+from collections.abc import Collection
 
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
+from .mp4_fragments import Unread, top_boxes
 from .transport_packets import other_video_behind
 
 _ANOTHER_MP4 = "another MP4 follows in it, and FFmpeg reads the first one only; give each in a file of its own"
+ANOTHER_FRAGMENTED = "another MP4 follows in it, of which FFmpeg leaves out fragments; give each in a file of its own"
 _ANOTHER_STREAM = (
     "its video goes on in another stream (PID), and FFmpeg reads the first one only; cut the file where the stream "
     "changes, and give both parts"
 )
 LEFT_OUT = "a fragment has earlier times than the one before, and FFmpeg leaves it out"
+MISSING_FRAGMENT = "a fragment is missing by the numbers of those around it"
 
 
 def is_fragmented(container: InputContainer, stream: VideoStream) -> bool:
@@ -24,37 +26,35 @@ def is_fragmented(container: InputContainer, stream: VideoStream) -> bool:
 
 
 def left_out(shown_pts: Collection[int], skipped_pts: Collection[int]) -> set[int]:
-    """The pts of frames in fragments that FFmpeg leaves out because those before have later times. Where the frames
-    shown have the same times, it is a fragment that the file has twice."""
-    if not shown_pts:
-        return set()
-    first, last = min(shown_pts), max(shown_pts)
-    return {pts for pts in skipped_pts if first < pts < last} - set(shown_pts)
+    """The pts of frames in fragments that FFmpeg leaves out, where it does. Where the frames shown have the same times,
+    nothing is known of them but their number."""
+    return set(skipped_pts) - set(shown_pts)
+
+
+def fragment_sign(unread: Unread) -> str:
+    """What tells that fragments are not read, "" if nothing does."""
+    if unread.is_joined:
+        return ANOTHER_FRAGMENTED
+    return LEFT_OUT if unread.left_out else MISSING_FRAGMENT if unread.missing else ""
 
 
 def unread_video(path: str, container: InputContainer, position: int | None) -> str:
     """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none."""
     if "mp4" in container.format.name:
-        kinds = [kind for kind, _ in top_boxes(path)]
-        # Files of fragments may repeat their moov before each of them.
-        return _ANOTHER_MP4 if kinds.count(b"moov") > 1 and b"moof" not in kinds else ""
+        return _ANOTHER_MP4 if _has_another_mp4([kind for kind, *_ in top_boxes(path)]) else ""
     if container.format.name != "mpegts" or position is None:
         return ""
     known = [stream.id for stream in container.streams]
     return _ANOTHER_STREAM if other_video_behind(path, position, known) else ""
 
 
-def top_boxes(path: str) -> Iterator[tuple[bytes, int]]:
-    """The kind and the position of each box of an MP4 that lies in no other."""
-    size, at = Path(path).stat().st_size, 0
-    with Path(path).open("rb") as file:
-        while at + 8 <= size:
-            file.seek(at)
-            header = file.read(16)
-            length, kind = int.from_bytes(header[:4]), header[4:8]
-            yield kind, at
-            if length == 1:
-                length = int.from_bytes(header[8:])
-            if length < 8:
-                return
-            at += length
+def _has_another_mp4(kinds: list[bytes]) -> bool:
+    """Whether a file with these boxes is two MP4s, one behind the other, of which one is not in fragments. Files of
+    fragments may repeat their beginning, ftyp and moov, before each of them."""
+    parts: list[list[bytes]] = [[]]
+    for kind in kinds:
+        if kind == b"ftyp":
+            parts.append([])
+        parts[-1].append(kind)
+    is_plain = any(b"moov" in part and b"mdat" in part and b"moof" not in part for part in parts)
+    return kinds.count(b"moov") > 1 and is_plain
