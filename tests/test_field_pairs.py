@@ -110,6 +110,17 @@ def test_a_file_that_is_cut_between_two_fields_ends_before_their_frame(tmp_path:
     assert len(shown) in (FRAMES - 3, FRAMES - 2)
 
 
+@pytest.mark.parametrize("first_field", [1, 5])
+def test_a_recording_that_begins_between_two_fields_starts_at_the_next_keyframe(
+    first_field: int, tmp_path: Path
+) -> None:
+    fields = field_packets(range(FRAMES), gop=GOP)
+    video, reason = salvaged(written(tmp_path / "x.ts", fields, tuple(range(first_field))), tmp_path / "dataset")
+    assert video is not None, reason
+    assert [read_number(frame) for frame in video] == list(range(GOP, FRAMES))
+    assert video.changes.dropped == GOP - first_field // 2
+
+
 def test_a_damaged_packet_is_not_taken_for_parameter_sets(constant_video: SyntheticVideo) -> None:
     """By those, every frame behind it would be a field without its partner."""
     with av.open(constant_video.path) as container:

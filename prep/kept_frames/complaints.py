@@ -12,6 +12,7 @@ _HARMLESS = (
     "deprecated pixel format used", "Last message repeated",
 )  # fmt: skip
 MAY_BE_INCOMPLETE = "it may be incomplete"
+HALF = "a frame lacks a field"
 # What FFmpeg says of a command of H.264 to forget a frame that it does not have.
 FORGETS_ANOTHER = "mmco: unref short failure"
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...manifests.ragged import Array
 from ..probing.holes import after_holes, frames_behind_hole, spacing_of
 from ..probing.unread import LEFT_OUT, MISSING_FRAGMENT
-from .complaints import FORGETS_ANOTHER, MAY_BE_INCOMPLETE
+from .complaints import FORGETS_ANOTHER, HALF, MAY_BE_INCOMPLETE
 from .kept import Kept, kept_range, kept_times
 from .scanned import Scan, ScannedPacket, leads_to
 
@@ -339,7 +339,9 @@ def _is_only_cut(scan: Scan, sound: list[bool]) -> bool:
         if (packet.complaint or packet.break_before) and number not in excused
     ]
     head = [number for number in wrong if number <= first and not (packets[number].complaint and sound[number])]
-    if any(packets[number].promised_entry and packets[number].complaint for number in head):
+    # A recording may begin between the two fields of a frame.
+    is_half = not packets[0].is_entry and packets[0].complaint == HALF
+    if any(packets[number].promised_entry and packets[number].complaint for number in head[is_half:]):
         return False
     end = _cut_off_from(scan)
     return all(number >= end for number in wrong if number not in head)

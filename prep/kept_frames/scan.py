@@ -22,7 +22,7 @@ from ..probing.opening import open_source, packets_from, packets_of
 from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 from ..probing.transport_packets import REPEATED, Continuity, continuity_of
 from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MISSING_FRAGMENT, is_fragmented, left_out, unread_video
-from .complaints import MAY_BE_INCOMPLETE, first_complaint
+from .complaints import HALF, MAY_BE_INCOMPLETE, first_complaint
 from .scanned import Scan, ScannedPacket, leads_to
 
 # Formats in which some packets have no timestamp of their own.
@@ -33,7 +33,6 @@ _HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "liba
 _ENDS_EARLY = ("ended prematurely", "partial file")
 # MPEG-4 in AVI has packets without a frame: they only say that nothing was coded. They are at most this long.
 _EMPTY_BYTES = 16
-_HALF = "a frame lacks a field"
 _INCOMPLETE = "a packet is incomplete"
 
 
@@ -43,7 +42,8 @@ def scan(path: str, stream_index: int) -> Scan:
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
-        break_at = first_break(path, container.format.name)
+        broken_at = first_break(path, container.format.name)
+        break_at = broken_at.position if broken_at and not broken_at.is_end else None
         scanner = _Scanner(container, stream, packets_of(container, stream), break_at)
         if container.format.name == "mpegts":
             scanner.continuity = cache(partial(continuity_of, path, stream.id))
@@ -52,7 +52,7 @@ def scan(path: str, stream_index: int) -> Scan:
         found = _with_left_out(scanner.run(), fragments)
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
-        if may_lack_an_end(path, container, stream):
+        if may_lack_an_end(path, container, stream, scanner.last_end):
             found = replace(found, packets=_last_in_doubt(found.packets))
         last_dts = found.packets[-1].dts if found.packets else None
         promises_more = promises_more_chunks(container, stream, len(found.packets), last_dts)
@@ -95,9 +95,10 @@ def _with_left_out(found: Scan, fragments: Unread) -> Scan:
 
 
 def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
-    if not packets or packets[-1].complaint:
+    if not packets:
         return packets
-    return (*packets[:-1], replace(packets[-1], is_incomplete=True, complaint=MAY_BE_INCOMPLETE))
+    last = packets[-1]
+    return (*packets[:-1], replace(last, is_incomplete=True, complaint=last.complaint or MAY_BE_INCOMPLETE))
 
 
 class _Scanner:
@@ -154,7 +155,7 @@ class _Scanner:
         self._decode(None)
         if self._headers.is_in_mid_frame and self._packets:
             last = self._packets[-1]
-            self._packets[-1] = replace(last, is_incomplete=True, complaint=last.complaint or _HALF)
+            self._packets[-1] = replace(last, is_incomplete=True, complaint=last.complaint or HALF)
         if self._break_at is not None:
             stopped = stopped or NO_CHAIN
         is_end = any(words in broken for words in _ENDS_EARLY)
@@ -174,7 +175,7 @@ class _Scanner:
         )
 
     def _take(self, packet: Packet[VideoStream], broken: str) -> None:
-        self.last_position = packet.pos
+        self.last_position, self.last_end = packet.pos, (packet.pos or 0) + packet.size
         unit = self._headers.read(bytes(packet))
         if self._headers.misses_one(unit):
             broken = broken or "a frame is missing"
@@ -185,7 +186,7 @@ class _Scanner:
             self._complete(packet, broken)
             return
         if unit.follows_half and self._packets:
-            self._packets[-1] = replace(self._packets[-1], complaint=self._packets[-1].complaint or _HALF)
+            self._packets[-1] = replace(self._packets[-1], complaint=self._packets[-1].complaint or HALF)
         packet.opaque = len(self._packets)
         if packet.size <= _EMPTY_BYTES:
             self._empty.add(len(self._packets))

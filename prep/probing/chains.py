@@ -1,4 +1,5 @@
-"""How far each chunk of an AVI file, and each tag of an FLV file, is followed directly by the next.
+"""How far each chunk of an AVI file, and each tag of an FLV file, is followed directly by the next; whether an ASF file
+lacks its end.
 
 After damage, FFmpeg's demuxers search for the next one without a message. The timestamps of an AVI are a count of its
 chunks, so they are wrong after a gap.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,12 +22,48 @@ _TAG_TYPES = (8, 9, 18)  # sound, video, metadata
 _FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
 
 
-def first_break(path: str, container: str) -> int | None:
-    """The byte position at which the chain of chunks or tags breaks, or None. Other containers than AVI and FLV have no
-    such chain. A file that only ends too early is no break."""
+# A tag's type, its length and time, and the number of its stream, which is 0.
+_TAG = re.compile(rb"(?s)[\x08\x09\x12].{7}\0\0\0")
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Break:
+    """Where a chain of chunks or tags breaks. `is_end`: nothing behind it belongs to the file, so that it is the end of
+    a shorter one; `in_packet`: what is at the break may be the beginning of a packet."""
+
+    position: int
+    is_end: bool = False
+    in_packet: bool = False
+
+
+def first_break(path: str, container: str) -> Break | None:
+    """Where the chain of chunks or tags breaks, or None. Other containers than AVI and FLV have no such chain. A file
+    that only ends too early is no break."""
     if container == "avi":
-        return _avi_break(path)
-    return _flv_break(path) if container == "flv" else None
+        at = _avi_break(path)
+        return None if at is None else Break(at)
+    if container != "flv" or (at := _flv_break(path)) is None:
+        return None
+    with Path(path).open("rb") as file:
+        file.seek(at)
+        in_packet = _TAG.match(file.read(_TAG_HEADER_BYTES)) is not None
+        return Break(at, not _has_tag_behind(file, at + 1), in_packet)
+
+
+def _has_tag_behind(file: BinaryIO, at: int) -> bool:
+    """Whether a whole tag, with the link back to its beginning, lies anywhere from this position on."""
+    while True:
+        file.seek(at)
+        data = file.read(_READ_BYTES)
+        for match in _TAG.finditer(data):
+            tag_bytes = _TAG_HEADER_BYTES + int.from_bytes(data[match.start() + 1 : match.start() + 4])
+            file.seek(at + match.start() + tag_bytes)
+            if file.read(_BACK_LINK_BYTES) == tag_bytes.to_bytes(_BACK_LINK_BYTES):
+                return True
+        if len(data) < _READ_BYTES:
+            return False
+        at += _READ_BYTES - _TAG_HEADER_BYTES
 
 
 def _flv_break(path: str) -> int | None:
@@ -90,3 +128,21 @@ def _header(file: BinaryIO, at: int) -> tuple[bytes, int]:
     file.seek(at)
     kind, length = _HEADER.unpack(file.read(_HEADER.size))
     return kind, length
+
+
+_ASF_DATA = bytes.fromhex("3626b2758e66cf11a6d900aa0062ce6c")
+_ASF_OBJECT = struct.Struct("<16sQ")
+
+
+def lacks_asf_end(path: str) -> bool:
+    """Whether an ASF file ends within its data, by their length, or may do so as they state none. Its last packet may
+    be incomplete then."""
+    size, at = Path(path).stat().st_size, 0
+    with Path(path).open("rb") as file:
+        while at + _ASF_OBJECT.size <= size:
+            file.seek(at)
+            kind, length = _ASF_OBJECT.unpack(file.read(_ASF_OBJECT.size))
+            if kind == _ASF_DATA or length < _ASF_OBJECT.size:
+                return bool(at + length > size or length <= _ASF_OBJECT.size)
+            at += length
+    return True

@@ -20,7 +20,7 @@ from av.video.stream import VideoStream
 from ...manifests.ragged import Array
 from ...wording import counted
 from .access_units import HeaderReader, has_alpha_layer
-from .chains import first_break
+from .chains import first_break, lacks_asf_end
 from .holes import frames_behind_hole
 from .mp4_fragments import top_boxes, unread_fragments
 from .mpeg4_headers import OrderCheck
@@ -73,6 +73,7 @@ class PacketLog:
         self.durations = array("q")
         self.last_dts: int | None = None
         self.last_position: int | None = None
+        self.last_end = 0
         self.has_decode_times = True
         self.ends_incomplete = False
         self._seen = 0
@@ -95,7 +96,7 @@ class PacketLog:
         if self._order is not None and self._keyframes_at is None:
             self._order.see(bytes(packet))
         self._seen += 1
-        self.last_position = packet.pos
+        self.last_position, self.last_end = packet.pos, (packet.pos or 0) + packet.size
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
         self._is_second_field = False
         if self._keyframes_at is not None:
@@ -180,13 +181,14 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     promised = promised_end(stream) or Fraction(0)
     is_cut = packets.ends_incomplete
     may_be_cut = is_cut or container.format.name in UNSIZED
+    broken = first_break(path, container.format.name)
     signs = [
-        (first_break(path, container.format.name) is not None, NO_CHAIN),
+        (broken is not None and not broken.is_end, NO_CHAIN),
         (
             promises_more_chunks(container, stream, len(packets.pts), packets.last_dts),
             f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",
         ),
-        (may_lack_an_end(path, container, stream), "its last packet may be incomplete"),
+        (may_lack_an_end(path, container, stream, packets.last_end), "its last packet may be incomplete"),
         (packets.ends_in_mid_frame, "its last frame lacks a field"),
         (
             promised - reached > _MISSING_SECONDS,
@@ -203,10 +205,20 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     return said or unread_video(path, container, packets.last_position)
 
 
-def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream) -> bool:
-    """Whether the last packet may be incomplete although its decoder would not report that."""
-    silent = container.format.name == "mpegts" and stream.codec_context.name == "hevc"
-    return silent and ends_in_mid_packet(path, stream.id)
+def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream, last_end: int) -> bool:
+    """Whether the last packet, which ends at this position, may be incomplete although neither its demuxer nor its
+    decoder would report that."""
+    match container.format.name:
+        case "mpegts":
+            return stream.codec_context.name == "hevc" and ends_in_mid_packet(path, stream.id)
+        case "flv":
+            broken = first_break(path, "flv")
+            return broken is not None and broken.is_end and broken.in_packet
+        case "asf":
+            return lacks_asf_end(path)
+        case "dv":
+            return last_end > Path(path).stat().st_size
+    return False
 
 
 def _ends(packets: PacketLog) -> Iterator[int]:

@@ -1,0 +1,96 @@
+"""Formats whose demuxers do not say that their last frame is incomplete, and what may lie behind the end of a file."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import av
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from odd_pictures import X264, encode_pictures, numbered
+from synthetic import read_number
+
+FRAMES = 30
+H264 = (*X264, "-g", "12", "-sc_threshold", "0", "-pix_fmt", "yuv420p")
+# A frame of DV at 25 frames/s is 12 such sequences.
+DV_SEQUENCE_BYTES, DV_FRAME_BYTES = 12_000, 144_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cut_ends")
+
+
+@pytest.fixture(scope="module")
+def flv(folder: Path) -> Path:
+    return encode_pictures(folder / "x.flv", numbered(range(FRAMES)), *H264, rate=25)
+
+
+@pytest.fixture(scope="module")
+def asf(folder: Path) -> Path:
+    return encode_pictures(folder / "x.asf", numbered(range(FRAMES)), "-c:v", "wmv2", "-q:v", "3", "-g", "12", rate=25)
+
+
+@pytest.fixture(scope="module")
+def dv(folder: Path) -> Path:
+    dv = ("-c:v", "dvvideo", "-pix_fmt", "yuv420p")
+    return encode_pictures(folder / "x.dv", numbered(range(8), (720, 576)), *dv, rate=25)
+
+
+def shown(data: bytes, source: Path) -> list[int]:
+    source.write_bytes(data)
+    assert make_dataset([source], source.parent / "dataset").failures == ()
+    video = shortgop.open(source.parent / "dataset")[0]
+    assert video.changes.salvaged == ()
+    return [read_number(frame) for frame in video]
+
+
+@pytest.mark.parametrize(
+    "tail", [bytes(1000), b"<html></html>" * 9, random.Random(1).randbytes(5000)], ids=["zeros", "text", "noise"]
+)
+def test_what_lies_behind_the_last_tag_of_an_flv_is_no_damage(tail: bytes, flv: Path, tmp_path: Path) -> None:
+    assert shown(flv.read_bytes() + tail, tmp_path / "x.flv") == list(range(FRAMES))
+
+
+@pytest.mark.parametrize(("within_tag", "frames"), [(0, 20), (5, 19), (200, 19)])
+def test_an_flv_that_ends_in_zeros_is_a_shorter_one(within_tag: int, frames: int, flv: Path, tmp_path: Path) -> None:
+    """As a download leaves it whose space was reserved before. Nothing tells that the frame in which the zeros begin is
+    damaged, but that its tag has no end."""
+    with av.open(flv) as container:
+        starts = [packet.pos for packet in container.demux(video=0) if packet.size]
+    data = flv.read_bytes()
+    end = (starts[20] or 0) + within_tag
+    assert shown(data[:end] + bytes(len(data) - end), tmp_path / "x.flv") == list(range(frames))
+
+
+def test_an_flv_with_tags_behind_a_hole_is_damaged(flv: Path, tmp_path: Path) -> None:
+    data = flv.read_bytes()
+    middle = len(data) // 2
+    (tmp_path / "x.flv").write_bytes(data[:middle] + bytes(2000) + data[middle + 2000 :])
+    (failure,) = make_dataset([tmp_path / "x.flv"], tmp_path / "dataset").failures
+    assert "is damaged: 7 of its 26 frames are lost" in failure.reason
+
+
+@pytest.mark.parametrize("part", [0.4, 0.5, 0.61, 0.72, 0.9])
+def test_an_asf_cut_at_its_end_is_a_shorter_one(part: float, asf: Path, tmp_path: Path) -> None:
+    data = asf.read_bytes()
+    numbers = shown(data[: int(len(data) * part)], tmp_path / "x.asf")
+    assert numbers == list(range(len(numbers)))
+    # The incomplete frame, and the one before it where a decoder complains.
+    assert part * FRAMES - 4 < len(numbers) < part * FRAMES + 1
+
+
+def test_a_whole_asf_loses_no_frame(asf: Path, tmp_path: Path) -> None:
+    assert shown(asf.read_bytes(), tmp_path / "x.asf") == list(range(FRAMES))
+
+
+@pytest.mark.parametrize("sequences", [1, 6, 7.3])
+def test_raw_dv_cut_within_a_frame_ends_before_it(sequences: float, dv: Path, tmp_path: Path) -> None:
+    """FFmpeg fills it up with the end of the frame before, and where a whole sequence ends no decoder notices."""
+    end = 5 * DV_FRAME_BYTES + int(sequences * DV_SEQUENCE_BYTES)
+    numbers = shown(dv.read_bytes()[:end], tmp_path / "x.dv")
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) == (5 if sequences in (1, 6) else 4)
