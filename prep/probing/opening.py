@@ -25,7 +25,7 @@ from av.video.stream import VideoStream
 from ...errors import NotAVideoError, SourceError
 from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, what_else
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
-from .signs import why_without_moov
+from .signs import promised_end, why_without_moov
 from .transport_packets import has_transport_packets
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
@@ -142,8 +142,16 @@ def video_stream(path: str, container: InputContainer) -> VideoStream:
     if not streams:
         raise NotAVideoError(f"{path} has no video, only a cover picture", file=path)
     # A thumbnail may be an ordinary track with one frame, even the default track.
-    moving = [stream for stream in streams if stream.frames != 1] or streams
+    moving = [stream for stream in streams if not _is_one_frame(stream)] or streams
     return next((stream for stream in moving if stream.index == best.index), moving[0])
+
+
+def _is_one_frame(stream: VideoStream) -> bool:
+    """Whether a track has a single frame, by its header or, in Matroska, by what its tags say of it."""
+    if stream.frames:
+        return stream.frames == 1
+    end, rate = promised_end(stream), stream.average_rate
+    return end is not None and rate is not None and end * rate < 2
 
 
 def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:

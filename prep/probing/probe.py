@@ -23,6 +23,7 @@ from ...manifests.ragged import Array
 from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
 from .opening import demuxer_of, open_contents, open_source, packets_of, refuse_archive, video_stream
+from .ordered_chapters import has_other_order
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
 from .signs import JOIN_SEGMENTS, PacketLog, may_have_index, suspicion_of_end
 from .still_pictures import why_still
@@ -33,6 +34,7 @@ _LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 _PACKETS_TO_A_FRAME = 64
 _MIXED_FROM_SECONDS = 2
 NO_ENTRIES = np.zeros(0, dtype=np.int64)
+_WITHOUT_CHAPTERS = "ffmpeg -i FILE -map 0 -c copy -map_chapters -1 OUT.mkv"
 UNREADABLE_REMEDY = "copy or download it again, or decrypt it if it is encrypted"
 
 
@@ -100,6 +102,12 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
         stream = video_stream(path, container)
         if stream.codec_context is None:
             raise NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)
+        if "matroska" in container.format.name and has_other_order(path):
+            raise EncodeError(
+                f"{path} has ordered chapters: players show its parts in another order, or with parts of other files, "
+                f"and FFmpeg shows the file as it lies; to have it so, give OUT.mkv of `{_WITHOUT_CHAPTERS}`",
+                file=path,
+            )
         return _probe_stream(path, container, stream, by_index=by_index)
 
 

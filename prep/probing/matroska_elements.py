@@ -1,0 +1,74 @@
+"""Elements of a Matroska file that PyAV, with which sources are probed, does not expose."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+# RFC 9559 (Matroska), 5.1.
+_SEGMENT, _TRACKS, _TRACK_ENTRY, _CLUSTER = 0x18538067, 0x1654AE6B, 0xAE, 0x1F43B675
+_TRACK_TYPE, _CODEC_ID = 0x83, 0x86
+# Video, audio, subtitles, metadata: FFmpeg has one stream for each track of these types, in the order of the file.
+_STREAM_TYPES = (1, 2, 17, 33)
+_MAX_ELEMENT_BYTES = 1 << 28
+# An id of four bytes and a size of eight.
+_LARGEST_HEADER_BYTES = 12
+
+
+def track_of(path: str, stream_index: int) -> list[tuple[int, bytes]]:
+    """The elements of the track of this stream; none where it is not found."""
+    tracks = [list(elements(body)) for kind, body in elements(top_element(path, _TRACKS)) if kind == _TRACK_ENTRY]
+    streams = [track for track in tracks if number_in(track, _TRACK_TYPE) in _STREAM_TYPES and _CODEC_ID in dict(track)]
+    return streams[stream_index] if stream_index < len(streams) else []
+
+
+def top_element(path: str, wanted: int) -> bytes:
+    """The content of an element of the segment that lies before all frames; b"" where there is none, or where an
+    element before it has an unknown size."""
+    with Path(path).open("rb") as source:
+        at = 0
+        while header := _read_header(source.read(_LARGEST_HEADER_BYTES)):
+            kind, size, header_bytes = header
+            if kind == wanted:
+                source.seek(at + header_bytes)
+                return source.read(min(size or 0, _MAX_ELEMENT_BYTES))
+            if kind == _CLUSTER or (kind != _SEGMENT and size is None):
+                return b""
+            at += header_bytes + (0 if kind == _SEGMENT else size or 0)
+            source.seek(at)
+    return b""
+
+
+def elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The id and the content of each element, up to the first invalid one."""
+    at = 0
+    while header := _read_header(data[at : at + _LARGEST_HEADER_BYTES]):
+        kind, size, header_bytes = header
+        if size is None or at + header_bytes + size > len(data):
+            return
+        yield kind, data[at + header_bytes : at + header_bytes + size]
+        at += header_bytes + size
+
+
+def _read_header(data: bytes) -> tuple[int, int | None, int] | None:
+    """The id and size (None: unknown) in an element's header, and the header's length (RFC 8794, 4 to 6); None where
+    the header is not complete."""
+    id_bytes = _length(data, 0)
+    size_bytes = _length(data, id_bytes)
+    if not id_bytes or not size_bytes or id_bytes + size_bytes > len(data):
+        return None
+    value_bits = 7 * size_bytes
+    size = int.from_bytes(data[id_bytes : id_bytes + size_bytes]) & ((1 << value_bits) - 1)
+    is_known = size != (1 << value_bits) - 1
+    return int.from_bytes(data[:id_bytes]), size if is_known else None, id_bytes + size_bytes
+
+
+def _length(data: bytes, at: int) -> int:
+    """How many bytes the id or size at `at` has: one more than its first byte has leading zero bits; 0 where there is
+    none."""
+    return 9 - data[at].bit_length() if at < len(data) and data[at] else 0
+
+
+def number_in(found: list[tuple[int, bytes]], wanted: int, default: int = 0) -> int:
+    """The unsigned integer in the first element of this kind."""
+    return next((int.from_bytes(body) for kind, body in found if kind == wanted), default)
