@@ -121,11 +121,15 @@ def _with_entry(init: bytes, moov: Box, entry: bytes) -> bytes:
 
 def with_clean_aperture(data: bytes, width: int, height: int) -> bytes:
     """Say in an MP4, whose moov is its last box, that only the middle of its pictures is to be shown."""
+    return with_entry_box(data, struct.pack(">I4sIIIIiIiI", 40, b"clap", width, 1, height, 1, 0, 1, 0, 1))
+
+
+def with_entry_box(data: bytes, box: bytes) -> bytes:
+    """Add a box to the sample entry of an MP4 whose moov is its last box."""
     moov = next(box for box in boxes(data) if box.type == b"moov")
     path = [_find(data, moov, *kinds) for kinds in _STSD_PATH]
-    entry = _sample_entry(data, moov)
-    clap = struct.pack(">I4sIIIIiIiI", 40, b"clap", width, 1, height, 1, 0, 1, 0, 1)
-    return insert_box(data, entry.stop, clap, moov, *path, entry)
+    entry = next(boxes(data, path[-1].body + 8, path[-1].stop))
+    return insert_box(data, entry.stop, box, moov, *path, entry)
 
 
 def with_pixel_crop(data: bytes, left: int, right: int, top: int, bottom: int) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import stat
+import struct
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -21,7 +22,7 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
 from datasets import current_manifest, make_dataset
-from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
+from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed, with_entry_box
 from shortgop.manifests.operations.export import export
 from shortgop.prep.profile import Size
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
@@ -165,6 +166,35 @@ def test_dolby_vision_of_profile_5_is_refused_by_name(tmp_path: Path) -> None:
     source.write_bytes(source.read_bytes().replace(b"hvc1", b"dvh1"))
     (failure,) = make_dataset([source], tmp_path / "dataset").failures
     assert "Dolby Vision profile 5" in failure.reason
+
+
+@pytest.fixture(scope="module")
+def hevc_hdr(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """HEVC that calls itself PQ, as some Dolby Vision does that is not."""
+    params = ("-x265-params", "log-level=error:pools=none:frame-threads=1")
+    tags = ("-color_trc", "smpte2084", "-color_primaries", "bt2020", "-colorspace", "bt2020nc", "-tag:v", "hvc1")
+    path = tmp_path_factory.mktemp("dolby") / "x.mp4"
+    return encode_pictures(path, numbered(range(3)), "-c:v", "libx265", *params, "-pix_fmt", "yuv420p10le", *tags)
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+@pytest.mark.parametrize(
+    ("profile", "base", "refused"), [(5, 0, True), (10, 0, True), (10, 1, False), (8, 1, False), (7, 6, False)]
+)
+def test_dolby_vision_without_a_base_layer_is_known_by_what_the_container_says(
+    profile: int, base: int, refused: bool, suffix: str, hevc_hdr: Path, tmp_path: Path
+) -> None:
+    """Nothing in its frames tells, and their tags are those of HDR."""
+    level = 1
+    content = bytes([1, 0, profile << 1, level << 3 | 0b101, base << 4]) + bytes(19)
+    box = struct.pack(">I4s", 8 + len(content), b"dvvC") + content
+    source = tmp_path / "x.mp4"
+    source.write_bytes(with_entry_box(hevc_hdr.read_bytes(), box))
+    if suffix == "mkv":
+        ffmpeg("-i", source, "-c", "copy", "-strict", "unofficial", tmp_path / "x.mkv")
+        source = tmp_path / "x.mkv"
+    failures = make_dataset([source], tmp_path / "dataset").failures
+    assert [f"is Dolby Vision profile {profile}, whose colours" in each.reason for each in failures] == [True] * refused
 
 
 @pytest.mark.parametrize("transfer", [1, 2, 14])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import av
 import imageio_ffmpeg
 import numpy as np
 import pytest
@@ -172,3 +174,69 @@ def test_an_ffmpeg_that_does_not_decode_the_alpha_of_hevc_is_not_used_for_it(
         find_ffmpeg.cache_clear()
     assert "x.mp4 is HEVC with alpha" in failure.reason
     assert "imageio-ffmpeg" in failure.reason
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+def test_a_thumbnail_that_is_the_default_track_of_matroska_is_passed_over(is_default: bool, tmp_path: Path) -> None:
+    thumbnail = encode_pictures(tmp_path / "t.mp4", numbered([999]), "-c:v", "mjpeg", "-pix_fmt", "yuvj420p")
+    moving = encode_pictures(tmp_path / "v.mp4", numbered(range(20)), *X264, "-pix_fmt", "yuv420p")
+    maps = ("-map", "0:v", "-map", "1:v", "-c", "copy")
+    flags = ("-disposition:0", "default" if is_default else "0", "-disposition:1", "0" if is_default else "default")
+    ffmpeg("-i", thumbnail, "-i", moving, *maps, *flags, tmp_path / "x.mkv")
+    video, _ = prepare(tmp_path / "x.mkv", tmp_path)
+    assert [read_number(frame) for frame in video] == list(range(20))
+
+
+def test_the_highest_layer_of_av1_is_shown_that_is_there(tmp_path: Path) -> None:
+    """Two layers as recorders of calls write them; from the 4th frame to the 6th the higher one is missing."""
+    low, high = (av1_pictures(tmp_path / f"{first}.obu", range(first, first + 8)) for first in (0, 100))
+    stream = b""
+    for number, (lower, higher) in enumerate(zip(low, high, strict=True)):
+        # A temporal delimiter, how to decode both layers, and a picture of each.
+        stream += av1_unit(2, b"") + av1_unit(1, of_two_layers(lower[1])) + av1_unit(6, lower[6], layer=0)
+        stream += b"" if number in (4, 5, 6) else av1_unit(6, higher[6], layer=1)
+    (tmp_path / "x.obu").write_bytes(stream)
+    ffmpeg("-i", tmp_path / "x.obu", "-c", "copy", tmp_path / "x.mkv")
+    video, _ = prepare(tmp_path / "x.mkv", tmp_path)
+    assert [read_number(frame) for frame in video] == [100, 101, 102, 103, 4, 5, 6, 107]
+
+
+def av1_pictures(path: Path, numbers: range) -> list[dict[int, bytes]]:
+    """Pictures that refer to no other: what each unit (OBU) of them holds, by its type."""
+    options = ("-c:v", "libaom-av1", "-cpu-used", "8", "-crf", "10", "-g", "1", "-pix_fmt", "yuv420p")
+    encode_pictures(path, numbered(numbers), *options)
+    with av.open(path) as container:
+        packets = [bytes(packet) for packet in container.demux(video=0) if packet.size]
+    return [dict(av1_units(packet)) for packet in packets]
+
+
+def av1_units(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Type and content of the units in a packet (AV1 specification, 5.3), which state their lengths in 7-bit groups."""
+    at = 0
+    while at < len(data):
+        kind, length, shift = data[at] >> 3 & 15, 0, 0
+        while True:
+            at += 1
+            length |= (data[at] & 127) << shift
+            shift += 7
+            if data[at] < 128:
+                break
+        yield kind, data[at + 1 : at + 1 + length]
+        at += 1 + length
+
+
+def av1_unit(kind: int, content: bytes, *, layer: int | None = None) -> bytes:
+    has_length, has_extension = 2, 4
+    header = bytes([kind << 3 | has_length]) if layer is None else bytes([kind << 3 | has_length | has_extension])
+    extension = b"" if layer is None else bytes([layer << 3])
+    low, high = len(content) & 127, len(content) >> 7
+    return header + extension + (bytes([low | 128, high]) if high else bytes([low])) + content
+
+
+def of_two_layers(sequence_header: bytes) -> bytes:
+    """The sequence header with an operating point of the spatial layers 0 and 1 and the temporal layer 0, in 12 bits
+    behind the first 12."""
+    bits = len(sequence_header) * 8 - 24
+    return (int.from_bytes(sequence_header) & ~(0xFFF << bits) | 0b0011_0000_0001 << bits).to_bytes(
+        len(sequence_header)
+    )

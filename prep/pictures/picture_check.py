@@ -12,10 +12,11 @@ from .picture_filters import needs_zscale, tone_maps
 
 def check_picture(source: SourceVideo, ffmpeg_path: str) -> None:
     """EncodeError for a source that this ffmpeg cannot decode or convert."""
-    if source.picture.undecodable_colours:
+    profile = source.picture.dolby_vision_profile
+    if profile:
         raise EncodeError(
-            f"{source.path} is Dolby Vision profile 5, whose colours ffmpeg cannot convert; convert it to HDR10 or "
-            "BT.709 with other software first",
+            f"{source.path} is Dolby Vision profile {profile}, whose colours ffmpeg cannot convert; convert it to "
+            "HDR10 or BT.709 with other software first",
             file=source.path,
         )
     if source.picture.alpha_layer and not decodes_alpha_layers(ffmpeg_path):

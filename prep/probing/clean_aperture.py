@@ -1,24 +1,15 @@
-"""The clean aperture of an MP4 or QuickTime track: the part of its pictures that players show.
-
-PyAV, with which sources are probed, does not expose it.
-"""
+"""The clean aperture of an MP4 or QuickTime track: the part of its pictures that players show."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import NamedTuple
 
-from ...errors import CorruptDataError
-from ...manifests.mp4 import Box, boxes, read_box_header
+from .sample_entry import sample_entry_boxes
 
-# ISO/IEC 14496-12: 8.5.2 (sample entries), 12.1.3 (visual ones), 12.1.4 (clap).
-_ENTRY_FIELDS_BYTES = 78
-_STSD_FIELDS_BYTES = 8
-_MAX_MOOV_BYTES = 1 << 28
-_LARGEST_HEADER_BYTES = 16
+# ISO/IEC 14496-12, 12.1.4.
+_CLAP = struct.Struct(">IIIIiIiI")
 
 
 class Aperture(NamedTuple):
@@ -32,62 +23,11 @@ class Aperture(NamedTuple):
 
 def clean_aperture(path: str, track_id: int) -> Aperture | None:
     """The clean aperture in the first sample entry of the track, or None."""
-    try:
-        moov = _read_moov(Path(path))
-        for trak in _children(moov, boxes(moov), b"trak"):
-            if _track_id(moov, trak) == track_id:
-                return _aperture(moov, trak)
-    except (CorruptDataError, struct.error, OSError):
-        # `probe` reports files that cannot be read.
+    clap = sample_entry_boxes(path, track_id).get(b"clap", b"")
+    if len(clap) < _CLAP.size:
         return None
-    return None
-
-
-def is_fragmented(path: str) -> bool:
-    """Whether an MP4 states that it consists of fragments, which have indexes of their own."""
-    moov = _read_moov(Path(path))
-    return any(box.type == b"mvex" for box in boxes(moov))
-
-
-def _read_moov(file: Path) -> bytes:
-    """The payload of the moov box, or b"" where there is none."""
-    with file.open("rb") as source:
-        while header := source.read(_LARGEST_HEADER_BYTES):
-            size, kind, body = read_box_header(header.ljust(_LARGEST_HEADER_BYTES, b"\0"), 0, _LARGEST_HEADER_BYTES)
-            if kind == b"moov" and size <= _MAX_MOOV_BYTES:
-                source.seek(body - len(header), 1)
-                return source.read(size - body)
-            source.seek(size - len(header), 1)
-    return b""
-
-
-def _children(data: bytes, found: Iterator[Box], *kinds: bytes) -> Iterator[Box]:
-    kind, *below = kinds
-    for box in found:
-        if box.type == kind:
-            yield from _children(data, boxes(data, box.body, box.stop), *below) if below else [box]
-
-
-def _track_id(moov: bytes, trak: Box) -> int | None:
-    for tkhd in _children(moov, boxes(moov, trak.body, trak.stop), b"tkhd"):
-        (track_id,) = struct.unpack_from(">I", moov, tkhd.body + (20 if moov[tkhd.body] == 1 else 12))
-        return int(track_id)
-    return None
-
-
-def _aperture(moov: bytes, trak: Box) -> Aperture | None:
-    inside = boxes(moov, trak.body, trak.stop)
-    for stsd in _children(moov, inside, b"mdia", b"minf", b"stbl", b"stsd"):
-        entry = next(boxes(moov, stsd.body + _STSD_FIELDS_BYTES, stsd.stop), None)
-        if entry is None:
-            return None
-        for box in boxes(moov, entry.body + _ENTRY_FIELDS_BYTES, entry.stop):
-            if box.type == b"clap":
-                width, width_unit, height, height_unit, right, right_unit, down, down_unit = struct.unpack_from(
-                    ">IIIIiIiI", moov, box.body
-                )
-                if not (width_unit and height_unit and right_unit and down_unit):
-                    return None
-                sides = (width // width_unit, height // height_unit)
-                return Aperture(*sides, Fraction(right, right_unit), Fraction(down, down_unit)) if all(sides) else None
-    return None
+    width, width_unit, height, height_unit, right, right_unit, down, down_unit = _CLAP.unpack_from(clap)
+    if not (width_unit and height_unit and right_unit and down_unit):
+        return None
+    sides = (width // width_unit, height // height_unit)
+    return Aperture(*sides, Fraction(right, right_unit), Fraction(down, down_unit)) if all(sides) else None

@@ -32,6 +32,7 @@ MIXED_FIELDS = {"mpeg2video", "h264", "vc1", "cavs"}
 UNSPECIFIED = 2
 _RGB_MATRIX = 0
 _LINEAR = 8
+_COMMON_PROFILE = 5
 _DOLBY_VISION_TAGS = ("dvh1", "dvhe", "dva1", "dvav")
 # FFmpeg's own decoders ignore the alpha that WebM stores beside the picture.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
@@ -57,8 +58,9 @@ class SourcePicture:
     besides being rotated, when they are shown. `linear`: values are linear light. `left_behind`: kinds of streams that
     are not prepared ("audio"). `tags`: other properties that the frames declare ("stereo 3D"). `alpha_layer`: alpha is
     a layer of its own in the stream. `false_matrix`: pictures of luma and chroma are tagged as RGB, so that libswscale
-    would refuse to convert them. `aspect_changes`: the sample aspect ratio changes within the stream. `decoder`:
-    the one that ffmpeg has to be given by name, if any.
+    would refuse to convert them. `aspect_changes`: the sample aspect ratio changes within the stream.
+    `dolby_vision_profile`: the one by which alone its colours are defined, 0 for other videos. `decoder`: the one that
+    ffmpeg has to be given by name, if any.
     """
 
     pix_fmt: str = "yuv420p"
@@ -73,7 +75,7 @@ class SourcePicture:
     mirrored: bool = False
     false_matrix: bool = False
     aspect_changes: bool = False
-    undecodable_colours: bool = False
+    dolby_vision_profile: int = 0
     left_behind: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     decoder: str | None = None
@@ -93,13 +95,18 @@ def picture_of(
     *,
     has_alpha_layer: bool,
     aspect_changes: bool,
+    dolby_vision_profile: int,
 ) -> SourcePicture:
     """The properties, from one or more first frames of a stream. PyAV does not decode alpha layers, hence
-    `has_alpha_layer`."""
+    `has_alpha_layer`. `dolby_vision_profile`: as the container states it."""
     first, codec = frames[0], stream.codec_context
     pixels = first.format
     kinds = {name for name, _ in _side_data(first)}
     unspecified_transfer = int(first.color_trc) == UNSPECIFIED
+    # Where the container says nothing of it: Dolby Vision with a base layer for other players has the tags of PQ, HLG
+    # or BT.709.
+    has_its_tag = codec.codec_tag.lower() in _DOLBY_VISION_TAGS
+    is_dolby_vision = has_its_tag or bool(kinds & {"DOVI_RPU_BUFFER", "DOVI_METADATA"})
     # AVI's 32-bit BITMAPINFO pixels have a fourth byte that is unused, and usually 0.
     unused_alpha = codec.name == "rawvideo" and container.format.name == "avi"
     decoder = _ALPHA_DECODERS.get(codec.name) if stream.metadata.get("alpha_mode") == "1" else None
@@ -116,10 +123,8 @@ def picture_of(
         fields=_fields([frame.interlaced_frame for frame in frames], codec.name, codec.field_order),
         mirrored=_is_mirrored(first),
         false_matrix=pixels.name.startswith("yuv") and int(first.colorspace) == _RGB_MATRIX,
-        # Dolby Vision with a base layer for other players has the tags of PQ, HLG or BT.709; profile 5 has none of
-        # them.
-        undecodable_colours=unspecified_transfer
-        and (codec.codec_tag.lower() in _DOLBY_VISION_TAGS or bool(kinds & {"DOVI_RPU_BUFFER", "DOVI_METADATA"})),
+        dolby_vision_profile=dolby_vision_profile
+        or (_COMMON_PROFILE if is_dolby_vision and unspecified_transfer else 0),
         left_behind=_left_behind(stream, container),
         tags=tuple(
             text for kind, text in (("STEREO3D", "stereo 3D"), ("SPHERICAL", "360 projection")) if kind in kinds

@@ -22,6 +22,7 @@ from ...errors import DamagedSourceError, EncodeError, NotAVideoError, SourceErr
 from ...manifests.ragged import Array
 from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
+from .dolby_vision import profile_without_base
 from .opening import demuxer_of, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .ordered_chapters import has_other_order
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
@@ -156,8 +157,9 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     has_decode_times = order is not None and packets.has_decode_times and stream.codec_context.has_b_frames
     picture = picture_of(
-        frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes
-    )
+        frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
+        dolby_vision_profile=profile_without_base(path, container.format.name, stream.index, stream.id),
+    )  # fmt: skip
     source = SourceVideo(
         path=path,
         stream_index=stream.index,
