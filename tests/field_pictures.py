@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
 
+import av
 import numpy as np
+from av.video.stream import VideoStream
 from numpy.typing import NDArray
 
 from synthetic import burn
@@ -19,6 +23,8 @@ _MACROBLOCK = 16
 _I_PCM = 25
 _ONLY_I_SLICES = 7
 _IDR, _OTHER = 0x65, 0x61
+_MPEG2_SEQUENCE = b"\0\0\1\xb3"
+HALF = Fraction(1, 50)
 
 
 def field_packets(numbers: range, *, gop: int) -> list[bytes]:
@@ -31,6 +37,25 @@ def field_packets(numbers: range, *, gop: int) -> list[bytes]:
             head = [_nal(0x67, _sps()), _nal(0x68, _pps())] if place % gop == 0 and not is_bottom else []
             packets.append(b"".join([*head, _slice(field, place % gop, is_bottom, place // gop % 2)]))
     return packets
+
+
+def written(path: Path, packets: list[bytes], left_out: tuple[int, ...] = (), each: Fraction = HALF) -> Path:
+    """A file of these packets, 50 a second or one `each` so many seconds, without some of them."""
+    raw = path.with_name("raw.m2v" if packets[0].startswith(_MPEG2_SEQUENCE) else "raw.h264")
+    raw.write_bytes(b"".join(packets))
+    with av.open(raw) as source, av.open(path, "w") as container:
+        stream = container.add_stream_from_template(source.streams.video[0])
+        assert isinstance(stream, VideoStream)
+        for number, data in enumerate(packets):
+            if number in left_out:
+                continue
+            packet = av.Packet(data)
+            packet.stream, packet.time_base = stream, each
+            packet.pts = packet.dts = number
+            packet.duration = 1
+            packet.is_keyframe = b"\0\0\1\x65" in data or data.startswith(_MPEG2_SEQUENCE)
+            container.mux(packet)
+    return path
 
 
 class _Writer:

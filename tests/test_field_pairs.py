@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import av
 import pytest
-from av.video.stream import VideoStream
 
 import shortgop
 from datasets import make_dataset
-from field_pictures import field_packets
+from field_pictures import HALF, field_packets, written
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.access_units import HeaderReader
@@ -22,26 +20,6 @@ from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, read_number
 
 FRAMES, GOP = 20, 8
-HALF = Fraction(1, 50)
-
-
-def written(path: Path, packets: list[bytes], left_out: tuple[int, ...] = (), each: Fraction = HALF) -> Path:
-    """A file of these packets, 50 a second or one `each` so many seconds, without some of them."""
-    raw = path.with_name("raw.h264")
-    raw.write_bytes(b"".join(packets))
-    with av.open(raw) as source, av.open(path, "w") as container:
-        stream = container.add_stream_from_template(source.streams.video[0])
-        assert isinstance(stream, VideoStream)
-        for number, data in enumerate(packets):
-            if number in left_out:
-                continue
-            packet = av.Packet(data)
-            packet.stream, packet.time_base = stream, each
-            packet.pts = packet.dts = number
-            packet.duration = 1
-            packet.is_keyframe = b"\0\0\1\x65" in data
-            container.mux(packet)
-    return path
 
 
 @pytest.mark.parametrize("suffix", [".ts", ".flv", ".mkv", ".mp4", ".h264"])

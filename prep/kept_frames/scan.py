@@ -203,7 +203,7 @@ class _Scanner:
                 is_entry=bool(unit.is_entry),
                 promised_entry=packet.is_keyframe,
                 is_incomplete=bool(incomplete),
-                complaint=incomplete or said,
+                complaint=incomplete or said or (HALF if unit.lacks_field else ""),
                 break_before=broken,
                 is_hidden=packet.is_discard,
                 # Matroska's demuxer gives no times before 0.

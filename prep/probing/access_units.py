@@ -5,6 +5,7 @@ Formulas and codes: ISO/IEC 14496-10 (H.264) 7.3.3, 7.4.1 and D.2.8, 23008-2 (HE
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ _HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
 _HEVC_ENTRIES = range(16, 22)
 _LOOKED_AT_BYTES = 64
 _MPEG2_SEQUENCE = b"\0\0\1\xb3"
+# A picture: its number in the GOP, and in an extension behind it which fields it has (1 and 2: one of them, 3: both).
+_MPEG2_PICTURE = re.compile(rb"(?s)\x00\x00\x01\x00(..).*?\x00\x00\x01\xb5[\x80-\x8f].(.)")
+_BOTH_FIELDS = 3
 _START_CODE = b"\0\0\1"
 
 
@@ -25,13 +29,27 @@ class AccessUnit:
     """The headers of one packet. `is_entry`: a decoder that starts here decodes everything that is shown from here on.
     `counter` is the codec's frame counter (H.264: frame_num) in this packet, `next_counter` the value expected in the
     next packet; None where they are unknown. `is_second_field`: the packet is the second field of the frame whose first
-    one is the packet before. `follows_half`: the packet before is one of two fields, and the other one is missing."""
+    one is the packet before. `follows_half`: the packet before is one of two fields, and the other one is missing.
+    `lacks_field`: one is missing within the packet."""
 
     is_entry: bool | None = None
     counter: int | None = None
     next_counter: int | None = None
     is_second_field: bool = False
     follows_half: bool = False
+    lacks_field: bool = False
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """A picture of MPEG-2: its number in the GOP, and which fields it has."""
+
+    number: int
+    fields: int
+
+    def completes(self, other: _Picture | None) -> bool:
+        """Whether the other one has the other field of the same frame."""
+        return other is not None and self.number == other.number and self.fields + other.fields == _BOTH_FIELDS
 
 
 @dataclass(frozen=True)
@@ -53,6 +71,7 @@ class HeaderReader:
         self._expected: int | None = None
         # The packet before, if it is a field without the other one of its frame.
         self._field: _Slice | None = None
+        self._picture: _Picture | None = None
         self._aspects: set[object] = set()
         # None until there is an SPS.
         self._only_frames: bool | None = None
@@ -74,7 +93,7 @@ class HeaderReader:
         if self._codec in ("mpeg1video", "mpeg2video"):
             at = data.find(_MPEG2_SEQUENCE, 0, _LOOKED_AT_BYTES)
             self._aspects.update(code >> 4 for code in data[at + 7 : at + 8] if at >= 0)
-        return AccessUnit()
+        return self._read_mpeg2(data) if self._codec == "mpeg2video" else AccessUnit()
 
     @property
     def aspect_changes(self) -> bool:
@@ -89,7 +108,7 @@ class HeaderReader:
     @property
     def is_in_mid_frame(self) -> bool:
         """Whether the last packet read is a field whose frame lacks the other one."""
-        return self._field is not None
+        return self._field is not None or self._picture is not None
 
     def misses_one(self, unit: AccessUnit) -> bool:
         """Whether a reference frame is missing between the previous packet and this one."""
@@ -114,6 +133,29 @@ class HeaderReader:
 
     def _nals(self, data: bytes) -> Iterator[bytes]:
         return _split(data, self._length_bytes)
+
+    def _read_mpeg2(self, data: bytes) -> AccessUnit:
+        """A packet has a frame, both fields of one or one of them. Where one is missing, FFmpeg's parser puts those of
+        two frames together."""
+        pictures = _mpeg2_pictures(data)
+        if not pictures:
+            return AccessUnit()
+        before, self._picture = self._picture, None
+        is_second = pictures[0].completes(before)
+        left = pictures[is_second:]
+        lacks_field = bool(is_second and left)
+        while left:
+            first, *left = left
+            if left and left[0].completes(first):
+                left = left[1:]
+            elif first.fields != _BOTH_FIELDS and left:
+                lacks_field = True
+            elif first.fields != _BOTH_FIELDS:
+                self._picture = first
+        follows_half = before is not None and not is_second
+        return AccessUnit(
+            is_second_field=is_second and not lacks_field, follows_half=follows_half, lacks_field=lacks_field
+        )
 
     def _read_h264(self, data: bytes) -> AccessUnit:
         recovers = False
@@ -178,6 +220,16 @@ class HeaderReader:
             self._sps = None
         is_of_frames = self._sps is not None and self._sps.has_only_frames
         self._only_frames = is_of_frames and self._only_frames is not False
+
+
+def _mpeg2_pictures(data: bytes) -> list[_Picture]:
+    """The pictures in a packet; only the first one if it is a whole frame."""
+    found: list[_Picture] = []
+    for match in _MPEG2_PICTURE.finditer(data):
+        found.append(_Picture(int.from_bytes(match[1]) >> 6, match[2][0] & 3))
+        if found[0].fields == _BOTH_FIELDS:
+            break
+    return found
 
 
 def _split(data: bytes, length_bytes: int) -> Iterator[bytes]:

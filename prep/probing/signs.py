@@ -109,8 +109,8 @@ class PacketLog:
                 self._is_entry = packet.is_keyframe and unit.is_entry
             if self._headers.misses_one(unit):
                 self.suspect(f"a frame is missing before packet {len(self.pts)} of its video")
-            if unit.follows_half:
-                self.suspect(f"a field is missing before packet {len(self.pts)} of its video")
+            if unit.follows_half or unit.lacks_field:
+                self.suspect(f"a field is missing at packet {len(self.pts)} of its video")
 
     def add(self, packet: Packet[VideoStream]) -> None:
         """Note the frame of the packet that was seen last."""
