@@ -126,6 +126,8 @@ def test_of_fragmented_mp4s_that_were_joined_no_frame_is_lost_uncounted(
     assert shown == [*range(30), *[29] * 10, *range(110, 130)]
     report, _ = prepared(tmp_path / "x.mp4", b"".join(fragments) + plain_mp4.read_bytes())
     assert "another MP4 follows in it, and FFmpeg reads the first one only" in reason_of(report)
+    report, _ = prepared(tmp_path / "x.mp4", plain_mp4.read_bytes() + b"".join(fragments))
+    assert "it is two MP4s that were joined byte by byte; give each in a file of its own" in reason_of(report)
 
 
 def test_of_a_short_mp4_and_a_long_one_that_were_joined_the_beginning_of_the_long_one_is_missing(

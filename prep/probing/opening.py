@@ -25,7 +25,7 @@ from av.video.stream import VideoStream
 from ...errors import NotAVideoError, SourceError
 from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, what_else
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
-from .signs import promised_end, why_without_moov
+from .signs import promised_end, why_mp4_does_not_open
 from .transport_packets import has_transport_packets
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
@@ -220,7 +220,7 @@ def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
         what = what_else(path, head, tail)
         if what:
             return NotAVideoError(f"{path} does not open as a video: {what}", file=path)
-        what = why_without_moov(path) or _NO_VIDEO
+        what = why_mp4_does_not_open(path) or _NO_VIDEO
         return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
     name, suffix = kind
     if suffix and Path(path).suffix.lower() == suffix:

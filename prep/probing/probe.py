@@ -130,6 +130,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
             if packet.size and not packet.is_discard:
                 packets.add(packet)
                 first = first or packet
+            elif packet.size:
+                packets.has_hidden = True
     except av.error.FFmpegError as error:
         packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
     pts, durations = packets.pts, packets.durations

@@ -26,7 +26,7 @@ from .mp4_fragments import top_boxes, unread_fragments
 from .mpeg4_headers import OrderCheck
 from .playlists import SCRIPT_DEMUXERS
 from .transport_packets import ends_in_mid_packet
-from .unread import fragment_sign, is_fragmented, unread_video
+from .unread import fragment_sign, has_another_mp4, is_fragmented, unread_video
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
 # another track.
@@ -48,6 +48,7 @@ _MOOV_IS_MISSING = (
     "its index is cut off (an MP4 without its moov box), and without it no frame can be read, even with --salvage; "
     "copy or record it again"
 )
+_JOINED = "it is two MP4s that were joined byte by byte; give each in a file of its own"
 JOIN_SEGMENTS = "join the segments with it (`cat INIT SEGMENT... > one.mp4`) and give that"
 _IS_A_SEGMENT = (
     "it is a segment of a stream (HLS, DASH) without the initialization segment, which says how to decode it; "
@@ -76,6 +77,8 @@ class PacketLog:
         self.last_end = 0
         self.has_decode_times = True
         self.ends_incomplete = False
+        # Whether some packets have frames that are not shown.
+        self.has_hidden = False
         self._seen = 0
         self.suspicion = ""
         self._headers = HeaderReader(decoder.name, decoder.extradata)
@@ -201,7 +204,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     ]
     said = cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
     if is_fragmented(container, stream):
-        said = said or fragment_sign(unread_fragments(path, stream.id))
+        said = said or fragment_sign(unread_fragments(path, stream.id), has_hidden=packets.has_hidden)
     return said or unread_video(path, container, packets.last_position)
 
 
@@ -257,11 +260,11 @@ def promised_end(stream: VideoStream) -> Fraction | None:
     return 3600 * int(hours) + 60 * int(minutes) + Fraction(seconds)
 
 
-def why_without_moov(path: str) -> str:
-    """Why an MP4 or MOV lacks the moov box, without which no frame can be read; "" if it has one, or is no MP4."""
+def why_mp4_does_not_open(path: str) -> str:
+    """Why an MP4 or MOV does not open, by its boxes; "" if that is unknown, or if it is no MP4."""
     kinds = [kind for kind, *_ in top_boxes(path)]
     if b"moov" in kinds:
-        return ""
+        return _JOINED if has_another_mp4(kinds) else ""
     if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:
         return _IS_A_SEGMENT
     return _MOOV_IS_MISSING if kinds[:1] == [b"ftyp"] else ""

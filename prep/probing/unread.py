@@ -31,24 +31,25 @@ def left_out(shown_pts: Collection[int], skipped_pts: Collection[int]) -> set[in
     return set(skipped_pts) - set(shown_pts)
 
 
-def fragment_sign(unread: Unread) -> str:
-    """What tells that fragments are not read, "" if nothing does."""
-    if unread.is_joined:
-        return ANOTHER_FRAGMENTED
-    return LEFT_OUT if unread.left_out else MISSING_FRAGMENT if unread.missing else ""
+def fragment_sign(unread: Unread, *, has_hidden: bool) -> str:
+    """What tells that fragments are not read, "" if nothing does. `has_hidden`: FFmpeg says of some packets that their
+    frames are not to be shown, as it does of those that it leaves out."""
+    if unread.left_out and has_hidden:
+        return ANOTHER_FRAGMENTED if unread.is_joined else LEFT_OUT
+    return MISSING_FRAGMENT if unread.missing else ""
 
 
 def unread_video(path: str, container: InputContainer, position: int | None) -> str:
     """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none."""
     if "mp4" in container.format.name:
-        return _ANOTHER_MP4 if _has_another_mp4([kind for kind, *_ in top_boxes(path)]) else ""
+        return _ANOTHER_MP4 if has_another_mp4([kind for kind, *_ in top_boxes(path)]) else ""
     if container.format.name != "mpegts" or position is None:
         return ""
     known = [stream.id for stream in container.streams]
     return _ANOTHER_STREAM if other_video_behind(path, position, known) else ""
 
 
-def _has_another_mp4(kinds: list[bytes]) -> bool:
+def has_another_mp4(kinds: list[bytes]) -> bool:
     """Whether a file with these boxes is two MP4s, one behind the other, of which one is not in fragments. Files of
     fragments may repeat their beginning, ftyp and moov, before each of them."""
     parts: list[list[bytes]] = [[]]
