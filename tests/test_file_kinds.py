@@ -92,6 +92,14 @@ def test_a_file_that_is_no_video_is_called_what_it_is(name: str, content: bytes,
     assert f"{tmp_path / name} does not open as a video: {kind}" in str(refused.value)
 
 
+def test_an_avi_that_lost_its_beginning_is_not_read_as_a_raw_stream(tmp_path: Path) -> None:
+    """The packets of MPEG-4 in it look like one, with the headers of chunks in between."""
+    source = encode_pictures(tmp_path / "x.avi", numbered(range(30)), "-c:v", "mpeg4", "-q:v", "2")
+    source.write_bytes(bytes(8192) + source.read_bytes()[8192:])
+    with pytest.raises(shortgop.NotAVideoError, match="it begins with zeros where a video has its header"):
+        probe(str(source))
+
+
 def test_what_is_unknown_is_called_nothing() -> None:
     assert what_else("x.mp4", b"", b"") == ""
     assert what_else("x.mp4", _BINARY[:HEAD_BYTES], _BINARY[-HEAD_BYTES:]) == ""

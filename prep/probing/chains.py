@@ -23,7 +23,7 @@ _FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
 
 
 # A tag's type, its length and time, and the number of its stream, which is 0.
-_TAG = re.compile(rb"(?s)[\x08\x09\x12].{7}\0\0\0")
+_TAG = re.compile(rb"(?s)(?=[\x08\x09\x12].{7}\0\0\0)")
 _READ_BYTES = 1 << 20
 
 

@@ -61,6 +61,13 @@ def archive(head: bytes) -> str:
     return _found(_ARCHIVES, head)
 
 
+def lost_beginning(head: bytes) -> str:
+    """That a file has zeros for its beginning, and what to do: a sentence from "it" on. "" if it has not."""
+    if not head or any(head):
+        return ""
+    return f"it begins with zeros where a video has its header: {_UNFINISHED}, or its disk lost it; {_AGAIN}"
+
+
 def what_else(name: str, head: bytes, tail: bytes) -> str:
     """What a file is that does not open as a video, and what to do: a sentence from "it" on. "" if that is unknown.
 
@@ -70,8 +77,8 @@ def what_else(name: str, head: bytes, tail: bytes) -> str:
     suffix = PurePath(name).suffix
     if kind:
         return f"it is {kind}"
-    if head and not any(head):
-        return f"it begins with zeros where a video has its header: {_UNFINISHED}, or its disk lost it; {_AGAIN}"
+    if lost := lost_beginning(head):
+        return lost
     if suffix.lower() in _UNFINISHED_SUFFIXES:
         return f"{_UNFINISHED}, as its name says ({suffix}); {_AGAIN}"
     if len(tail) == TAIL_BYTES and not any(tail):

@@ -23,7 +23,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from ...errors import NotAVideoError, SourceError
-from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, what_else
+from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import promised_end, why_mp4_does_not_open
 from .transport_packets import has_transport_packets
@@ -82,11 +82,17 @@ def open_source(path: str) -> InputContainer:
 
 def _of_transport(path: str, container: InputContainer) -> InputContainer:
     """The container, or another one: FFmpeg may take a transport stream that begins in the middle of a packet for the
-    raw stream that is in it."""
-    if demuxer_of(container) not in _RAW_FORMATS or not has_transport_packets(path):
+    raw stream that is in it. NotAVideoError for a file that lost its beginning, if it is taken for such a stream: what
+    FFmpeg reads as one are also the headers and the sound between its packets."""
+    if demuxer_of(container) not in _RAW_FORMATS:
         return container
-    container.close()
-    return _open(f"file:{path}", "mpegts")
+    if has_transport_packets(path):
+        container.close()
+        return _open(f"file:{path}", "mpegts")
+    if lost := lost_beginning(_head_and_tail(path)[0]):
+        container.close()
+        raise NotAVideoError(f"{path} does not open as a video: {lost}", file=path)
+    return container
 
 
 class Readable(Protocol):
