@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+_EXIT_INTERRUPTED = 130
+
 
 def main() -> None:
     try:
@@ -12,6 +14,9 @@ def main() -> None:
         if error.name not in ("typer", "rich"):
             raise
         sys.exit(f"the shortgop command needs {error.name}: pip install 'shortgop[prep]'")
+    except KeyboardInterrupt:
+        # What commands say of Ctrl-C is not imported yet.
+        sys.exit(_EXIT_INTERRUPTED)
     app()
 
 

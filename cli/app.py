@@ -24,6 +24,8 @@ EXIT_NOT_HEARD_OF = 4
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
+_GOES_ON = "; finished work is kept, and the same command goes on from there"
+
 # Commands in the order in which a newcomer needs them. A command that is not here is an error of `--help`.
 _ORDER = (
     "prep", "status", "report", "info", "read", "export", "verify", "annotate", "drop", "gc", "snapshots", "rollback",
@@ -85,15 +87,16 @@ def end_tidily_on_sigterm() -> None:
 
 
 @contextmanager
-def errors() -> Iterator[None]:
-    """Turn this package's errors into a message and an exit status."""
+def errors(*, goes_on: bool = False) -> Iterator[None]:
+    """Turn this package's errors into a message and an exit status. `goes_on`: a command that was interrupted has kept
+    what it finished, and does only the rest when it is given again."""
     try:
         yield
     except ShortGopError as error:
         err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
     except KeyboardInterrupt as error:
-        err.print("interrupted; finished work is kept, and the same command goes on from there")
+        err.print(f"interrupted{_GOES_ON if goes_on else ''}")
         raise typer.Exit(EXIT_TERMINATED if _Sigterm.has_come else EXIT_INTERRUPTED) from error
 
 

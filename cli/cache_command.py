@@ -34,7 +34,7 @@ def cache(  # noqa: PLR0917  # typer makes options of them
 
     Exit status: 0 all videos are in the cache, 3 some did not fit; the others are.
     """
-    with errors():
+    with errors(goes_on=True):
         from ..readers.cache_filling import Filling, fill_cache
         from ..readers.dataset import open as open_dataset
 

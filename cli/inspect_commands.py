@@ -88,7 +88,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Check every GOP's bytes against its CRC and structure. The exit status is 1 if something is wrong, with --repair
     if something still is. The options of prep count only with --repair."""
-    with errors():
+    with errors(goes_on=repair):
         if repair != bool(sources):
             raise UsageError("--repair and SOURCEs need each other; give the sources of the dataset, or leave both out")
         from ..manifests.dataset_files.snapshots import open_current

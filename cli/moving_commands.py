@@ -56,7 +56,7 @@ def merge(
 
 
 def _bring(datasets: list[str], target: str, *, update: bool, include_dropped: bool, as_json: bool) -> None:
-    with errors():
+    with errors(goes_on=True):
         from ..manifests.operations.copying import copy_videos
 
         with loop_bar(err, "shards", None) as advance:

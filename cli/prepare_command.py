@@ -105,7 +105,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     130 Ctrl-C and 143 SIGTERM: finished work is kept.
     """
     end_tidily_on_sigterm()
-    with errors():
+    with errors(goes_on=True):
         from ..jobs.finding.column_types import parse_types
         from ..jobs.named_options import prepare_untold
 

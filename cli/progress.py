@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from ..wording import counted
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 # Without a terminal a line is printed this often: often enough to follow a job in a log.
 _LINE_EVERY_SECONDS = 10.0
+_BAR_WIDTH = 20
 
 
 def encoded(found: job.Progress | JobStatus) -> str:
@@ -42,7 +44,9 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
 
     if err.is_terminal:
         # The rest of a bar says nothing of the time: frames differ in what they cost.
-        columns = (BarColumn(), MofNCompleteColumn(), TextColumn("frames"), TextColumn("{task.description}"))
+        # Where the terminal is narrow, what is said goes on in the next line, and nothing of it is cut off.
+        said = TextColumn("{task.description}", table_column=Column(ratio=1))
+        columns = (BarColumn(_BAR_WIDTH), MofNCompleteColumn(), TextColumn("frames"), said)
         with Progress(*columns, console=err, transient=True) as bar:
             task = bar.add_task("", total=None)
 

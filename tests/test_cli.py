@@ -10,11 +10,14 @@ from typing import Any
 
 import av
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 import shortgop
 from datasets import make_dataset
+from shortgop.__main__ import main
 from shortgop.cli import app
+from shortgop.cli.app import errors
 from shortgop.prep.profile import PROFILES, Profile
 from synthetic import SyntheticVideo, frame_to_rgb, read_number
 
@@ -285,3 +288,26 @@ def test_help_names_prep_first_and_says_what_each_command_does() -> None:
     lines = [line for line in run("--help").output.partition("Commands:\n")[2].splitlines() if line]
     assert [line.split()[0] for line in lines[:4]] == ["prep", "status", "report", "info"]
     assert [line for line in lines if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "said"),
+    [(True, "interrupted; finished work is kept, and the same command goes on from there\n"), (False, "interrupted\n")],
+)
+def test_only_a_command_that_goes_on_says_so(goes_on: bool, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended, errors(goes_on=goes_on):
+        raise KeyboardInterrupt
+    assert (capsys.readouterr().err, ended.value.exit_code) == (said, 130)
+
+
+class _InterruptedImport:
+    @property
+    def app(self) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_before_the_commands_are_imported_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "shortgop.cli", _InterruptedImport())
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterable
 from fractions import Fraction
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 import shortgop
+from file_permissions import modes_count
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importers.images import ShownPicture, concat_script
 from shortgop.jobs.finding.importing import Importing, importing_of
@@ -117,6 +119,19 @@ def test_pictures_of_several_sizes_or_kinds_are_refused(tmp_path: Path) -> None:
     assert "frame_00003.png is PNG of 128x64; the pictures of a video" in reasons["sizes"]
     assert "frame_00003.png is JPEG of 96x64" in reasons["kinds"]
     assert "frame_00001.png cannot be read as a picture" in reasons["broken"]
+
+
+def test_pictures_that_may_not_be_read_and_pipes_fail_alone_and_say_why(tmp_path: Path) -> None:
+    """The pictures are not damaged, and nobody writes to the pipe: copying them again would not help."""
+    (write_images(tmp_path / "all/locked", range(3)) / "frame_00001.png").chmod(0)
+    os.mkfifo(write_images(tmp_path / "all/pipe", range(3)) / "frame_00003.png")
+    write_images(tmp_path / "all/sound", range(3))
+    with modes_count():
+        report = prepared(tmp_path / "all", tmp_path / "out")
+    reasons = {failure.id: failure.reason for failure in report.failures}
+    assert "frame_00001.png cannot be read: permission denied; change its permissions" in reasons["locked"]
+    assert "frame_00003.png is a pipe, but pictures are files; take it out" in reasons["pipe"]
+    assert shortgop.open(tmp_path / "out").ids == ["sound"]
 
 
 def test_a_list_of_pictures_is_a_video_in_the_order_of_its_lines(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shortgop
+from file_permissions import modes_count
 from lerobot_files import CAMERAS, TASKS, feature, write_lerobot
 from lerobot_items import LeRobotItems
 from shortgop.errors import UsageError
@@ -126,6 +127,16 @@ def test_older_versions_and_folders_around_are_ordinary_folders(tmp_path: Path) 
     (root / "meta/info.json").write_text((root / "meta/info.json").read_text().replace("v2.1", "v3.0"))
     assert {source.part for source in find_sources([str(tmp_path / "all")])} == {None}
     assert None not in {source.part for source in find_sources([str(root)])}
+
+
+def test_a_dataset_whose_description_may_not_be_read_is_not_taken_for_a_folder_of_videos(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "robot", [3])
+    (root / "meta/info.json").chmod(0)
+    with (
+        modes_count(),
+        pytest.raises(UsageError, match=r"cannot read '.*meta/info\.json': Permission denied; fix that"),
+    ):
+        find_sources([str(root)])
 
 
 def test_a_dataset_without_videos_says_so(tmp_path: Path) -> None:

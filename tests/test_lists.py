@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from file_permissions import modes_count
 from shortgop.errors import SourceNotFoundError, ToolError, UsageError
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.lists import read_labels, read_list
@@ -206,11 +207,17 @@ def test_a_list_that_cannot_be_used(list_of: Callable[[], str], expected: str) -
     assert expected in complaint(list_of())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_list_that_may_not_be_read() -> None:
-    make("list.txt")
-    Path("list.txt").chmod(0)
-    assert "cannot read the list 'list.txt': Permission denied" in complaint("list.txt")
+@pytest.mark.parametrize("name", ["list.txt", "list.csv", "list.jsonl"])
+def test_a_list_that_may_not_be_read(name: str) -> None:
+    make(name)
+    Path(name).chmod(0)
+    with modes_count():
+        assert f"cannot read the list {name!r}: Permission denied" in complaint(name)
+
+
+def test_a_pipe_of_columns_is_refused_and_not_waited_for() -> None:
+    os.mkfifo("list.csv")
+    assert "the list 'list.csv' is a pipe, and a list of columns is read twice" in complaint("list.csv")
 
 
 def test_rows_with_the_same_id_for_two_files() -> None:

@@ -90,6 +90,16 @@ def test_a_bar_says_it_too() -> None:
     assert "300/1000 frames 20 frames/s while encoding (20 in the last minute), about 35 s left, 0/2" in text.getvalue()
 
 
+def test_a_bar_in_a_narrow_terminal_says_all_of_it() -> None:
+    text = StringIO()
+    job = Job(Console(file=StringIO()))
+    (during, *_) = [told for told in job.told if told.frames_done == 300]
+    with job_progress(Console(file=text, force_terminal=True, width=80, color_system=None)) as show:
+        show(during)
+    words = " ".join(text.getvalue().split())
+    assert "300/1000 frames 20 frames/s while encoding (20 in the last minute), about 35 s left, 0/2 videos;" in words
+
+
 def test_the_first_frames_are_no_rate_of_thousands() -> None:
     text = StringIO()
     now = 1000.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from collections.abc import Mapping
 from fractions import Fraction
@@ -13,6 +14,7 @@ import pytest
 import webdataset
 
 import shortgop
+from file_permissions import modes_count
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.importing import Importing
@@ -140,6 +142,17 @@ def test_tars_that_cannot_be_read_or_hold_no_videos_say_so(tmp_path: Path) -> No
         archive.addfile(entry, io.BytesIO(b"{ab"))
     with pytest.raises(UsageError, match=r"'0\.json' in the tar .* is no json"):
         find_sources([str(tmp_path / "bad.tar")])
+
+
+def test_a_tar_that_may_not_be_read_and_a_pipe_say_so(tmp_path: Path) -> None:
+    """Nothing is wrong with the first one's bytes, and nothing is read of the other: nobody might ever write to it."""
+    tar = write_tar(tmp_path / "a.tar", {"__key__": "0", "txt": "a"})
+    tar.chmod(0)
+    with modes_count(), pytest.raises(UsageError, match=r"a\.tar' cannot be read: permission denied; change its perm"):
+        find_sources([str(tar)])
+    os.mkfifo(tmp_path / "pipe.tar")
+    with pytest.raises(UsageError, match=r"pipe\.tar' is a pipe, but tars are files"):
+        find_sources([str(tmp_path / "pipe.tar")])
 
 
 def test_a_tar_that_lost_its_end_after_it_was_listed(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,6 +131,10 @@ def _lines(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_types:
 def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_types: OnTypes) -> Iterator[list[Line]]:
     """The lines with each cell turned into a value of its column's type. The file is read once for the types, and once
     for the values: a list may be too long for memory."""
+    if Path(file).is_fifo():
+        raise UsageError(
+            f"the list {file!r} is a pipe, and a list of columns is read twice; write it into a file", file=file
+        )
     inferred: dict[str, ColumnType] = {}
     kinds: dict[str, str] = {}
     is_first = True

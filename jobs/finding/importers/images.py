@@ -154,11 +154,15 @@ def _check_alike(files: Sequence[str]) -> None:
 
     first: tuple[str | None, tuple[int, int]] | None = None
     for file in files:
+        if Path(file).is_fifo():
+            raise NotAVideoError(f"{file} is a pipe, but pictures are files; take it out", file=file)
         try:
             with Image.open(file) as picture:
                 here = (picture.format, picture.size)
         except FileNotFoundError as error:
             raise SourceNotFoundError(f"{file} does not exist; put it there, or take it out", file=file) from error
+        except PermissionError as error:
+            raise SourceError(f"{file} cannot be read: permission denied; change its permissions", file=file) from error
         except (UnidentifiedImageError, OSError, ValueError) as error:
             raise SourceError(f"{file} cannot be read as a picture: {error}; copy it again", file=file) from error
         first = first or here

@@ -27,11 +27,12 @@ def is_kinetics(path: Path) -> bool:
     """Whether a file is a CSV list with the columns of Kinetics, and without a column `path`."""
     if path.suffix.lower() != ".csv" or not path.is_file():
         return False
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
-        try:
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
             header = {name.strip() for name in next(csv.reader(stream, skipinitialspace=True), [])}
-        except csv.Error:
-            return False
+    except (csv.Error, OSError):
+        # Read as an ordinary list, it says what is wrong.
+        return False
     return header >= _COLUMNS and "path" not in header
 
 

@@ -35,12 +35,13 @@ class _Dataset:
 
 
 def is_lerobot(folder: Path) -> bool:
-    """Whether a folder is a LeRobot dataset of version 3."""
+    """Whether a folder is a LeRobot dataset of version 3. UsageError where the file that says so cannot be read: as an
+    ordinary folder its videos would be others."""
     info = folder / INFO
     try:
         return info.is_file() and is_version_3(info.read_bytes())
-    except OSError:
-        return False
+    except OSError as error:
+        raise UsageError(f"cannot read {str(info)!r}: {error.strerror or error}; fix that", file=str(info)) from error
 
 
 def is_version_3(info: bytes) -> bool:

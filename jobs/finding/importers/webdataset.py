@@ -77,6 +77,8 @@ def _check_end(tar: Path) -> None:
 def _samples(tar: Path, is_video_name: Callable[[str], bool]) -> Iterator[_Sample]:
     sample: _Sample | None = None
     try:
+        if tar.is_fifo():
+            raise UsageError(f"{str(tar)!r} is a pipe, but tars are files; give one", file=str(tar))
         # Without compression: a member can be read at its place.
         with tarfile.open(tar, "r:") as archive:
             for member in archive:
@@ -92,6 +94,10 @@ def _samples(tar: Path, is_video_name: Callable[[str], bool]) -> Iterator[_Sampl
                     sample.videos.append((ending, member))
                 elif member.size <= _MAX_COLUMN_BYTES:
                     _add_columns(sample, ending, member, archive, tar)
+    except PermissionError as error:
+        raise UsageError(
+            f"the tar {str(tar)!r} cannot be read: permission denied; change its permissions", file=str(tar)
+        ) from error
     except (tarfile.TarError, OSError) as error:
         raise UsageError(
             f"cannot read {str(tar)!r} as a tar: {error}; unpack it if it is compressed, else copy it again",
