@@ -148,6 +148,12 @@ class DiskStorage:
         with writing(self.folder):
             if self.folder.exists() and not self.folder.is_dir():
                 raise OutputError(f"{self} is a file; --out needs a folder", file=self.url)
+            if self.folder.is_symlink() and not self.folder.exists():
+                to = str(self.folder.readlink())
+                raise OutputError(
+                    f"{self} is a link to {to!r}, which does not exist; make that folder, or take the link away",
+                    file=self.url,
+                )
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def put_new(self, key: str, data: bytes) -> bool:

@@ -66,8 +66,13 @@ def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> No
     (tmp_path / "empty").mkdir()
     create(DiskStorage(tmp_path / "empty"), PROFILE)
     (tmp_path / "file").write_text("precious")
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden/.DS_Store").touch()
+    (tmp_path / "link").symlink_to("nowhere")
     for path, complaint in (
         (tmp_path, "holds files but no dataset"),
+        (tmp_path / "hidden", r"holds files but no dataset, '\.DS_Store' for one; choose an empty or new folder"),
+        (tmp_path / "link", "link is a link to 'nowhere', which does not exist; make that folder"),
         (tmp_path / "file", "is a file"),
         (tmp_path / "file" / "below", "a part of that path is a file"),
     ):

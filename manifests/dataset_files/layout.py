@@ -77,9 +77,10 @@ def make_place(dataset: Storage) -> None:
     """Make the place of a dataset. It may exist if it is empty or holds a dataset."""
     dataset.make()
     with writing(dataset.url):
-        if any(dataset.files("")) and not is_dataset(dataset):
+        found = next(dataset.files(""), None)
+        if found is not None and not is_dataset(dataset):
             raise OutputError(
-                f"{dataset} holds files but no dataset; choose an empty or new folder",
+                f"{dataset} holds files but no dataset, {found.key!r} for one; choose an empty or new folder",
                 file=dataset.url,
             )
 
