@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Annotated
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +14,7 @@ from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import counted
 from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, megabytes, out, print_json
-from .job_reports import print_diagnosis, print_report
+from .job_reports import print_diagnosis, print_report, some_of
 from .parameters import (
     AddressOption,
     CutsOption,
@@ -30,7 +32,12 @@ from .parameters import (
 from .printing import video_table
 from .progress import job_progress, loop_bar
 
+if TYPE_CHECKING:
+    from ..manifests.operations.verify import Problem
+
 _VIDEOS_SHOWN = 20
+# Of each file. The first ones tell what is wrong with it.
+_PROBLEMS_SHOWN = 5
 
 
 @app.command()
@@ -138,7 +145,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             found = {"gops": len(manifest.gops), "decoded": decode, "problems": lines}
             print_json(found if report is None else {**found, "repair": dataclasses.asdict(report)})
         else:
-            for line in lines:
+            for line in (*_first_of_each_file(problems), *lines[len(problems) :]):
                 err.print(line, style="red", markup=False, soft_wrap=True)
             for file in strays:
                 err.print(f"note: {file} is not in the current snapshot", markup=False, soft_wrap=True)
@@ -151,8 +158,23 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             out.print(f"{counted(len(manifest.gops), 'GOP')}, {megabytes(num_bytes)}: {verdict}")
             if report is not None:
                 print_report(report, dataset, out, err)
+            elif damaged:
+                out.print(
+                    f"damaged: {len(damaged)} of {counted(len(manifest.videos), 'video')}: {some_of(sorted(damaged))}; "
+                    f"`shortgop verify {dataset} --repair SOURCES` makes them again",
+                    markup=False, soft_wrap=True,
+                )  # fmt: skip
         if lines and (report is None or report.lost):
             raise typer.Exit(EXIT_FAILED)
+
+
+def _first_of_each_file(problems: Iterable[Problem]) -> Iterator[str]:
+    """The first problems of each file, and how many more it has: a shard that was cut has one for each GOP."""
+    for file, found in groupby(problems, key=lambda problem: problem.file):
+        lines = list(map(str, found))
+        yield from lines[:_PROBLEMS_SHOWN]
+        if len(lines) > _PROBLEMS_SHOWN:
+            yield f"{file}: {counted(len(lines) - _PROBLEMS_SHOWN, 'more problem')}: --json lists all"
 
 
 @app.command(short_help="Show which ffmpegs, encoders and decoders run here.")

@@ -175,6 +175,18 @@ def test_verify_finds_a_flipped_bit_and_says_where(constant_video: SyntheticVide
     assert result.exit_code == 1
     assert "constant.mp4" in result.stderr
     assert shard.name in result.stderr
+    assert f"damaged: 1 of 1 video: constant.mp4; `shortgop verify {dataset} --repair SOURCES` makes" in result.stdout
+
+
+def test_verify_says_few_things_of_a_shard_that_was_cut(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """Its seven GOPs are gone, and so might be thousands."""
+    dataset = tmp_path / "dataset"
+    make_dataset([constant_video.path], dataset)
+    shard = next((dataset / "shards").iterdir())
+    shard.write_bytes(shard.read_bytes()[:1000])
+    *first, last = run("verify", dataset).stderr.splitlines()
+    assert (len(first), last) == (5, f"{shard}: 3 more problems: --json lists all")
+    assert len(json.loads(run("verify", dataset, "--json").stdout)["problems"]) == 8
 
 
 def test_read_writes_a_contact_sheet(dataset: Path, constant_video: SyntheticVideo, tmp_path: Path) -> None:

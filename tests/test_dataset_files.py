@@ -353,6 +353,16 @@ def _replace_member(file: Path, name: str, data: bytes) -> None:
             archive.writestr(member, data if member == name else content)
 
 
+def test_a_copy_without_its_root_says_what_it_lacks(published: Path) -> None:
+    """A copy that was cut short: `zarr.json` is the last file by name."""
+    (published / "zarr.json").unlink()
+    lacks = "has a folder `manifest` and no zarr.json.*copy it there, too"
+    with pytest.raises(NotADatasetError, match=lacks):
+        open_current(DiskStorage(published))
+    with pytest.raises(OutputError, match=lacks):
+        create(DiskStorage(published), PROFILE)
+
+
 @pytest.mark.parametrize("key", ["zarr.json", "videos/zarr.json", "videos/id/zarr.json"])
 def test_a_malformed_document_of_a_snapshot_is_damaged_and_not_missing(published: Path, key: str) -> None:
     file = snapshot_path(published, "000001")

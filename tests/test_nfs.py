@@ -142,7 +142,7 @@ def test_a_root_that_is_missing_is_missed_at_last(dataset: DiskStorage) -> None:
     publish(dataset)
     (dataset.folder / ROOT_KEY).unlink()
     assert not is_dataset(dataset)
-    with pytest.raises(NotADatasetError, match="holds no dataset"):
+    with pytest.raises(NotADatasetError, match="a dataset that lacks this file; copy it there, too"):
         read_root(dataset)
 
 

@@ -17,7 +17,10 @@ from ..zarr_files import zarr_zip as zips
 from ..zarr_files.zarr_read import LAYERS, OpenFile, read_attributes, read_layers
 from .layout import has_snapshot, read_root, snapshot_folder, snapshot_key
 
-_COPY_AGAIN = "copy it to the dataset again, or run `shortgop prep` on the same sources and a new --out"
+_COPY_AGAIN = (
+    "copy it to the dataset again; or move the dataset's folder `manifest` away, set `snapshot` in its zarr.json to "
+    "null, and run the same `shortgop prep` again, which makes it of the files in `parts` without encoding"
+)
 
 
 @contextlib.contextmanager
