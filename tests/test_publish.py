@@ -19,9 +19,9 @@ from dataset_places import Places, versions
 from datasets import as_folder, current_manifest, timeline_rows
 from example_manifests import failure, rows, video
 from shortgop import whole_files as commits
-from shortgop.errors import CorruptDataError, MissingDataError, OutputError
+from shortgop.errors import CorruptDataError, MissingDataError, NotADatasetError, OutputError
 from shortgop.manifests.dataset_files import publish as publish_module
-from shortgop.manifests.dataset_files.layout import create, snapshot_key
+from shortgop.manifests.dataset_files.layout import ROOT_KEY, create, snapshot_key
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshot_files import snapshot_attributes
@@ -97,6 +97,11 @@ class Publishing:
     def test_a_lost_snapshot_is_named(self, published_place: Storage) -> None:
         published_place.remove(snapshot_key("000001"))
         with pytest.raises(MissingDataError, match=r"the manifest .*manifest/000001\.zip is missing"):
+            open_current(published_place)
+
+    def test_a_lost_root_is_named(self, published_place: Storage) -> None:
+        published_place.remove(ROOT_KEY)
+        with pytest.raises(NotADatasetError, match=r"has a folder `manifest` and no zarr\.json.*copy it there, too"):
             open_current(published_place)
 
 

@@ -24,6 +24,8 @@ from shortgop.manifests.operations.verify import Problem, stray_files, verify
 from shortgop.manifests.ragged import from_texts
 from shortgop.manifests.tables import Drops, Edits, Manifest, Timeline, failures_table
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
+from store_helpers import put
 from synthetic import SyntheticVideo
 
 
@@ -132,6 +134,14 @@ def test_a_missing_shard(dataset: Path) -> None:
     found = list(verify(DiskStorage(dataset), opened(dataset), on_gop=lambda: seen.append(1)))
     assert found == [Problem("is missing", str(file))]
     assert len(seen) == len(opened(dataset).gops)
+
+
+def test_a_missing_shard_in_a_store_is_one_problem_too(dataset: Path, s3_url: str) -> None:
+    for file in dataset.glob("*/*.zip"):
+        put(f"{s3_url}/{file.relative_to(dataset)}", file)
+    put(f"{s3_url}/zarr.json", dataset / "zarr.json")
+    place, name = storage_at(s3_url), only_shard(dataset).name
+    assert list(verify(place, open_current(place)[1])) == [Problem("is missing", f"{s3_url}/shards/{name}")]
 
 
 def test_a_shard_that_was_cut(dataset: Path) -> None:

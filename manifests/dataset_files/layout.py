@@ -41,9 +41,7 @@ _MAX_CHANGES = 100
 _MAX_LOOKS = 40
 _SECONDS_TO_LOOK_AGAIN = 0.025
 _DATASET_REMEDY = "give the folder that `shortgop prep --out` wrote"
-_WITHOUT_ROOT = (
-    "has a folder `manifest` and no zarr.json: it is a dataset of which that file is lost; copy it there, too"
-)
+_WITHOUT_ROOT = "has a folder `manifest` and no zarr.json: it is a dataset that lacks this file; copy it there, too"
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def make_place(dataset: Storage) -> None:
     with writing(dataset.url):
         found = next(dataset.files(""), None)
         if found is not None and not is_dataset(dataset):
-            if _is_without_root(dataset):
+            if _has_snapshots(dataset):
                 raise OutputError(f"{dataset} {_WITHOUT_ROOT}", file=dataset.url)
             raise OutputError(
                 f"{dataset} holds files but no dataset, {found.key!r} for one; choose an empty or new folder",
@@ -173,10 +171,10 @@ def _read_root(dataset: Storage) -> tuple[Root, str]:
         folder = dataset.folder
         gone, is_file = folder is not None and not folder.exists(), folder is not None and folder.is_file()
         what = "does not exist" if gone else "is a file" if is_file else "holds no dataset"
-        if _is_without_root(dataset):
-            raise NotADatasetError(f"{dataset} {_WITHOUT_ROOT}", file=file) from None
         if error.strerror == NO_BUCKET:
             raise NotADatasetError(f"{dataset}: {NO_BUCKET}; check its name", file=file) from None
+        if _has_snapshots(dataset):
+            raise NotADatasetError(f"{dataset} {_WITHOUT_ROOT}", file=file) from None
         raise NotADatasetError(f"{dataset} {what}; {_DATASET_REMEDY}", file=file) from None
     except EOFError as error:
         raise UnreadableDataError(f"{file} became shorter while it was read; try again", file=file) from error
@@ -206,6 +204,14 @@ def _root_text(dataset: Storage) -> tuple[bytes, str]:
 def _is_without_root(dataset: Storage) -> bool:
     """Whether there is a folder of snapshots beside which zarr.json is missing."""
     return dataset.folder is not None and (dataset.folder / "manifest").is_dir()
+
+
+def _has_snapshots(dataset: Storage) -> bool:
+    """Whether there are files of snapshots; False where a web server has no listings."""
+    try:
+        return any(listed(dataset, "manifest"))
+    except UnreadableDataError:
+        return False
 
 
 def _parsed(dataset: Storage, text: bytes) -> Root:

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...errors import CorruptDataError, DatasetError
+from ...errors import CorruptDataError, DatasetError, MissingDataError
 from ...storage.interface import Storage
 from ..dataset_files.layout import listed, shard_key, snapshot_key
 from ..dataset_files.parts import parts_of_unit
@@ -138,15 +138,17 @@ class _Checker:
             # Reading nothing tells whether the file can be read.
             self._source.read(key, 0, 0)
             stored = self._dataset.find(key)
+            # In a store it took no request to read nothing.
+            if stored is None:
+                raise MissingDataError("is missing", file=file)
         except (DatasetError, OSError) as error:
             yield Problem(_without_file(error, file), file)
             for segment in segments:
                 for _ in self._gops(segment):
                     self._on_gop()
             return
-        if stored is None or stored.num_bytes != length:
-            actual = stored.num_bytes if stored else 0
-            yield Problem(f"has {actual} bytes, the manifest says {length}", file)
+        if stored.num_bytes != length:
+            yield Problem(f"has {stored.num_bytes} bytes, the manifest says {length}", file)
         end = 0
         for segment in segments:
             end = yield from self._segment(key, segment, end)
