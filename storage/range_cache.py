@@ -98,6 +98,8 @@ class RangeCache:
         self._parent = str(self.folder)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        # Closes it with the cache, which nobody has to close: Python 3.13 warns of a connection that was left open.
+        self._closing: weakref.finalize[..., RangeCache] | None = None
         self.stopped: str | None = None
         """Why this process adds nothing any more."""
         self.remedy = "free some space, or give another folder"
@@ -173,10 +175,9 @@ class RangeCache:
             self._close()
 
     def _close(self) -> None:
-        if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
+        if self._closing is not None:
+            self._closing()
+        self._connection = self._closing = None
 
     def _path(self, name: bytes) -> str:
         text = name.hex()
@@ -194,7 +195,8 @@ class RangeCache:
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
+            self._connection, self._closing = connection, weakref.finalize(self, _close, connection)
+            self._closing.atexit = False
         return self._connection
 
     def _reserve(self, sizes: dict[bytes, int]) -> int:
@@ -302,6 +304,11 @@ class RangeCache:
             DatasetWarning,
             stacklevel=3,
         )
+
+
+def _close(connection: sqlite3.Connection) -> None:
+    with contextlib.suppress(sqlite3.Error):
+        connection.close()
 
 
 @contextlib.contextmanager

@@ -83,7 +83,8 @@ def report(unit: str, frames: int, section: int | None = None) -> UnitProgress:
     ids=["a report", "a report of a section", "a result", "a note"],
 )
 def test_an_event_costs_the_same_however_many_units_run(event: Callable[[Job], None]) -> None:
-    few, many = (steps_of(partial(event, Job(size))) for size in (_FEW, _MANY))
+    # Python 3.13 counts the bytecodes of a function from its second call on.
+    _, few, many = (steps_of(partial(event, Job(size))) for size in (_FEW, _FEW, _MANY))
     assert few == pytest.approx(many, rel=0.1)
 
 
