@@ -366,12 +366,13 @@ def _close(process: int, library: Nvcuvid, memory: SurfaceMemory, handles: _Hand
     with contextlib.suppress(ShortGopError), memory.context():
         with contextlib.suppress(ShortGopError, RuntimeError):
             mapped.unmap_all()
-        if handles.decoder is not None:
-            with contextlib.suppress(ShortGopError):
-                library.destroy_decoder(handles.decoder)
+        # In NVIDIA's order: a parser that gives pictures while it is destroyed finds the decoder still there.
         if handles.parser is not None:
             with contextlib.suppress(ShortGopError):
                 library.destroy_parser(handles.parser)
+        if handles.decoder is not None:
+            with contextlib.suppress(ShortGopError):
+                library.destroy_decoder(handles.decoder)
 
 
 def _existing(thing: Thing | None) -> Thing:

@@ -22,9 +22,6 @@ from .nvcuvid_structs import (
     SourceDataPacket,
 )
 
-# CUresult of dynlink_cuda.h: what cuvidGetDecodeStatus returns for GPUs and codecs that do not say it.
-_NOT_SUPPORTED = 801
-
 
 class CallError(DecodeError):
     """A call of the driver failed. That does not say whether the data or the GPU is to blame."""
@@ -92,18 +89,16 @@ class Nvcuvid:
         self._check("cuvidUnmapVideoFrame64", (decoder, ctypes.c_ulonglong(address)))
 
     def decode_status(self, decoder: ctypes.c_void_p, index: int) -> int | None:
-        """cuvidDecodeStatus of the picture in a surface; None where the driver does not say it."""
+        """cuvidDecodeStatus of the picture in a surface; None where the driver does not say it.
+
+        NVIDIA's own decoder takes no error of this call for one of the picture, which is mapped without one.
+        """
         status = DecodeStatus()
         error = self._library.cuvidGetDecodeStatus(decoder, index, ctypes.byref(status))
-        if error == _NOT_SUPPORTED:
-            return None
-        self._raise("cuvidGetDecodeStatus", error, CallError)
-        return int(status.status)
+        return None if error else int(status.status)
 
     def _check(self, call: str, arguments: tuple[Any, ...], kind: type[ShortGopError] = CallError) -> None:
-        self._raise(call, getattr(self._library, call)(*arguments), kind)
-
-    def _raise(self, call: str, error: int, kind: type[ShortGopError]) -> None:
+        error = getattr(self._library, call)(*arguments)
         if error:
             raise kind(f"{call} of NVIDIA's driver returns {self._name(error)}; `make gpu-check` says what works here")
 
