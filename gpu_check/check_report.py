@@ -25,7 +25,8 @@ class Check:
     """A function that runs in a process of its own.
 
     `question` is what it answers. `function` is "module:function"; it takes a `Record`. It is killed after `seconds`.
-    One that `needs_nvdec` is not started where NVDEC cannot be used.
+    One that `needs_nvdec` is not started where NVDEC cannot be used. `way` names the code that it runs through, and
+    `explains` the check whose failure it throws light on; see `check_order`.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Check:
     function: str
     seconds: float
     needs_nvdec: bool = False
+    way: str = ""
+    explains: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Ended:
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of a check. `log` has the last lines that it printed. `lacked_time` says that it was not run, or not
-    to its end, because the time for all checks was over."""
+    to its end, because the time for all checks was over, and `hung` that it did not end within its own time."""
 
     name: str
     question: str
@@ -65,6 +68,7 @@ class Outcome:
     figures: dict[str, Any] = field(default_factory=dict)
     log: tuple[str, ...] = ()
     lacked_time: bool = False
+    hung: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,8 @@ def outcome_of(check: Check, ended: Ended, limit_seconds: float | None = None) -
     if lacked_time and limit_seconds is not None:
         result, why = "skipped", f"time was up after {limit_seconds:.0f} s{_still_there(ended)}"
     seconds, log = round(ended.seconds, 2), last_lines(ended.log)
-    return Outcome(check.name, check.question, result, why, seconds, report.figures, log, lacked_time)
+    hung = ended.time_was_up and not lacked_time
+    return Outcome(check.name, check.question, result, why, seconds, report.figures, log, lacked_time, hung)
 
 
 def not_started(check: Check, why: str, *, lacked_time: bool = False) -> Outcome:

@@ -9,52 +9,68 @@ from check_report import Check
 ENVIRONMENT, NVDEC = "environment", "nvdec-caps"
 
 _OnNvdec = partial(Check, needs_nvdec=True)
+_Libavcodec = partial(_OnNvdec, way="libavcodec")
+_Libnvcuvid = partial(_OnNvdec, way="libnvcuvid")
+_Copies = partial(Check, way="copies")
 
 CHECKS = (
     Check(ENVIRONMENT, "which GPU, driver, libraries and devices are here?", "gpu_environment:report", 100),
     Check(NVDEC, "what does NVDEC decode, in which sizes, on how many engines?", "gpu_capabilities:nvdec", 20),
-    _OnNvdec("pyav-contexts", "does PyAV give CUDA frames in torch's context?", "gpu_decoding:torch_context", 60),
-    _OnNvdec("pyav-pictures", "are all pictures right, H.264 and HEVC?", "gpu_decoding:all_pictures", 60),
+    _Libavcodec("pyav-contexts", "does PyAV give CUDA frames in torch's context?", "gpu_decoding:torch_context", 60),
+    _Libavcodec("pyav-pictures", "are all pictures right, H.264 and HEVC?", "gpu_decoding:all_pictures", 60),
     Check("convert-equal", "does the kernel give the CPU's pixels?", "gpu_conversion:equal", 90),
-    _OnNvdec("reader-equal", 'is shortgop.open(device="cuda") right, frame by frame?', "gpu_reader:equal", 75),
-    _OnNvdec("reader-busy-streams", "also where the stream that uses frames is behind?", "gpu_reader:busy_streams", 45),
-    _OnNvdec("reader-speed", "frames/s by threads, beside the CPU reader?", "gpu_reader:speed", 100),
-    _OnNvdec("reader-loader", "is a loader over it right?", "gpu_reader:loader", 60),
-    _OnNvdec("reader-damaged", "is a damaged GOP an error, and the reader fine afterwards?", "gpu_reader:damaged", 30),
+    _Libavcodec("reader-equal", 'is shortgop.open(device="cuda") right, frame by frame?', "gpu_reader:equal", 75),
+    _Libavcodec(
+        "reader-busy-streams", "also where the stream that uses frames is behind?", "gpu_reader:busy_streams", 45
+    ),
+    _Libavcodec("reader-speed", "frames/s by threads, beside the CPU reader?", "gpu_reader:speed", 100),
+    _Libavcodec("reader-loader", "is a loader over it right?", "gpu_reader:loader", 60),
+    _Libavcodec(
+        "reader-damaged", "is a damaged GOP an error, and the reader fine afterwards?", "gpu_reader:damaged", 30
+    ),
     Check("reader-fallback", "is what the CPU decodes for the GPU right?", "gpu_reader:fallback", 30),
-    _OnNvdec("reader-forked", "does a forked process get an error that says what to do?", "gpu_reader:forked", 30),
-    _OnNvdec("nvcuvid-pictures", "are they also right through libnvcuvid itself?", "gpu_nvcuvid:all_pictures", 60),
-    Check("loader-device", 'does ClipLoader(device="cuda") give the CPU\'s batches?', "gpu_loading:to_device", 60),
-    Check("loader-slow-stream", "also where the stream that uses them is behind?", "gpu_loading:slow_stream", 60),
-    Check("loader-pinned", "does pin_memory=True lock memory, and are copies faster?", "gpu_loading:pinned", 45),
-    Check(
+    _Libavcodec("reader-forked", "does a forked process get an error that says what to do?", "gpu_reader:forked", 30),
+    _Libnvcuvid("nvcuvid-parser", "when does libnvcuvid's parser call back?", "gpu_parser:callbacks", 30),
+    _Libnvcuvid("nvcuvid-pictures", "are they also right through libnvcuvid itself?", "gpu_nvcuvid:all_pictures", 60),
+    _Copies("loader-device", 'does ClipLoader(device="cuda") give the CPU\'s batches?', "gpu_loading:to_device", 60),
+    _Copies("loader-slow-stream", "also where the stream that uses them is behind?", "gpu_loading:slow_stream", 60),
+    _Copies("loader-pinned", "does pin_memory=True lock memory, and are copies faster?", "gpu_loading:pinned", 45),
+    _Copies(
         "loader-pinned-dropped",
         "may a loop copy a batch without waiting, and drop it?",
         "gpu_loading:pinned_and_dropped",
         45,
     ),
-    _OnNvdec("pyav-threads", "do fresh threads decode, each with its contexts?", "gpu_decoding:fresh_threads", 45),
-    _OnNvdec("pyav-busy-streams", "are pictures right behind a long kernel?", "gpu_decoding:busy_streams", 45),
-    _OnNvdec("pyav-held-frames", "do frames that are kept stay right?", "gpu_decoding:held_frames", 30),
+    _Libavcodec("pyav-threads", "do fresh threads decode, each with its contexts?", "gpu_decoding:fresh_threads", 45),
+    _Libavcodec("pyav-busy-streams", "are pictures right behind a long kernel?", "gpu_decoding:busy_streams", 45),
+    _Libavcodec("pyav-held-frames", "do frames that are kept stay right?", "gpu_decoding:held_frames", 30),
     _OnNvdec("torchcodec", "is TorchCodec on the GPU right, and how fast?", "gpu_torchcodec:pictures", 60),
-    _OnNvdec("pyav-speed", "frames/s of clips, NVDEC and CPU?", "gpu_decoding:speed", 90),
-    _OnNvdec("nvcuvid-speed", "frames/s through libnvcuvid and libavcodec?", "gpu_nvcuvid:speed", 90),
+    _Libavcodec("pyav-speed", "frames/s of clips, NVDEC and CPU?", "gpu_decoding:speed", 90),
+    _Libnvcuvid("nvcuvid-speed", "frames/s through libnvcuvid and libavcodec?", "gpu_nvcuvid:speed", 90),
     Check("convert-speed", "frames/s of the kernel, and of plain torch?", "gpu_conversion:speed", 45),
-    Check("loader-registration", "is memory locked while it is used, and no longer?", "gpu_loading:registration", 30),
-    Check("loader-forked", "is CUDA in a forked process our UsageError?", "gpu_loading:forked", 45),
-    Check("loader-left-early", "are batches right where passes are left?", "gpu_loading:left_early", 45),
-    _OnNvdec("pyav-damaged-gop", "is a damaged GOP an error, and the next one right?", "gpu_decoding:damaged_gop", 20),
+    _Copies("loader-registration", "is memory locked while it is used, and no longer?", "gpu_loading:registration", 30),
+    _Copies("loader-forked", "is CUDA in a forked process our UsageError?", "gpu_loading:forked", 45),
+    _Copies("loader-left-early", "are batches right where passes are left?", "gpu_loading:left_early", 45),
+    _Libavcodec(
+        "pyav-damaged-gop", "is a damaged GOP an error, and the next one right?", "gpu_decoding:damaged_gop", 20
+    ),
     Check("nvenc-pyav", "which NVENC encoders run in PyAV?", "gpu_ffmpeg:pyav_nvenc", 30),
     _OnNvdec("ffmpeg-nvdec", "does the ffmpeg program decode on the GPU?", "gpu_ffmpeg:ffmpeg_nvdec", 40),
     Check("ffmpeg-nvenc", "which NVENC encoders run in the ffmpeg program?", "gpu_ffmpeg:ffmpeg_nvenc", 40),
     Check("prep-pipelines", "does each pipeline of prep make right datasets?", "gpu_prep:pipelines", 90),
     Check("prep-speed", "frames/s of each, one and eight at once, and engines' use?", "gpu_prep:speed", 90),
     Check("prep-quality", "PSNR and VMAF beside x264 at equal bytes?", "gpu_prep:quality", 90),
-    _OnNvdec("reader-soak", "does memory grow over 10,000 clips?", "gpu_reader:soak", 75),
-    Check("loader-soak", "does memory grow over 200 batches?", "gpu_loading:soak", 60),
-    _OnNvdec("pyav-other-contexts", "and with the other options for contexts?", "gpu_decoding:other_contexts", 40),
-    _OnNvdec("pyav-no-context", "what does a thread without a context get?", "gpu_decoding:no_context", 30),
-    _OnNvdec("pyav-soak", "does memory grow over 1000 GOPs?", "gpu_decoding:soak", 60),
-    _OnNvdec("nvcuvid-soak", "does memory grow over 1000 GOPs through libnvcuvid?", "gpu_nvcuvid:soak", 60),
+    _Libavcodec("reader-soak", "does memory grow over 10,000 clips?", "gpu_reader:soak", 75),
+    _Copies("loader-soak", "does memory grow over 200 batches?", "gpu_loading:soak", 60),
+    _Libavcodec(
+        "pyav-other-contexts",
+        "and with the other options for contexts?",
+        "gpu_decoding:other_contexts",
+        40,
+        explains="pyav-contexts",
+    ),
+    _Libavcodec("pyav-no-context", "what does a thread without a context get?", "gpu_decoding:no_context", 30),
+    _Libavcodec("pyav-soak", "does memory grow over 1000 GOPs?", "gpu_decoding:soak", 60),
+    _Libnvcuvid("nvcuvid-soak", "does memory grow over 1000 GOPs through libnvcuvid?", "gpu_nvcuvid:soak", 60),
     Check("sanitizer", "is the kernel clean under compute-sanitizer?", "gpu_sanitizer:memcheck", 60),
 )

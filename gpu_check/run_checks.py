@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from check_order import following
 from check_process import run_check
 from check_report import (
     Check,
@@ -75,7 +76,8 @@ def run_all(
     require_gpu: bool = False,
     note: Callable[[str], None] = lambda _: None,
 ) -> tuple[list[Outcome], Path]:
-    """Run checks in this order, and write what came of them into `results` after each.
+    """Run checks, and write what came of them into `results` after each. They run in this order, unless one fails or
+    hangs: see `check_order`.
 
     Returns the outcomes, and the file. A check for which no time is left is skipped. If the check of the environment
     was skipped, there is no GPU, and all other checks are skipped too; if that of NVDEC's capabilities was, those that
@@ -86,7 +88,9 @@ def run_all(
     outcomes: list[Outcome] = []
     no_gpu = no_nvdec = ""
     path = results / f"{results_name('unknown')}.json"
-    for number, check in enumerate(checks):
+    waiting = list(checks)
+    while waiting:
+        check = waiting.pop(0)
         left = total_seconds - (time.monotonic() - started)
         limit = limit_seconds(check, left)
         if lacking := no_gpu or (check.needs_nvdec and no_nvdec):
@@ -105,8 +109,9 @@ def run_all(
         if check.name == NVDEC and outcome.result == "skipped" and not outcome.lacked_time:
             no_nvdec = f"{NVDEC} was skipped: {outcome.why}"
         outcomes.append(where_a_gpu_is_required(outcome) if require_gpu else outcome)
+        waiting = following(check, outcome, waiting)
         seconds = round(time.monotonic() - started, 1)
-        _write(path, document({**head, "seconds": seconds}, outcomes, checks[number + 1 :]))
+        _write(path, document({**head, "seconds": seconds}, outcomes, waiting))
     return outcomes, path
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import gpu_capabilities
 import gpu_decoding
+import gpu_parser
 import pytest
 import torch
 from check_record import Record
@@ -43,6 +44,14 @@ def test_caps_are_those_of_an_h200(driver: Driver, tmp_path: Path) -> None:
     found = figures_of(gpu_capabilities.nvdec, tmp_path)
     assert found["h264 8 bits"].startswith("7 engines, 48x16 to 4096x4096")
     assert found["h264 10 bits"] == "no"
+
+
+def test_parser(driver: Driver, tmp_path: Path) -> None:
+    """Parameter sets are read again behind the end of a stream."""
+    found = figures_of(gpu_parser.callbacks, tmp_path)
+    assert list(found) == [f"{codec}, GOP {number}" for codec in ("h264", "hevc") for number in range(2)]
+    assert all(calls[0].startswith("frame 0: sequence ") for calls in found.values())
+    assert driver.counted("open parsers") == 0
 
 
 def test_contexts(driver: Driver, tmp_path: Path) -> None:
