@@ -218,7 +218,7 @@ def soak(record: Record) -> None:
     ready()
     dataset = clips(samples(record, "h264"))
     order = order_of(len(dataset), 200)
-    loader = loader_of(dataset, order, 2, device="cuda")
+    loader = loader_of(dataset, order, 4, device="cuda")
     growth, started = Growth(), time.perf_counter()
     total = torch.zeros((), dtype=torch.int64, device="cuda")
     for number, batch in enumerate(loader):
