@@ -18,6 +18,7 @@ from loader_helpers import BATCH, FRAMES_OF_VIDEO, shown
 from shortgop.errors import UsageError
 from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.pyav_upload import PyavUpload
+from shortgop.training.loader.loader_stats import LoaderStats
 from shortgop.training.loader.on_device import DeviceReads, check_options
 from shortgop.training.slices import PlannedBatch
 
@@ -164,6 +165,24 @@ def test_counts(clips_folder: Path) -> None:
     assert stats.decode_seconds > 0
     assert stats.busy_seconds >= stats.decode_seconds
     reads.close()
+
+
+@pytest.mark.parametrize(
+    ("bytes_seconds", "decode_seconds", "wait_seconds", "remedy"),
+    [(9.0, 1.0, 5.0, "prefetch_bytes"), (1.0, 9.0, 5.0, "smaller frames"), (1.0, 9.0, 0.1, "fast enough")],
+)
+def test_no_worker_is_advised_where_there_are_none(
+    clips_folder: Path, bytes_seconds: float, decode_seconds: float, wait_seconds: float, remedy: str
+) -> None:
+    gpu = FakeGpu(0, runs_ahead=1)
+    reads = DeviceReads(clips_on(gpu, clips_folder), gpu, CPU, prefetch_bytes=1 << 20)
+    before_another_pass = reads.stats()
+    reads.close()
+    stats = before_another_pass + LoaderStats(
+        10, 10, wait_seconds=wait_seconds, step_seconds=5.0, bytes_seconds=bytes_seconds, decode_seconds=decode_seconds
+    )
+    assert remedy in stats.advice
+    assert "worker" not in stats.advice
 
 
 @pytest.mark.parametrize(

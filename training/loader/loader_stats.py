@@ -38,9 +38,12 @@ class LoaderStats:
     """Clips that could not be read and were replaced by others."""
     restarts: int = 0
     """Workers that died and were replaced."""
+    on_device: bool = False
+    """Whether a GPU decoded, for which threads of this process read; there were no workers."""
 
     def __add__(self, other: LoaderStats) -> LoaderStats:
-        return LoaderStats(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        added = LoaderStats(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return replace(added, on_device=self.on_device or other.on_device)
 
     def with_step(self, wait_seconds: float, step_seconds: float, *, starts: bool) -> LoaderStats:
         """With the times of one more batch in the training loop; `starts` with the first one of a pass."""
@@ -64,13 +67,16 @@ class LoaderStats:
             if self.copied_batches
             else ""
         )
+        who = "threads" if self.on_device else "workers"
         if waited < _NEGLIGIBLE:
-            return f"training waits {waited:.0%} of the time: the loader is fast enough; fewer workers may do.{kept}"
+            fewer = "" if self.on_device else "; fewer workers may do"
+            return f"training waits {waited:.0%} of the time: the loader is fast enough{fewer}.{kept}"
         reading = self.bytes_seconds + self.decode_seconds
         if self.bytes_seconds > self.decode_seconds:
+            ahead = "a larger prefetch_bytes" if self.on_device else "more workers or threads"
             return (
-                f"training waits {waited:.0%} of the time, and workers spend {self.bytes_seconds / reading:.0%} of "
-                f"reading on waiting for bytes: take faster storage, or more workers or threads, which wait at the "
+                f"training waits {waited:.0%} of the time, and {who} spend {self.bytes_seconds / reading:.0%} of "
+                f"reading on waiting for bytes: take faster storage, or {ahead}, with which more are waited for at the "
                 f"same time.{kept}"
             )
         if self.busy_seconds > 2 * reading and reading:
@@ -83,7 +89,8 @@ class LoaderStats:
                 f"training waits {waited:.0%} of the time, though workers are idle for longer than they work: "
                 f"batches come unevenly; take smaller ones.{kept}"
             )
+        more = "" if self.on_device else "more workers or threads, "
         return (
-            f"training waits {waited:.0%} of the time, and workers spend theirs on decoding: take more workers or "
-            f"threads, smaller frames, or videos prepared with the profile `fast`.{kept}"
+            f"training waits {waited:.0%} of the time, and {who} spend theirs on decoding: take {more}"
+            f"smaller frames, or videos prepared with the profile `fast`.{kept}"
         )

@@ -107,7 +107,7 @@ class DeviceReads:
         self._streams = [gpu.new_stream() for _ in range(_AT_THE_SAME_TIME)]
         self._threads = ThreadPoolExecutor(_AT_THE_SAME_TIME, thread_name_prefix="shortgop-loader")
         self._columns: DeviceColumns | None = None
-        self._counts = LoaderStats()
+        self._counts = LoaderStats(on_device=True)
         self._before = dataset.stats()
 
     def delivered(self, planned: Iterator[PlannedBatch], batch_size: int) -> Generator[Delivered]:

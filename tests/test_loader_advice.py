@@ -1,0 +1,32 @@
+"""What a ClipLoader's counts say that a user should change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shortgop.training.loader.loader_stats import LoaderStats
+
+WAITING = LoaderStats(10, 40, wait_seconds=5.0, step_seconds=5.0, busy_seconds=10.0)
+
+
+@pytest.mark.parametrize(
+    ("stats", "said"),
+    [
+        (LoaderStats(), "no batch was delivered yet"),
+        (replace(WAITING, wait_seconds=0.1, decode_seconds=9.0), "waits 2% of the time: the loader is fast enough"),
+        (replace(WAITING, bytes_seconds=6.0, decode_seconds=2.0), "75% of reading on waiting for bytes"),
+        (replace(WAITING, bytes_seconds=1.0, decode_seconds=3.0), "60% of theirs outside reading and decoding"),
+        (replace(WAITING, decode_seconds=9.0, idle_seconds=11.0), "batches come unevenly"),
+        (replace(WAITING, decode_seconds=9.0), "take more workers or threads, smaller frames"),
+        (replace(WAITING, decode_seconds=9.0, copied_batches=4), "4 of 10 batches were copied"),
+    ],
+)
+def test_the_advice_names_what_training_waits_for(stats: LoaderStats, said: str) -> None:
+    assert said in stats.advice
+
+
+def test_the_advice_is_of_all_passes_together() -> None:
+    fast = replace(WAITING, wait_seconds=0.0, step_seconds=995.0, decode_seconds=1.0)
+    assert "fast enough" in (WAITING + fast).advice
