@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,9 @@ import shortgop
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.mp4 import boxes
+from shortgop.prep.kept_frames.scan import scan
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.mp4_fragments import Fragment, unread_of
+from shortgop.prep.probing.mp4_fragments import Fragment, unread_fragments, unread_of
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
@@ -169,3 +172,23 @@ def test_a_fragment_is_missing_where_times_and_numbers_say_so(
     found = unread_of(fragments_of_video, numbers)
     assert (found.missing, found.left_out) == (missing, 0)
     assert bool(found.missing_before) == bool(missing)
+
+
+def test_a_run_that_states_many_samples_takes_no_memory_for_them(fragments: list[bytes], tmp_path: Path) -> None:
+    damaged = bytearray(b"".join(fragments[:2]))
+    at = damaged.index(b"trun") + 4
+    # All samples last as long as usual, and have the usual size.
+    struct.pack_into(">II", damaged, at, 0x1, 1 << 28)
+    (tmp_path / "x.mp4").write_bytes(bytes(damaged) + fragments[2])
+    tracemalloc.start()
+    found = unread_fragments(str(tmp_path / "x.mp4"), 1)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.left_out == GOP, "those of the fragment behind it come before the end that it states"
+    assert peak_bytes < 1 << 20
+
+
+def test_a_beginning_without_fragments_has_no_packets(fragments: list[bytes], tmp_path: Path) -> None:
+    (tmp_path / "x.mp4").write_bytes(fragments[0])
+    found = scan(str(tmp_path / "x.mp4"), 0)
+    assert (found.packets, found.unread) == ((), 0)

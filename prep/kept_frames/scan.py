@@ -52,7 +52,7 @@ def scan(path: str, stream_index: int) -> Scan:
         found = _with_left_out(scanner.run(), fragments)
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
-        if may_lack_an_end(path, container, stream, scanner.last_end):
+        if may_lack_an_end(path, container, stream, scanner.last_end, broken_at):
             found = replace(found, packets=_last_in_doubt(found.packets))
         last_dts = found.packets[-1].dts if found.packets else None
         promises_more = promises_more_chunks(container, stream, len(found.packets), last_dts)
@@ -115,6 +115,7 @@ class _Scanner:
         # What the counters of a transport stream say, for the packets that FFmpeg calls incomplete.
         self.continuity: Callable[[], Continuity | None] = _unknown
         self.last_position: int | None = None
+        self.last_end = 0
         # The positions before which fragments are missing, rising.
         self.missing_before: list[int] = []
         self._demuxed = packets

@@ -139,20 +139,22 @@ def _fragment(
         usual_ticks = _usual_ticks(data, traf, default_ticks)
         for trun in _children(data, traf, b"trun"):
             checksum = zlib.crc32(data[trun.body + 4 : trun.stop], checksum)
-            each = _sample_ticks(data, trun, usual_ticks)
-            count, ticks, last_ticks = count + len(each), ticks + sum(each), each[-1] if len(each) else last_ticks
+            samples, run_ticks, last = _run_ticks(data, trun, usual_ticks)
+            count, ticks, last_ticks = count + samples, ticks + run_ticks, last if samples else last_ticks
     end = first + ticks
     return Fragment(position, sequence, first, end - last_ticks, end, count, checksum, after_moov)
 
 
-def _sample_ticks(data: bytes, trun: Box, usual_ticks: int) -> Sequence[int]:
-    """How many ticks each sample of a run lasts."""
+def _run_ticks(data: bytes, trun: Box, usual_ticks: int) -> tuple[int, int, int]:
+    """How many samples a run has, and how many ticks all of them last, and the last one. Where each lasts the usual
+    ticks, a damaged run may state billions of samples in a few bytes."""
     flags, count = struct.unpack_from(">II", data, trun.body)
     if not flags & _TRUN_DURATION:
-        return [usual_ticks] * count
+        return count, count * usual_ticks, usual_ticks
     at = trun.body + 8 + 4 * bool(flags & _TRUN_OFFSET) + 4 * bool(flags & _TRUN_FIRST_FLAGS)
     columns = sum(bool(flags & column) for column in _TRUN_COLUMNS)
-    return struct.unpack_from(f">{count * columns}I", data, at)[::columns]
+    lasting = struct.unpack_from(f">{count * columns}I", data, at)[::columns]
+    return count, sum(lasting), lasting[-1] if lasting else 0
 
 
 def _usual_ticks(data: bytes, traf: Box, default_ticks: int) -> int:

@@ -20,7 +20,7 @@ from av.video.stream import VideoStream
 from ...manifests.ragged import Array
 from ...wording import counted
 from .access_units import HeaderReader, has_alpha_layer
-from .chains import first_break, lacks_asf_end
+from .chains import Break, first_break, lacks_asf_end
 from .holes import frames_behind_hole
 from .mp4_fragments import top_boxes, unread_fragments
 from .mpeg4_headers import OrderCheck
@@ -191,7 +191,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
             promises_more_chunks(container, stream, len(packets.pts), packets.last_dts),
             f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",
         ),
-        (may_lack_an_end(path, container, stream, packets.last_end), "its last packet may be incomplete"),
+        (may_lack_an_end(path, container, stream, packets.last_end, broken), "its last packet may be incomplete"),
         (packets.ends_in_mid_frame, "its last frame lacks a field"),
         (
             promised - reached > _MISSING_SECONDS,
@@ -208,14 +208,15 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     return said or unread_video(path, container, packets.last_position)
 
 
-def may_lack_an_end(path: str, container: InputContainer, stream: VideoStream, last_end: int) -> bool:
-    """Whether the last packet, which ends at this position, may be incomplete although neither its demuxer nor its
-    decoder would report that."""
+def may_lack_an_end(
+    path: str, container: InputContainer, stream: VideoStream, last_end: int, broken: Break | None
+) -> bool:
+    """Whether the last packet, which ends at `last_end`, may be incomplete although neither its demuxer nor its decoder
+    would report that. `broken` is what `first_break` finds in the file."""
     match container.format.name:
         case "mpegts":
             return stream.codec_context.name == "hevc" and ends_in_mid_packet(path, stream.id)
         case "flv":
-            broken = first_break(path, "flv")
             return broken is not None and broken.is_end and broken.in_packet
         case "asf":
             return lacks_asf_end(path)
