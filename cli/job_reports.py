@@ -60,6 +60,12 @@ def _problems(report: job.Report) -> list[str]:
             f"{counted(lacking.videos, 'video')} of the dataset {verb} many frames of the source, which were damaged, "
             f"had wrong times or nearly coincide: {shown}{more}; `shortgop info` lists what differs"
         )
+    if report.videos_added and report.cut_off:
+        what = "its source is" if len(report.cut_off) == 1 else "their sources are"
+        lines.append(
+            f"{counted(len(report.cut_off), 'video')} of the dataset may lack an end, as {what} shorter than the "
+            f"file's header says (cut off, or not wholly copied): {some_of(report.cut_off)}"
+        )
     no_gpu = report.not_for_gpus
     if report.videos_added and no_gpu.videos:
         lines.append(

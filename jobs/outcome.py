@@ -24,7 +24,8 @@ class Report:
     `videos_added` counts none of these. `frames_added` and `bytes_added` count all that was
     written. `equal_contents` says which videos of the dataset have the same content under different ids, `not_for_gpus`
     how many of the dataset's videos NVDEC does not decode, `lacking_frames` which of them lack many frames of their
-    sources. `mixed_columns` are those whose values are of several types since this job.
+    sources. `cut_off` are the ids of videos whose sources end before the end that they state. `mixed_columns` are those
+    whose values are of several types since this job.
     """
 
     sources: int
@@ -44,6 +45,7 @@ class Report:
     equal_contents: EqualContents = NO_EQUAL_CONTENTS
     not_for_gpus: NotForGpus = NONE
     lacking_frames: Lacking = NONE_LACK_FRAMES
+    cut_off: tuple[str, ...] = ()
     mixed_columns: tuple[MixedColumn, ...] = ()
 
 

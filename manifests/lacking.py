@@ -1,7 +1,8 @@
-"""Which videos lack many frames of their sources. Pure."""
+"""Which videos lack many frames of their sources, or the end of them. Pure."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,9 @@ from .tables import Manifest
 # A rate that was chosen for a source leaves out at most one frame in a hundred, and frames that nearly coincide.
 _FEW = 50
 _SHOWN = 10
+
+CUT_OFF = "cut off at its end"
+"""In `given_up` of a video whose source ends before the end that it states."""
 
 
 @dataclass(frozen=True)
@@ -32,3 +36,12 @@ def lacking_frames(manifest: Manifest) -> Lacking:
     dropped = videos.dropped.astype(np.int64)
     rows = np.flatnonzero((dropped > 1) & (dropped * _FEW > videos.num_frames + dropped))
     return Lacking(len(rows), tuple((videos.id.text(row), int(dropped[row])) for row in rows[:_SHOWN].tolist()))
+
+
+def cut_off(manifest: Manifest) -> tuple[str, ...]:
+    """The ids of the videos whose sources end before the end that they state."""
+    texts = manifest.videos.given_up
+    # All texts at once: few have it, and a dataset may have a million of them.
+    places = [match.start() for match in re.finditer(CUT_OFF.encode(), texts.values.tobytes())]
+    rows = np.searchsorted(texts.offsets, places, side="right") - 1
+    return tuple(manifest.videos.id.text(row) for row in rows.tolist())

@@ -120,7 +120,8 @@ class _Work:
         path = self.path
         part = self.part
         look = partial(probe, path) if part is None else partial(probe_by_index, part)
-        source = tried_again(path, lambda: read_in_time(path, look, "reading it"))
+        # A stretch that ends before the end does not lack it.
+        source = replace(tried_again(path, lambda: read_in_time(path, look, "reading it")), is_cut_off=False)
         try:
             self._cut_whole(source)
         except DamageFoundError as found:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ..manifests.lacking import CUT_OFF
 from .pictures.picture_filters import deinterlaces, needs_zscale, tone_maps
 from .pictures.sizes import PictureLayout, picture_layout
 from .probing.probe import SourceVideo
@@ -36,6 +37,7 @@ def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ())
     other = frame_kinds(reports)
     resized = any((kind.width, kind.height) != source.coded_size for kind in other)
     texts = {
+        CUT_OFF: source.is_cut_off,
         "resolution changes: scaled to the first frame's": resized,
         "pixels change: converted to the first frame's": bool(other) and not resized,
         "sample aspect ratio changes: one for all": picture.aspect_changes,

@@ -67,7 +67,10 @@ def scan(path: str, stream_index: int) -> Scan:
             found,
             stopped=cut or found.stopped or unread,
             unread=max(0, stream.frames - len(found.packets)) if cut else found.unread,
-            ends_early=found.ends_early or (promised is not None and promised - reached > 1) or promises_more,
+            ends_early=found.ends_early
+            or (promised is not None and promised - reached > 1)
+            or promises_more
+            or (broken_at is not None and broken_at.is_cut),
         )
 
 

@@ -8,6 +8,6 @@ sample_entry, matroska_elements, ordered_chapters, dolby_vision  what MP4 and Ma
 still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say
 signs, chains, holes        signs of damage: in packets, between chunks of a file, and as holes in times
-transport_packets           what is missing from a transport stream
+transport_packets, cut_end  what is missing from a transport stream, and files that end before their end
 unread, mp4_fragments       video that FFmpeg does not read
 """

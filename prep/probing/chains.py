@@ -24,31 +24,53 @@ _FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
 
 # A tag's type, its length and time, and the number of its stream, which is 0.
 _TAG = re.compile(rb"(?s)(?=[\x08\x09\x12].{7}\0\0\0)")
+# A chunk of a stream: its number and kind, and the length.
+_CHUNK = re.compile(rb"(?s)(?=\d\d(?:dc|db|wb).{4})")
 _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Break:
     """Where a chain of chunks or tags breaks. `is_end`: nothing behind it belongs to the file, so that it is the end of
-    a shorter one; `in_packet`: what is at the break may be the beginning of a packet."""
+    a shorter one; `in_packet`: what is at the break may be the beginning of a packet; `is_cut`: a chunk is longer than
+    what is left of the file."""
 
     position: int
     is_end: bool = False
     in_packet: bool = False
+    is_cut: bool = False
 
 
 def first_break(path: str, container: str) -> Break | None:
     """Where the chain of chunks or tags breaks, or None. Other containers than AVI and FLV have no such chain. A file
     that only ends too early is no break."""
-    if container == "avi":
-        at = _avi_break(path)
-        return None if at is None else Break(at)
-    if container != "flv" or (at := _flv_break(path)) is None:
+    at = _avi_break(path) if container == "avi" else _flv_break(path) if container == "flv" else None
+    if at is None:
         return None
     with Path(path).open("rb") as file:
+        if container == "avi":
+            is_cut = _KNOWN.fullmatch(_header(file, at)[0]) is not None and not _has_chunk_behind(file, at + 1)
+            return Break(at, is_end=is_cut, is_cut=is_cut)
         file.seek(at)
         in_packet = _TAG.match(file.read(_TAG_HEADER_BYTES)) is not None
         return Break(at, not _has_tag_behind(file, at + 1), in_packet)
+
+
+def _has_chunk_behind(file: BinaryIO, at: int) -> bool:
+    """Whether a whole chunk of a stream, with another chunk or the end of the file behind it, lies anywhere from this
+    position on."""
+    size = file.seek(0, 2)
+    while True:
+        file.seek(at)
+        data = file.read(_READ_BYTES)
+        for match in _CHUNK.finditer(data):
+            length = int.from_bytes(data[match.start() + 4 : match.start() + 8], "little")
+            end = at + match.start() + _HEADER.size + length + length % 2
+            if end == size or (end + _HEADER.size <= size and _KNOWN.fullmatch(_header(file, end)[0])):
+                return True
+        if len(data) < _READ_BYTES:
+            return False
+        at += _READ_BYTES - _HEADER.size
 
 
 def _has_tag_behind(file: BinaryIO, at: int) -> bool:
@@ -137,12 +159,20 @@ _ASF_OBJECT = struct.Struct("<16sQ")
 def lacks_asf_end(path: str) -> bool:
     """Whether an ASF file ends within its data, by their length, or may do so as they state none. Its last packet may
     be incomplete then."""
+    end = asf_data_end(path)
+    return end is None or end > Path(path).stat().st_size
+
+
+def asf_data_end(path: str) -> int | None:
+    """Where the data of an ASF file end; None where it does not say."""
     size, at = Path(path).stat().st_size, 0
     with Path(path).open("rb") as file:
         while at + _ASF_OBJECT.size <= size:
             file.seek(at)
             kind, length = _ASF_OBJECT.unpack(file.read(_ASF_OBJECT.size))
-            if kind == _ASF_DATA or length < _ASF_OBJECT.size:
-                return bool(at + length > size or length <= _ASF_OBJECT.size)
+            if length <= _ASF_OBJECT.size:
+                return None
+            if kind == _ASF_DATA:
+                return int(at + length)
             at += length
-    return True
+    return None

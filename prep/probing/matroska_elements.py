@@ -39,6 +39,20 @@ def top_element(path: str, wanted: int) -> bytes:
     return b""
 
 
+def segment_end(path: str) -> int | None:
+    """Where the segment ends, by its header; None where it does not say, as in a stream or a recording that broke
+    off."""
+    with Path(path).open("rb") as source:
+        at = 0
+        while header := _read_header(source.read(_LARGEST_HEADER_BYTES)):
+            kind, size, header_bytes = header
+            if kind == _SEGMENT or size is None:
+                return None if size is None else at + header_bytes + size
+            at += header_bytes + size
+            source.seek(at)
+    return None
+
+
 def elements(data: bytes) -> Iterator[tuple[int, bytes]]:
     """The id and the content of each element, up to the first invalid one."""
     at = 0

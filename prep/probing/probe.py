@@ -22,6 +22,7 @@ from ...errors import DamagedSourceError, EncodeError, NotAVideoError, SourceErr
 from ...manifests.ragged import Array
 from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
+from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
 from .opening import demuxer_of, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .ordered_chapters import has_other_order
@@ -50,7 +51,8 @@ class SourceVideo:
     frames that are shown. `suspicion`: a sign of damage, "" if there is none. `demuxer`: FFmpeg's name for the format;
     with "" ffmpeg detects it. `entries`: the pts of frames that are shown, int64, rising; a decoder that starts at one
     of them shows all later frames as they were encoded. `has_decode_times`: although there
-    are B-frames, each packet has the same pts and dts, so that no pts is that of its own frame.
+    are B-frames, each packet has the same pts and dts, so that no pts is that of its own frame. `is_cut_off`: the file
+    ends before the end that it states.
     """
 
     path: str
@@ -75,6 +77,7 @@ class SourceVideo:
     entries: Array = field(default_factory=NO_ENTRIES.copy)
     places: Array = field(default_factory=NO_ENTRIES.copy)
     has_decode_times: bool = False
+    is_cut_off: bool = False
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -187,6 +190,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         crop=crop,
         entries=NO_ENTRIES if order is None or has_decode_times else packets.entries(container.format.name),
         has_decode_times=has_decode_times,
+        is_cut_off=is_cut_off(path, container.format.name),
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])

@@ -193,6 +193,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
         ),
         (may_lack_an_end(path, container, stream, packets.last_end, broken), "its last packet may be incomplete"),
         (packets.ends_in_mid_frame, "its last frame lacks a field"),
+        (broken is not None and broken.is_cut, "its last chunk is incomplete"),
         (
             promised - reached > _MISSING_SECONDS,
             f"its header states an end at {float(promised):.2f} s, but the video ends at {float(reached):.2f} s",
