@@ -62,6 +62,24 @@ def test_a_file_that_players_show_in_another_order_is_refused(
     assert "`ffmpeg -i FILE -map 0 -c copy -map_chapters -1 OUT.mkv`" in failure.reason
 
 
+def test_chapters_behind_the_frames_are_found_by_the_list_of_elements(matroska: bytes, tmp_path: Path) -> None:
+    def listed(position: int) -> bytes:
+        entry = element("53ab", bytes.fromhex("1043a770")), element("53ac", position.to_bytes(8))
+        return element("114d9b74", element("4dbb", *entry))
+
+    # The segment has an id of four bytes and a size of eight.
+    segment = matroska.index(bytes.fromhex("18538067")) + 12
+    position = len(matroska) - segment + len(listed(0))
+    data = matroska[:segment] + listed(position) + matroska[segment:]
+    edited = element("1043a770", edition(chapter(400, 800), chapter(0, 400)))
+    (tmp_path / "x.mkv").write_bytes(data + edited)
+    (failure,) = make_dataset([tmp_path / "x.mkv"], tmp_path / "dataset").failures
+    assert "has ordered chapters" in failure.reason
+    # Where the file ends before them, they are unknown.
+    (tmp_path / "x.mkv").write_bytes(data)
+    assert make_dataset([tmp_path / "x.mkv"], tmp_path / "dataset").failures == ()
+
+
 @pytest.mark.parametrize(
     "editions",
     [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 # RFC 9559 (Matroska), 5.1.
 _SEGMENT, _TRACKS, _TRACK_ENTRY, _CLUSTER = 0x18538067, 0x1654AE6B, 0xAE, 0x1F43B675
+_SEEK_HEAD, _SEEK, _SEEK_ID, _SEEK_POSITION = 0x114D9B74, 0x4DBB, 0x53AB, 0x53AC
 _TRACK_TYPE, _CODEC_ID = 0x83, 0x86
 # Video, audio, subtitles, metadata: FFmpeg has one stream for each track of these types, in the order of the file.
 _STREAM_TYPES = (1, 2, 17, 33)
@@ -23,20 +25,35 @@ def track_of(path: str, stream_index: int) -> list[tuple[int, bytes]]:
 
 
 def top_element(path: str, wanted: int) -> bytes:
-    """The content of an element of the segment that lies before all frames; b"" where there is none, or where an
-    element before it has an unknown size."""
+    """The content of an element of the segment that lies before all frames, or to which the segment's list of elements
+    leads; b"" where there is none, or where an element before it has an unknown size."""
     with Path(path).open("rb") as source:
-        at = 0
+        at, segment_at, listed = 0, 0, b""
         while header := _read_header(source.read(_LARGEST_HEADER_BYTES)):
             kind, size, header_bytes = header
             if kind == wanted:
-                source.seek(at + header_bytes)
-                return source.read(min(size or 0, _MAX_ELEMENT_BYTES))
+                return _content(source, at, kind)
             if kind == _CLUSTER or (kind != _SEGMENT and size is None):
-                return b""
+                break
+            if kind == _SEEK_HEAD:
+                listed += _content(source, at, kind)
+            segment_at = at + header_bytes if kind == _SEGMENT else segment_at
             at += header_bytes + (0 if kind == _SEGMENT else size or 0)
             source.seek(at)
-    return b""
+        entries = [list(elements(body)) for kind, body in elements(listed) if kind == _SEEK]
+        places = [number_in(entry, _SEEK_POSITION) for entry in entries if number_in(entry, _SEEK_ID) == wanted]
+        return _content(source, segment_at + places[0], wanted) if places else b""
+
+
+def _content(source: BinaryIO, at: int, wanted: int) -> bytes:
+    """What the element at this position holds; b"" where there is another one, or its size is unknown."""
+    source.seek(at)
+    header = _read_header(source.read(_LARGEST_HEADER_BYTES))
+    if header is None or header[0] != wanted:
+        return b""
+    _, size, header_bytes = header
+    source.seek(at + header_bytes)
+    return source.read(min(size or 0, _MAX_ELEMENT_BYTES))
 
 
 def segment_end(path: str) -> int | None:
