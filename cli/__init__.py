@@ -7,7 +7,8 @@ parameters              arguments and options that several commands share
 prepare_command         `prep`
 status_command          `status`
 report_command          `report`
-inspect_commands        `info`, `verify`, `doctor`
+inspect_commands        `info`, `doctor`
+verify_command          `verify`
 read_commands           `read`, `export`, `bench`
 edit_commands           `annotate`, `drop`, `gc`, `snapshots`
 moving_commands         `copy`, `merge`, `compact`, `rollback`
@@ -25,6 +26,7 @@ from . import (
     read_commands,
     report_command,
     status_command,
+    verify_command,
 )
 from .app import app
 
@@ -38,4 +40,5 @@ __all__ = [
     "read_commands",
     "report_command",
     "status_command",
+    "verify_command",
 ]

@@ -203,3 +203,6 @@ def snapshots(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
             print_json([dataclasses.asdict(snapshot) for snapshot in found])
         else:
             out.print(snapshot_table(found))
+            for each in found:
+                if each.trouble:
+                    err.print(each.trouble, style="red", markup=False, soft_wrap=True)

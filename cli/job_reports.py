@@ -14,6 +14,7 @@ from .printing import cell
 if TYPE_CHECKING:
     from ..jobs import outcome as job
     from ..manifests.equal_contents import EqualContents
+    from ..manifests.operations.recovery import Recovered
     from ..prep.tools.doctor import Diagnosis
     from ..readers.decoder_trial import DecoderTrial
 
@@ -120,6 +121,17 @@ def _equal(equal: EqualContents) -> list[str]:
     more = f" and {equal.videos - len(shown)} more" if equal.videos > len(shown) else ""
     verb = "has" if equal.videos == 1 else "have"
     return [f"{counted(equal.videos, 'video')} {verb} the same content as another one under another id: {pairs}{more}"]
+
+
+def recovery_lines(done: Recovered) -> list[str]:
+    """What is said of a snapshot that was made again."""
+    of = f"of {counted(done.parts, 'part')}: {counted(done.videos, 'video')}"
+    lines = [f"snapshot {done.damaged} was lost or damaged ({done.why}); made again as {done.snapshot} {of}"]
+    if done.lacking:
+        lines.append(f"without what was in {counted(len(done.lacking), 'lost file')}: {'; '.join(done.lacking)}")
+    if done.kept:
+        lines.append(f"kept as {', '.join(done.kept)}: nothing reads them; remove them when you do not need them")
+    return lines
 
 
 def some_of(ids: Sequence[str]) -> str:

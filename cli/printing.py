@@ -46,6 +46,9 @@ def snapshot_table(snapshots: list[SnapshotSummary]) -> Table:
     table = Table("snapshot", "written", "videos", "frames", "bytes", "changed since the one before")
     for each in snapshots:
         name = f"{each.name} (current)" if each.current else each.name
+        if each.trouble:
+            table.add_row(name, "", "", "", "", "cannot be read")
+            continue
         size = f"{each.num_bytes / 1e6:.1f} MB"
         changed = cell(_changed(each.difference) if each.difference is not None else "")
         table.add_row(name, cell(each.written), str(each.num_videos), str(each.num_frames), size, changed)

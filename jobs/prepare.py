@@ -9,6 +9,7 @@ from itertools import chain, islice
 
 from ..errors import DatasetBusyError, UsageError
 from ..manifests.dataset_files import layout
+from ..manifests.dataset_files.in_place import changing
 from ..manifests.dataset_files.publish import latest_root, publish, unpublished
 from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.dataset_files.tidy import KEEP_SECONDS, tidy
@@ -171,10 +172,11 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
     _refuse_own_memory(out, how.where)
     # Tried before anything is written: what fails here would fail in every worker.
     _try_tools(how.options.profile, how.where)
-    if not layout.is_dataset(out):
+    is_there = layout.is_dataset(out)
+    if not is_there:
         _try_cluster(how.where)
     layout.make_place(out)
-    with out.lock():
+    with changing(out) if is_there else out.lock():
         if not layout.is_dataset(out):
             layout.create(out, how.options.profile.to_json())
         # Finished parts of a job that died come first: a video among them decides the dataset's profile.

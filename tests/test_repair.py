@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -234,11 +235,19 @@ def test_what_another_job_has_made_again_meanwhile_is_left_alone(root: Path) -> 
     assert repaired(second) == ((), (), 0)
 
 
-@pytest.mark.parametrize("arguments", [["--repair"], ["a.mp4"]])
-def test_repair_and_sources_go_together(root: Path, arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["--accept-loss"], ["a.mp4"]])
+def test_what_belongs_to_a_repair_is_refused_without_one(root: Path, arguments: list[str]) -> None:
     result = CliRunner().invoke(app, ["verify", str(root / "dataset"), *arguments])
     assert result.exit_code == 2
-    assert "--repair and SOURCEs need each other" in result.output
+    assert re.search("SOURCEs need --repair|--accept-loss needs --repair", result.output)
+
+
+def test_a_repair_without_sources_makes_no_videos_again_and_says_what_would(root: Path) -> None:
+    damage(root / "dataset", "b.mp4")
+    result = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--repair"])
+    assert result.exit_code == 1
+    assert "damaged: 1 of 3 videos: b.mp4" in result.stdout
+    assert "--repair SOURCES` makes them again" in result.stdout
 
 
 def test_sources_that_are_none_of_the_damaged_videos_are_refused(root: Path) -> None:

@@ -178,7 +178,7 @@ class Writers:
         everything = [f"{me}{number}" for me in ("left", "right") for number in range(6)]
         assert current_manifest(empty_place).failures.id.texts() == everything
 
-    @pytest.mark.parametrize("step", ["unpublished", "grown", "_write"])
+    @pytest.mark.parametrize("step", ["unpublished", "grown", "write_snapshot"])
     def test_who_comes_second_is_told_who_won(
         self, empty_place: Storage, monkeypatch: pytest.MonkeyPatch, step: str
     ) -> None:
@@ -190,11 +190,11 @@ class Writers:
 
         def overtaken(*arguments: object, **named: object) -> object:
             monkeypatch.setattr(module, step, original)
-            result: Any = None if step == "_write" else original(*arguments, **named)
+            result: Any = None if step == "write_snapshot" else original(*arguments, **named)
             result = list(result) if step == "unpublished" else result
             write_part(empty_place, "u2", failure("b", "cut short"))
             assert publish(empty_place) == "000001"
-            return original(*arguments, **named) if step == "_write" else result
+            return original(*arguments, **named) if step == "write_snapshot" else result
 
         monkeypatch.setattr(module, step, overtaken)
         with pytest.raises(DatasetBusyError, match=f"process {os.getpid()} on .* published snapshot 000001 first"):

@@ -5,6 +5,7 @@ parts, sections             the results of one unit of work, and of a section of
 publish                     parts become a snapshot
 snapshots, snapshot_files, snapshot_columns  how a snapshot is opened: its tables, its file, its label columns
 video_columns               all columns over the videos of a snapshot
+in_place                    the lock of commands that change a dataset where it is
 tidy                        removal of what nobody needs
 in_order                    work on many files, several at once in a store
 """

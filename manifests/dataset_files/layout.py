@@ -22,7 +22,9 @@ from typing import Any
 from ...errors import (
     CorruptDataError,
     DatasetBusyError,
+    DatasetError,
     FormatVersionError,
+    MissingDataError,
     NotADatasetError,
     OutputError,
     UnreadableDataError,
@@ -155,6 +157,25 @@ def is_dataset(dataset: Storage) -> bool:
     except OSError as error:
         raise not_read(dataset.place(ROOT_KEY), error) from error
     return False
+
+
+def is_gone(dataset: Storage) -> bool:
+    """Whether a dataset that was there is not there any more: its folder was moved or removed, or its objects were.
+    False if that cannot be found out."""
+    try:
+        return not is_dataset(dataset)
+    except MissingDataError:
+        return True
+    except DatasetError:
+        return False
+
+
+def gone_text(dataset: Storage) -> str:
+    """What to say of such a dataset."""
+    return (
+        f"{dataset} is no longer there, or no longer a dataset ({dataset.place(ROOT_KEY)} is missing): it was moved or "
+        "removed since it was opened; open it where it is now, or make its disk available again"
+    )
 
 
 def read_root(dataset: Storage) -> Root:

@@ -102,7 +102,8 @@ def _attempts(dataset: Storage, unit: str) -> list[str]:
     return list(takewhile(lambda part: dataset.find(part_key(part)) is not None, names))
 
 
-def _unit_of(part: str) -> str:
+def unit_of(part: str) -> str:
+    """The unit that a part belongs to."""
     return part.partition(".")[0]
 
 
@@ -146,7 +147,7 @@ def finished_parts(dataset: Storage) -> set[str]:
 
 def finished_units(dataset: Storage) -> set[str]:
     """Units that have a committed part."""
-    return {_unit_of(part) for part in finished_parts(dataset)}
+    return {unit_of(part) for part in finished_parts(dataset)}
 
 
 def had_videos(dataset: Storage, unit: str) -> bool:

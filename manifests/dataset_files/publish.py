@@ -91,15 +91,10 @@ def _publish_some(dataset: Storage, profile: Mapping[str, Any] | None, *, whole:
         )
         stay = made.layers_that_stay
         own = [part for name in names[stay:] for part in parts_of[name]]
-        attributes: dict[str, Any] = {
-            "format_version": FORMAT_VERSION,
-            "parts": sorted({*new, *own}),
-            "profile": root.profile,
-            "written_by": asdict(this_holder()),
-        }
-        snapshot = f"{max(int(root.snapshot or 0), *map(int, listed_before), 0) + 1:06d}"
-        _write(dataset, snapshot, made.tables, attributes, made.timeline, below=names[:stay])
-    _switch(dataset, snapshot, root.profile)
+        attributes = attributes_of_snapshot({*new, *own}, root.profile)
+        snapshot = next_snapshot(root, listed_before)
+        write_snapshot(dataset, snapshot, made.tables, attributes, made.timeline, below=names[:stay])
+    switch_to(dataset, snapshot, root.profile)
     return snapshot, num_rows < _MOST_ROWS
 
 
@@ -144,15 +139,32 @@ def has_its_shards(dataset: Storage, manifest: Manifest) -> bool:
     return not (any(listed(dataset, "shards")) if folder is None else (folder / "shards").is_dir())
 
 
-def _write(
+def next_snapshot(root: Root, listed_before: Collection[str]) -> str:
+    """The name of the snapshot after all that there were before the root was read."""
+    return f"{max(int(root.snapshot or 0), *map(int, listed_before), 0) + 1:06d}"
+
+
+def attributes_of_snapshot(parts: Collection[str], profile: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a snapshot of these parts that this process is about to write."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "parts": sorted(parts),
+        "profile": dict(profile),
+        "written_by": asdict(this_holder()),
+    }
+
+
+def write_snapshot(
     dataset: Storage,
     snapshot: str,
     merged: Manifest,
     attributes: dict[str, Any],
     timeline: Iterator[Array],
     *,
-    below: Sequence[str],
+    below: Sequence[str] = (),
 ) -> None:
+    """Write a snapshot with these tables over the layers `below`. DatasetBusyError if its name is taken, which means
+    that another job published."""
     columns = derived_columns(merged.videos.attributes)
 
     def write_files(folder: Path) -> None:
@@ -193,7 +205,8 @@ def _published_by_other(dataset: Storage, snapshot: str) -> DatasetBusyError:
     )
 
 
-def _switch(dataset: Storage, snapshot: str, profile: dict[str, Any]) -> None:
+def switch_to(dataset: Storage, snapshot: str, profile: dict[str, Any]) -> None:
+    """Point zarr.json to a snapshot that was just written, unless it names a later one."""
     _point(dataset, Root(profile, snapshot))
     # Another writer may have made this switch itself and published a later snapshot.
     catch_up(dataset)

@@ -15,12 +15,7 @@ from ...errors import DatasetError, MissingDataError, UnreadableDataError, not_r
 from ...storage.interface import Storage
 from ..zarr_files import zarr_zip as zips
 from ..zarr_files.zarr_read import LAYERS, OpenFile, read_attributes, read_layers
-from .layout import has_snapshot, read_root, snapshot_folder, snapshot_key
-
-_COPY_AGAIN = (
-    "copy it to the dataset again; or move the dataset's folder `manifest` away, set `snapshot` in its zarr.json to "
-    "null, and run the same `shortgop prep` again, which makes it of the files in `parts` without encoding"
-)
+from .layout import gone_text, has_snapshot, is_gone, read_root, snapshot_folder, snapshot_key
 
 
 @contextlib.contextmanager
@@ -62,7 +57,7 @@ def explained(dataset: Storage, snapshot: str) -> Iterator[None]:
             raise UnreadableDataError(f"{place}: {error.message}", file=file) from error
         if not is_folder and not has_snapshot(dataset, snapshot):
             raise _gone(dataset, snapshot) from error
-        raise type(error)(f"{place}: {error.message}; {_COPY_AGAIN}", file=file) from error
+        raise type(error)(f"{place}: {error.message}; {remedy_of(dataset, snapshot)}", file=file) from error
 
 
 def _place(dataset: Storage, snapshot: str) -> str:
@@ -79,16 +74,37 @@ def _open(dataset: Storage, folder: str, key: str) -> BinaryIO:
 
 def _gone(dataset: Storage, snapshot: str) -> MissingDataError:
     path = dataset.place(snapshot_key(snapshot))
+    if is_gone(dataset):
+        return MissingDataError(gone_text(dataset), file=path)
     with contextlib.suppress(DatasetError):
         current = read_root(dataset).snapshot
-        if current not in (None, snapshot):
+        if current is not None and not _is_needed(dataset, snapshot):
             return MissingDataError(
                 f"snapshot {snapshot} of {dataset} is gone ({path} does not exist): jobs remove old snapshots "
                 f"(see `shortgop prep --keep-snapshots`); open the dataset again to read the current snapshot, "
                 f"{current}",
                 file=path,
             )
-    return MissingDataError(f"the manifest {path} is missing; {_COPY_AGAIN}", file=path)
+    return MissingDataError(f"the manifest {path} is missing; {remedy_of(dataset, snapshot)}", file=path)
+
+
+def remedy_of(dataset: Storage, snapshot: str) -> str:
+    """What to do about a snapshot that is lost or damaged."""
+    command = f"`shortgop verify {dataset} --repair`"
+    again = f", or run {command}, which makes it again of the files in `parts`, without encoding"
+    return f"copy it to the dataset again{again if _is_needed(dataset, snapshot) else ''}"
+
+
+def _is_needed(dataset: Storage, snapshot: str) -> bool:
+    """Whether a snapshot is the current one or a layer below it, as far as that can be read."""
+    try:
+        current = read_root(dataset).snapshot
+        if current in (None, snapshot):
+            return True
+        with open_snapshot(dataset, current or "") as open_file:
+            return snapshot in layers_in(open_file)
+    except (OSError, DatasetError):
+        return True
 
 
 def layers_below(dataset: Storage, snapshot: str) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ def stray_shards(dataset: Storage, *, gone_snapshots: Collection[str] = (), gone
     """
     # Listed before the snapshots and parts are read: a shard that comes later is never removed.
     names = (stored.key.removeprefix("shards/") for stored in listed(dataset, "shards"))
-    strays = {name for name in names if _SHARD.fullmatch(name)}
+    strays = {name for name in names if is_shard(name)}
     try:
         for named in _names(dataset, gone_snapshots):
             strays -= named - set(gone)
@@ -153,9 +153,19 @@ def _is_given_up(dataset: Storage, name: str) -> bool:
         if stored is not None and time.time() - stored.modified_ns / 1e9 >= _ABANDONED_SECONDS:
             return True
     with contextlib.suppress(DatasetError):
-        # The shards of a section are named after its unit and its number in it.
-        return had_videos(dataset, name.partition("-")[0].partition("_")[0])
+        return had_videos(dataset, unit_of_shard(name))
     return False
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file of the shards folder has a name such as shards get."""
+    return _SHARD.fullmatch(name) is not None
+
+
+def unit_of_shard(name: str) -> str:
+    """The unit that a shard belongs to."""
+    # The shards of a section are named after its unit and its number in it.
+    return name.partition("-")[0].partition("_")[0]
 
 
 def _removed(dataset: Storage, name: str) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...storage.interface import Storage
+from ..dataset_files.in_place import changing
 from ..dataset_files.layout import read_root
 from ..dataset_files.parts import write_part
 from ..dataset_files.publish import publish
@@ -51,7 +52,7 @@ def annotate(
     """
     read_root(dataset)
     remove = tuple(remove)
-    with dataset.lock():
+    with changing(dataset):
         publish(dataset)
         root, manifest = open_current(dataset, copies=copies_in(None))
         edits = plan_edits(manifest, columns, remove=remove)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...errors import DatasetError
+from ...errors import CorruptDataError, DatasetError, MissingDataError
 from ...storage.interface import Storage
 from ..dataset_files.in_order import in_order
+from ..dataset_files.in_place import changing
 from ..dataset_files.layout import listed, read_root, snapshots
 from ..dataset_files.parts import clean_part, finished_parts, open_part
 from ..dataset_files.publish import publish
@@ -69,7 +70,7 @@ def collect(
     read_root(dataset)
     if dry_run:
         return _foreseen(dataset, keep_snapshots_seconds)
-    with dataset.lock():
+    with changing(dataset):
         publish(dataset)
         before = _shard_lengths(dataset)
         root, manifest = open_current(dataset, copies=copies_in(None))
@@ -185,8 +186,13 @@ def without_dropped(rows: Manifest, drops: Mapping[str, Drop]) -> Manifest | Non
 
 
 def _named(dataset: Storage, names: Iterable[str]) -> set[str]:
-    """The shards that any of these snapshots names."""
-    return set().union(*(open_once(dataset, snapshot).shards.name.texts() for snapshot in names))
+    """The shards that any of these snapshots names, as far as they can be read: a damaged one may have been made
+    again."""
+    named: set[str] = set()
+    for snapshot in names:
+        with contextlib.suppress(MissingDataError, CorruptDataError):
+            named.update(open_once(dataset, snapshot).shards.name.texts())
+    return named
 
 
 def _shard_lengths(dataset: Storage) -> dict[str, int]:

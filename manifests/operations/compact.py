@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ...storage.interface import Storage
+from ..dataset_files.in_place import changing
 from ..dataset_files.layout import read_root
 from ..dataset_files.publish import publish
 from ..dataset_files.snapshot_files import layers_below
@@ -49,7 +50,7 @@ def compact(
     read_root(dataset)
     if dry_run:
         return _compact(dataset, shard_bytes, lambda: None, dry_run=True)
-    with dataset.lock():
+    with changing(dataset):
         publish(dataset)
         is_done = False
         try:

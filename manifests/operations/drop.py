@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...storage.interface import Storage
+from ..dataset_files.in_place import changing
 from ..dataset_files.layout import read_root
 from ..dataset_files.parts import write_part
 from ..dataset_files.publish import publish
@@ -48,7 +49,7 @@ def drop(dataset: Storage, ids: Sequence[str], *, dry_run: bool = False) -> Drop
     if dry_run:
         root, manifest = open_current(dataset, copies=copies_in(None))
         return _result(manifest, ids, plan_drops(manifest, ids), root.snapshot or "")
-    with dataset.lock():
+    with changing(dataset):
         publish(dataset)
         root, manifest = open_current(dataset, copies=copies_in(None))
         drops = plan_drops(manifest, ids)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import MissingDataError
+from ...errors import CorruptDataError, MissingDataError
 from ...storage.interface import Storage, Stored
-from ..dataset_files.layout import read_root, snapshots
+from ..dataset_files.layout import has_snapshot, read_root, snapshots
 from ..dataset_files.snapshot_files import snapshot_attributes
 from ..dataset_files.snapshots import open_once
 from ..matching import equal_lists, matching_rows
@@ -38,7 +37,8 @@ class Difference:
 @dataclass(frozen=True)
 class SnapshotSummary:
     """A snapshot that is on disk. `written` is the time in UTC, `num_bytes` that of its videos' shards. `difference` is
-    that to the snapshot before it on disk, and None for the first."""
+    that to the snapshot before it that can be read, and None for the first. `trouble` says why a snapshot cannot be
+    read, of which nothing else is known then."""
 
     name: str
     written: str
@@ -47,6 +47,7 @@ class SnapshotSummary:
     num_bytes: int
     current: bool
     difference: Difference | None
+    trouble: str = ""
 
 
 def history(dataset: Storage) -> list[SnapshotSummary]:
@@ -54,22 +55,28 @@ def history(dataset: Storage) -> list[SnapshotSummary]:
     current = read_root(dataset).snapshot
     found: list[SnapshotSummary] = []
     before: Manifest | None = None
-    for name, files in sorted(snapshots(dataset).items(), key=lambda each: int(each[0])):
-        # A job may remove a snapshot meanwhile.
-        with contextlib.suppress(MissingDataError):
+    there = snapshots(dataset)
+    for name in sorted({*there, *([] if current is None else [current])}, key=int):
+        try:
             manifest = open_once(dataset, name)
-            found.append(
-                SnapshotSummary(
-                    name=name,
-                    written=_written(dataset, name, files),
-                    num_videos=len(manifest.videos),
-                    num_frames=int(manifest.first_frames[-1]),
-                    num_bytes=int(manifest.shards.length.sum()),
-                    current=name == current,
-                    difference=None if before is None else _difference(before, manifest),
-                )
+            written = _written(dataset, name, there.get(name, ()))
+        except (MissingDataError, CorruptDataError) as error:
+            # A job may remove a snapshot meanwhile.
+            if name == current or has_snapshot(dataset, name):
+                found.append(SnapshotSummary(name, "", 0, 0, 0, name == current, None, error.message))
+            continue
+        found.append(
+            SnapshotSummary(
+                name=name,
+                written=written,
+                num_videos=len(manifest.videos),
+                num_frames=int(manifest.first_frames[-1]),
+                num_bytes=int(manifest.shards.length.sum()),
+                current=name == current,
+                difference=None if before is None else _difference(before, manifest),
             )
-            before = manifest
+        )
+        before = manifest
     return found
 
 
@@ -78,7 +85,7 @@ def _written(dataset: Storage, name: str, files: Sequence[Stored]) -> str:
     if written_by is not None:
         return str(written_by["since"])
     # Version 1 did not store it.
-    changed_ns = max(stored.modified_ns for stored in files)
+    changed_ns = max((stored.modified_ns for stored in files), default=0)
     return dt.datetime.fromtimestamp(changed_ns // 10**9, dt.UTC).isoformat(timespec="seconds")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -9,12 +10,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...errors import MissingDataError, UsageError
+from ...errors import CorruptDataError, MissingDataError, UsageError
 from ...storage.interface import Storage
 from ...wording import counted
-from ..dataset_files.layout import read_root, snapshots
+from ..dataset_files.in_place import changing
+from ..dataset_files.layout import Root, read_root, snapshots
 from ..dataset_files.parts import write_part
-from ..dataset_files.publish import has_its_shards, publish
+from ..dataset_files.publish import catch_up, has_its_shards, publish
 from ..dataset_files.snapshots import open_current, open_once, timeline_of
 from ..matching import equal_gops, equal_lists, matching_rows
 from ..merging.edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json
@@ -22,6 +24,7 @@ from ..ragged import Array
 from ..shared_memory.host_copies import copies_in
 from ..stacking import with_videos
 from ..tables import Manifest, Timeline, empty
+from .recovery import is_of_snapshot, made_again
 
 
 @dataclass(frozen=True)
@@ -40,20 +43,19 @@ def rollback(dataset: Storage, to: str | int, *, dry_run: bool = False) -> Rolle
     """Give a dataset the videos and columns that it had in an earlier snapshot: that of this name, or so many before
     the current one. There is one new snapshot if that changes anything.
 
-    Videos that came since are dropped, as `drop` does. UsageError for a snapshot that the dataset does not have,
+    Videos that came since are dropped, as `drop` does. A current snapshot that is lost or damaged is made again first,
+    as `recover` does: it says what came since. UsageError for a snapshot that the dataset does not have,
     MissingDataError if shards of it are gone, NotADatasetError if there is no dataset, DatasetBusyError if a job writes
     to it.
     """
     read_root(dataset)
     if dry_run:
         root, manifest = open_current(dataset, copies=copies_in(None))
-        name = _name_of(dataset, to, root.snapshot or "")
-        return replace(_plan(manifest, open_once(dataset, name), root.snapshot or "").done, to=name)
-    with dataset.lock():
-        publish(dataset)
-        root, manifest = open_current(dataset, copies=copies_in(None))
-        snapshot = _name_of(dataset, to, root.snapshot or "")
-        earlier = open_once(dataset, snapshot)
+        name, earlier = _earlier(dataset, to, root.snapshot or "")
+        return replace(_plan(manifest, earlier, root.snapshot or "").done, to=name)
+    with changing(dataset):
+        root, manifest, replaced = _published(dataset)
+        snapshot, earlier = _earlier(dataset, to, replaced)
         plan = _plan(manifest, earlier, root.snapshot or "")
         done = plan.done
         if done.dropped or done.restored or done.relabelled:
@@ -72,21 +74,44 @@ def rollback(dataset: Storage, to: str | int, *, dry_run: bool = False) -> Rolle
         return replace(done, snapshot=read_root(dataset).snapshot or "", to=snapshot)
 
 
-def _name_of(dataset: Storage, to: str | int, current: str) -> str:
-    """The name of the snapshot that is meant."""
+def _published(dataset: Storage) -> tuple[Root, Manifest, str]:
+    """The current snapshot, with all parts; and the one before which earlier ones are counted: it, or the one in whose
+    place it was made again."""
+    try:
+        publish(dataset)
+        root, manifest = open_current(dataset, copies=copies_in(None))
+        before = root.snapshot
+    except (MissingDataError, CorruptDataError) as error:
+        # It can also be an error of a part that is to be published.
+        if not is_of_snapshot(dataset, error.file):
+            raise
+        listed_before = snapshots(dataset)
+        root = catch_up(dataset, listed_before)
+        before = made_again(dataset, root, listed_before).damaged
+        root, manifest = open_current(dataset, copies=copies_in(None))
+    return root, manifest, before or ""
+
+
+def _earlier(dataset: Storage, to: str | int, current: str) -> tuple[str, Manifest]:
+    """The snapshot that is meant: its name and its tables. Those that are damaged do not count as being so many before
+    the current one: where that was made again, they may be what it was made again from."""
     there = sorted(snapshots(dataset), key=int)
     if isinstance(to, str):
         if to not in there:
             raise UsageError(f"{dataset} has no snapshot {to!r}; it has {', '.join(there)}", file=dataset.url)
-        return to
-    earlier = [name for name in there if int(name) < int(current)]
-    if not 1 <= to <= len(earlier):
-        raise UsageError(
-            f"{dataset} has {counted(len(earlier), 'snapshot')} before the current one, {current}, and {to} back is "
-            "none of them; `shortgop snapshots` shows all",
-            file=dataset.url,
-        )
-    return earlier[-to]
+        return to, open_once(dataset, to)
+    count = 0
+    for name in reversed([name for name in there if int(name) < int(current)]):
+        with contextlib.suppress(MissingDataError, CorruptDataError):
+            found = open_once(dataset, name)
+            count += 1
+            if count == to:
+                return name, found
+    raise UsageError(
+        f"{dataset} has {counted(count, 'snapshot')} before the current one, {current}, and {to} back is none of them; "
+        "`shortgop snapshots` shows all",
+        file=dataset.url,
+    )
 
 
 @dataclass(frozen=True, eq=False)

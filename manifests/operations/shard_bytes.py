@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ...errors import CorruptDataError, MissingDataError, not_read
 from ...storage.interface import Storage
+from ..dataset_files.layout import gone_text, is_gone
 from ..tables import Manifest
 
 _Bytes = TypeVar("_Bytes", bytes, memoryview)
@@ -92,6 +93,9 @@ class ShardBytes:
                 byte_range=(start, stop),
             ) from error
         except OSError as error:
+            # A shard that is missing is not the trouble where all of the dataset is.
+            if isinstance(error, FileNotFoundError | NotADirectoryError) and is_gone(self._dataset):
+                raise MissingDataError(gone_text(self._dataset), file=self._dataset.place(key)) from error
             refused = not_read(self._dataset.place(key), error, remedy=self._lost_remedy)
             refused.byte_range = (start, stop)
             raise refused from error

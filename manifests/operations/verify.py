@@ -77,12 +77,17 @@ def verify(
         key = shard_key(manifest.shards.name.text(shard))
         yield from checker.shard(key, int(manifest.shards.length[shard]), order[first:last].tolist())
     if snapshot is not None:
-        yield from _check_timeline(dataset, snapshot, manifest)
-        yield from _check_order(dataset, snapshot, manifest)
-        if manifest.origins is None:
-            yield from _check_columns(dataset, snapshot, _in_blocks(manifest.videos.attributes))
-        else:
-            yield from _check_layers(dataset, snapshot, manifest)
+        yield from verify_snapshot(dataset, manifest, snapshot)
+
+
+def verify_snapshot(dataset: Storage, manifest: Manifest, snapshot: str) -> Iterator[Problem]:
+    """Check what the files of a manifest's snapshot hold besides it, and its order."""
+    yield from _check_timeline(dataset, snapshot, manifest)
+    yield from _check_order(dataset, snapshot, manifest)
+    if manifest.origins is None:
+        yield from _check_columns(dataset, snapshot, _in_blocks(manifest.videos.attributes))
+    else:
+        yield from _check_layers(dataset, snapshot, manifest)
 
 
 def stray_files(dataset: Storage, manifest: Manifest) -> list[str]:

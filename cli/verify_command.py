@@ -1,0 +1,188 @@
+"""The command that checks a dataset, and repairs it: `verify`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import UsageError
+from ..storage.locate import storage_at
+from ..wording import counted
+from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, megabytes, out, print_json
+from .job_reports import print_report, recovery_lines, some_of
+from .parameters import (
+    AddressOption,
+    CutsOption,
+    DatasetArgument,
+    GapsOption,
+    ImageFpsOption,
+    JsonOption,
+    KeepSnapshotsOption,
+    MaxGapOption,
+    MaxStallOption,
+    RunnerOption,
+    SalvageOption,
+    WorkersOption,
+)
+from .progress import job_progress, loop_bar
+
+if TYPE_CHECKING:
+    from ..jobs.outcome import Report
+    from ..manifests.operations.recovery import Recovered
+    from ..manifests.operations.verify import Problem
+    from ..manifests.tables import Manifest
+    from ..storage.interface import Storage
+
+# Of each file. The first ones tell what is wrong with it.
+_PROBLEMS_SHOWN = 5
+
+
+@app.command()
+def verify(  # noqa: PLR0917  # typer makes options of them
+    dataset: DatasetArgument,
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE]...", help="With --repair: the sources that prep was given.")
+    ] = None,
+    decode: Annotated[bool, typer.Option("--decode", help="Decode every frame as well.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Make a lost or damaged snapshot again from the dataset's parts, and damaged videos from SOURCEs.",
+        ),
+    ] = False,
+    accept_loss: Annotated[
+        bool, typer.Option("--accept-loss", help="With --repair: also if parts are lost as well.")
+    ] = False,
+    cuts: CutsOption = None,
+    image_fps: ImageFpsOption = None,
+    salvage: SalvageOption = False,
+    gaps: GapsOption = "fail",
+    max_gap: MaxGapOption = "10",
+    max_stall: MaxStallOption = "120",
+    address: AddressOption = None,
+    workers: WorkersOption = None,
+    runner: RunnerOption = "ray",
+    keep_snapshots: KeepSnapshotsOption = "1d",
+    as_json: JsonOption = False,
+) -> None:
+    """Check every GOP's bytes against its CRC and structure. The exit status is 1 if something is wrong, with --repair
+    if something still is. The options of prep count only with --repair."""
+    with errors(goes_on=repair):
+        if not repair and (sources or accept_loss):
+            raise UsageError(f"{'SOURCEs need' if sources else '--accept-loss needs'} --repair; give it, too")
+        from ..manifests.dataset_files.tidy import parse_duration
+        from ..prep.options import named_policy
+
+        policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
+        keep_seconds = parse_duration(keep_snapshots)
+        where = None
+        if (repair, address, workers, runner) != (False, None, None, "ray"):
+            # Wrong options of a job are reported before hours of reading. Without them `verify` needs nothing of
+            # `jobs`.
+            from ..jobs.prepare import Where
+
+            where = Where(runner, address, workers)
+        storage = storage_at(dataset)
+        recovered = _with_whole_snapshot(storage, accept_loss=accept_loss, says=not as_json) if repair else None
+        checked = _checked(storage, decode=decode)
+        report = None
+        if sources and checked.damaged:
+            from ..jobs.finding.importing import importing_of
+            from ..jobs.prepare import repair as make_again
+
+            end_tidily_on_sigterm()
+            with job_progress(err) as on_update:
+                report = make_again(
+                    sources, storage, checked.manifest, checked.damaged, policy=policy, where=where,
+                    importing=importing_of(cuts, image_fps), keep_snapshots_seconds=keep_seconds, on_update=on_update,
+                )  # fmt: skip
+        if as_json:
+            found = {"gops": len(checked.manifest.gops), "decoded": decode, "problems": checked.lines}
+            made: tuple[tuple[str, Any], ...] = (("recovered", recovered), ("repair", report))
+            print_json(found | {name: dataclasses.asdict(done) for name, done in made if done is not None})
+        else:
+            _print_checked(checked, report, dataset, decode=decode)
+        if checked.lines and (report is None or report.lost):
+            raise typer.Exit(EXIT_FAILED)
+
+
+def _with_whole_snapshot(storage: Storage, *, accept_loss: bool, says: bool) -> Recovered | None:
+    """Make the current snapshot again if it is lost or damaged."""
+    from ..manifests.operations.recovery import repair_snapshot
+
+    recovered = repair_snapshot(storage, accept_loss=accept_loss)
+    # At once: what follows may take hours.
+    for line in recovery_lines(recovered) if recovered is not None and says else ():
+        out.print(line, markup=False, soft_wrap=True)
+    return recovered
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """What was found: problems of bytes, `lines` about these and about what does not decode, the first of them about
+    each damaged video, and files that nothing names."""
+
+    manifest: Manifest
+    problems: Sequence[Problem]
+    lines: Sequence[str]
+    damaged: dict[str, str]
+    strays: Sequence[str]
+
+
+def _checked(storage: Storage, *, decode: bool) -> _Checked:
+    from ..manifests.dataset_files.snapshots import open_current
+    from ..manifests.operations.verify import damaged_videos, stray_files
+    from ..manifests.operations.verify import verify as check
+    from ..manifests.shared_memory.scratch_arrays import temporary_arrays
+
+    with contextlib.closing(temporary_arrays()) as scratch:
+        # Decoded anew: a copy of this host would hide damage of the snapshot.
+        root, manifest = open_current(storage, new_array=scratch.new)
+    with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
+        problems = list(check(storage, manifest, snapshot=root.snapshot, on_gop=advance))
+    lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
+    if decode:
+        from ..readers.decode_check import undecodable
+
+        # Videos whose bytes are damaged need no decoding.
+        with loop_bar(err, "videos", len(manifest.videos) - len(damaged)) as advance:
+            for video_id, line in undecodable(storage, root.snapshot, skip=frozenset(damaged), on_video=advance):
+                lines.append(line)
+                damaged.setdefault(video_id, line)
+    return _Checked(manifest, problems, lines, damaged, stray_files(storage, manifest))
+
+
+def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, decode: bool) -> None:
+    manifest, lines, damaged = checked.manifest, checked.lines, checked.damaged
+    for line in (*_first_of_each_file(checked.problems), *lines[len(checked.problems) :]):
+        err.print(line, style="red", markup=False, soft_wrap=True)
+    for file in checked.strays:
+        err.print(f"note: {file} is not in the current snapshot", markup=False, soft_wrap=True)
+    all_well = "all as written" + (", every frame decodes" if decode else "")
+    verdict = counted(len(lines), "problem") if lines else all_well
+    num_bytes = int(manifest.shards.length.sum())
+    out.print(f"{counted(len(manifest.gops), 'GOP')}, {megabytes(num_bytes)}: {verdict}")
+    if report is not None:
+        print_report(report, dataset, out, err)
+    elif damaged:
+        out.print(
+            f"damaged: {len(damaged)} of {counted(len(manifest.videos), 'video')}: {some_of(sorted(damaged))}; "
+            f"`shortgop verify {dataset} --repair SOURCES` makes them again",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+
+
+def _first_of_each_file(problems: Iterable[Problem]) -> Iterator[str]:
+    """The first problems of each file, and how many more it has: a shard that was cut has one for each GOP."""
+    for file, found in groupby(problems, key=lambda problem: problem.file):
+        lines = list(map(str, found))
+        yield from lines[:_PROBLEMS_SHOWN]
+        if len(lines) > _PROBLEMS_SHOWN:
+            yield f"{file}: {counted(len(lines) - _PROBLEMS_SHOWN, 'more problem')}: --json lists all"
