@@ -34,6 +34,7 @@ from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.compact import compact
 from shortgop.manifests.operations.copying import copy_videos
 from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.recovery import repair_snapshot
 from shortgop.manifests.operations.rollback import rollback
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import is_url, storage_at
@@ -75,6 +76,11 @@ def rolled_back(dataset: Storage) -> None:
     rollback(dataset, sorted(snapshots(dataset))[1])
 
 
+def recovered(dataset: Storage) -> None:
+    """Make the current snapshot again, which is damaged."""
+    repair_snapshot(dataset)
+
+
 def filled(dataset: Storage, source: Storage) -> None:
     """Copy a dataset to this place."""
     copy_videos([source], dataset, update=True)
@@ -89,7 +95,7 @@ Operation = Callable[..., None]
 EDITS = ("annotated", "dropped", "collected", "published", "compacted", "rolled_back")
 # These take sources.
 MOVES = ("filled", "merged")
-OPERATIONS: dict[str, Operation] = {name: globals()[name] for name in (*EDITS, *MOVES)}
+OPERATIONS: dict[str, Operation] = {name: globals()[name] for name in (*EDITS, *MOVES, "recovered")}
 
 
 def killed_before(step: int, original: str, copy: str, operation: Operation, sources: Sequence[str]) -> bool:
