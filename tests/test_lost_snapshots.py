@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 import shortgop
 from dataset_places import Places, copied, names, overwrite
 from datasets import current_manifest, make_dataset, rows_of
-from example_manifests import colliding_parts, failure, rows
+from example_manifests import colliding_parts, failure, rows, video
 from killed_steps import Killer, killer
 from shortgop.cli import app
 from shortgop.errors import DatasetBusyError, DatasetError, MissingDataError
 from shortgop.manifests.dataset_files.layout import create, part_key, read_root, snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
-from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.publish import publish, write_snapshot
 from shortgop.manifests.operations import recovery
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
@@ -183,11 +183,8 @@ class TestInS3(LostSnapshots):
 @given(st.lists(st.lists(colliding_parts("a", "b"), max_size=3), min_size=1, max_size=4), st.sets(st.integers(1, 2)))
 def test_whatever_came_in_whatever_order(steps: list[list[Manifest]], lost_shards: set[int]) -> None:
     """Also where shards are lost as well. Then of two attempts at a video the one counts whose shard is there."""
-    dataset = storage_at(f"memory://{uuid.uuid4().hex}")
-    create(dataset, {})
+    dataset = in_memory()
     dataset.put_new("shards/other", b"")
-    for number in (1, 2):
-        dataset.put_new(f"shards/{number}.shard", b"")
     for step, parts in enumerate(steps):
         for number, part in enumerate(parts):
             write_part(dataset, f"s{step}u{number}", part)
@@ -207,6 +204,36 @@ def test_whatever_came_in_whatever_order(steps: list[list[Manifest]], lost_shard
         assert getattr(after, table).same_rows(getattr(before, table))
     for column in ("id", "after_edit", "revision"):
         assert rows(after)[f"videos.{column}"] == rows(before)[f"videos.{column}"]
+
+
+def in_memory(*parts: Manifest, profile: dict[str, Any] | None = None) -> Storage:
+    """A dataset of these parts, with two shards of which nobody reads a byte, before its first snapshot."""
+    dataset = storage_at(f"memory://{uuid.uuid4().hex}")
+    create(dataset, {} if profile is None else profile)
+    for number in (1, 2):
+        dataset.put_new(f"shards/{number}.shard", b"")
+    for number, part in enumerate(parts):
+        write_part(dataset, f"u{number}", part, profile)
+    return dataset
+
+
+def test_of_two_attempts_at_a_video_the_one_counts_whose_shard_is_there() -> None:
+    dataset = in_memory(video("a", shard="1.shard"), video("a", shard="2.shard"))
+    publish(dataset)
+    assert current_manifest(dataset).shards.name.texts() == ["1.shard"]
+    dataset.remove("shards/1.shard")
+    lost(dataset)
+    repair_snapshot(dataset)
+    assert current_manifest(dataset).shards.name.texts() == ["2.shard"]
+
+
+def test_a_part_with_other_options_is_left_out_as_before() -> None:
+    dataset = in_memory(video("a", shard="1.shard"), profile={"gop_frames": 4})
+    write_part(dataset, "late", video("b", shard="2.shard"), {"gop_frames": 8})
+    publish(dataset)
+    lost(dataset)
+    assert repair_snapshot(dataset) is not None
+    assert current_manifest(dataset).ids == ["a"]
 
 
 class TestWhatIsLostAsWell:
@@ -396,7 +423,7 @@ class RacesAndKills:
         edited(dataset)
         before, snapshot = current_manifest(dataset), int(read_root(dataset).snapshot or 0)
         lost(dataset)
-        original = recovery.write_snapshot
+        original = write_snapshot
 
         def overtaken(*arguments: Any, **named: Any) -> None:
             monkeypatch.setattr(recovery, "write_snapshot", original)

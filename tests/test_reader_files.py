@@ -38,6 +38,7 @@ def test_a_file_that_ends_too_early(tmp_path: Path, start: int, stop: int) -> No
 
 
 def test_a_file_that_is_missing_or_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "zarr.json").touch()
     source = ShardBytes(DiskStorage(tmp_path), lost_remedy="copy it")
     with pytest.raises(MissingDataError, match="is missing; copy it") as caught:
         source.read("a", 0, 1)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ...errors import CorruptDataError, MissingDataError, not_read
+from ...errors import CorruptDataError, DatasetError, MissingDataError, not_read
 from ...storage.interface import Storage
 from ..dataset_files.layout import gone_text, is_gone
 from ..tables import Manifest
@@ -95,7 +95,8 @@ class ShardBytes:
         except OSError as error:
             # A shard that is missing is not the trouble where all of the dataset is.
             if isinstance(error, FileNotFoundError | NotADirectoryError) and is_gone(self._dataset):
-                raise MissingDataError(gone_text(self._dataset), file=self._dataset.place(key)) from error
-            refused = not_read(self._dataset.place(key), error, remedy=self._lost_remedy)
+                refused: DatasetError = MissingDataError(gone_text(self._dataset), file=self._dataset.place(key))
+            else:
+                refused = not_read(self._dataset.place(key), error, remedy=self._lost_remedy)
             refused.byte_range = (start, stop)
             raise refused from error
