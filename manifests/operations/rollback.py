@@ -54,8 +54,8 @@ def rollback(dataset: Storage, to: str | int, *, dry_run: bool = False) -> Rolle
         name, earlier = _earlier(dataset, to, root.snapshot or "")
         return replace(_plan(manifest, earlier, root.snapshot or "").done, to=name)
     with changing(dataset):
-        root, manifest, replaced = _published(dataset)
-        snapshot, earlier = _earlier(dataset, to, replaced)
+        root, manifest = _published(dataset)
+        snapshot, earlier = _earlier(dataset, to, root.snapshot or "")
         plan = _plan(manifest, earlier, root.snapshot or "")
         done = plan.done
         if done.dropped or done.restored or done.relabelled:
@@ -74,27 +74,23 @@ def rollback(dataset: Storage, to: str | int, *, dry_run: bool = False) -> Rolle
         return replace(done, snapshot=read_root(dataset).snapshot or "", to=snapshot)
 
 
-def _published(dataset: Storage) -> tuple[Root, Manifest, str]:
-    """The current snapshot, with all parts; and the one before which earlier ones are counted: it, or the one in whose
-    place it was made again."""
+def _published(dataset: Storage) -> tuple[Root, Manifest]:
+    """The current snapshot, with all parts. It is made again if it is lost or damaged."""
     try:
         publish(dataset)
-        root, manifest = open_current(dataset, copies=copies_in(None))
-        before = root.snapshot
+        return open_current(dataset, copies=copies_in(None))
     except (MissingDataError, CorruptDataError) as error:
         # It can also be an error of a part that is to be published.
         if not is_of_snapshot(dataset, error.file):
             raise
-        listed_before = snapshots(dataset)
-        root = catch_up(dataset, listed_before)
-        before = made_again(dataset, root, listed_before).damaged
-        root, manifest = open_current(dataset, copies=copies_in(None))
-    return root, manifest, before or ""
+    listed_before = snapshots(dataset)
+    made_again(dataset, catch_up(dataset, listed_before), listed_before)
+    return open_current(dataset, copies=copies_in(None))
 
 
 def _earlier(dataset: Storage, to: str | int, current: str) -> tuple[str, Manifest]:
-    """The snapshot that is meant: its name and its tables. Those that are damaged do not count as being so many before
-    the current one: where that was made again, they may be what it was made again from."""
+    """The snapshot that is meant: its name and its tables. Of those before the current one, the damaged ones do not
+    count: it may have been made again in the place of one of them."""
     there = sorted(snapshots(dataset), key=int)
     if isinstance(to, str):
         if to not in there:
