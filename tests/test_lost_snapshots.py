@@ -258,8 +258,22 @@ class TestWhatIsLostAsWell:
 
         status, said = verified(dataset, "--repair", "--accept-loss")
         assert status == 0, said
-        assert "without what was in 1 lost file: no part tells" in said
+        assert "without what was in 2 lost files: 1 part more of the 3 of the snapshot" in said
         assert shown(dataset) == {"a": [0, 19], "b": [100, 119], "d": [300, 319]}
+
+    def test_a_part_of_a_drop_that_no_file_names_any_more(self, dataset: Storage) -> None:
+        """How many parts there were is in zarr.json. Without it, what was dropped would come back unnoticed."""
+        edited(dataset)
+        part = next(part for part in finished_parts(dataset) if len(read_part(dataset, part).drops))
+        for each in snapshots(dataset):
+            dataset.remove(snapshot_key(each))
+        dataset.remove(part_key(part))
+        with pytest.raises(MissingDataError, match="1 part more of the 5 of the snapshot, of unknown names"):
+            repair_snapshot(dataset)
+        assert repair_snapshot(dataset, accept_loss=True) is not None
+        assert sorted(shown(dataset)) == ["a", "b", "c", "d"]
+        lost(dataset)
+        assert repair_snapshot(dataset) is not None
 
     def test_a_damaged_part_gets_another_name(self, dataset: Storage) -> None:
         """Every later publication would read it under its own."""

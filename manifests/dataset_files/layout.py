@@ -49,12 +49,15 @@ _WITHOUT_ROOT = "has a folder `manifest` and no zarr.json: it is a dataset that 
 @dataclass(frozen=True)
 class Root:
     """The content of zarr.json. `snapshot` is None until the first snapshot is published. `id_roots` are the folders
-    below which sources get their ids; there are none before the first job, and in datasets of earlier versions."""
+    below which sources get their ids; there are none before the first job, and in datasets of earlier versions.
+    `num_parts` is how many parts the snapshot was made of, so that a lost one can be made again of all of them; None
+    where the writer did not say it."""
 
     profile: dict[str, Any]
     snapshot: str | None
     format_version: int = FORMAT_VERSION
     id_roots: tuple[str, ...] = ()
+    num_parts: int | None = None
 
 
 def shard_key(name: str) -> str:
@@ -137,6 +140,7 @@ def root_document(root: Root) -> bytes:
                     "format_version": FORMAT_VERSION,
                     "profile": root.profile,
                     "snapshot": root.snapshot,
+                    **({} if root.num_parts is None else {"num_parts": root.num_parts}),
                     **({"id_roots": root.id_roots} if root.id_roots else {}),
                 }
             },
@@ -259,9 +263,11 @@ def _parsed(dataset: Storage, text: bytes) -> Root:
     named = snapshot is None or (isinstance(snapshot, str) and snapshot.isdecimal())
     id_roots = attributes.get("id_roots", [])
     folders = isinstance(id_roots, list) and all(isinstance(folder, str) for folder in id_roots)
-    if not isinstance(profile, dict) or not named or not folders:
+    num_parts = attributes.get("num_parts")
+    is_count = num_parts is None or (isinstance(num_parts, int) and not isinstance(num_parts, bool))
+    if not isinstance(profile, dict) or not named or not folders or not is_count:
         raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=file)
-    return Root(profile=profile, snapshot=snapshot, format_version=version, id_roots=tuple(id_roots))
+    return Root(profile, snapshot, version, tuple(id_roots), num_parts)
 
 
 def listed(dataset: Storage, folder: str) -> Iterator[Stored]:

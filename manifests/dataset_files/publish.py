@@ -94,7 +94,7 @@ def _publish_some(dataset: Storage, profile: Mapping[str, Any] | None, *, whole:
         attributes = attributes_of_snapshot({*new, *own}, root.profile)
         snapshot = next_snapshot(root, listed_before)
         write_snapshot(dataset, snapshot, made.tables, attributes, made.timeline, below=names[:stay])
-    switch_to(dataset, snapshot, root.profile)
+    switch_to(dataset, snapshot, root.profile, len(set(new).union(*parts_of.values())))
     return snapshot, num_rows < _MOST_ROWS
 
 
@@ -205,9 +205,9 @@ def _published_by_other(dataset: Storage, snapshot: str) -> DatasetBusyError:
     )
 
 
-def switch_to(dataset: Storage, snapshot: str, profile: dict[str, Any]) -> None:
-    """Point zarr.json to a snapshot that was just written, unless it names a later one."""
-    _point(dataset, Root(profile, snapshot))
+def switch_to(dataset: Storage, snapshot: str, profile: dict[str, Any], num_parts: int) -> None:
+    """Point zarr.json to a snapshot of so many parts that was just written, unless it names a later one."""
+    _point(dataset, Root(profile, snapshot, num_parts=num_parts))
     # Another writer may have made this switch itself and published a later snapshot.
     catch_up(dataset)
 
@@ -218,7 +218,7 @@ def _point(dataset: Storage, latest: Root) -> Root:
     def pointed(root: Root) -> Root:
         if int(root.snapshot or 0) >= int(latest.snapshot or 0):
             return root
-        return replace(root, profile=latest.profile, snapshot=latest.snapshot, format_version=FORMAT_VERSION)
+        return replace(latest, format_version=FORMAT_VERSION, id_roots=root.id_roots)
 
     return change_root(dataset, pointed)
 
@@ -252,5 +252,8 @@ def _latest(dataset: Storage, root: Root, there: Mapping[str, Sequence[Stored]])
         with contextlib.suppress(DatasetError):
             profile = snapshot_attributes(dataset, snapshot).get("profile", root.profile)
             if has_its_shards(dataset, open_manifest(dataset, snapshot, copies=copies_in(None))):
-                return replace(root, profile=profile, snapshot=snapshot, format_version=FORMAT_VERSION)
+                num_parts = len(parts_in(dataset, snapshot))
+                return replace(
+                    root, profile=profile, snapshot=snapshot, format_version=FORMAT_VERSION, num_parts=num_parts
+                )
     return root

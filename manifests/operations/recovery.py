@@ -132,7 +132,7 @@ def made_again(
         blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
         kept = tuple(_copied_aside(dataset, part) for part in found.damaged)
         write_snapshot(dataset, snapshot, tables, attributes_of_snapshot(found.names, root.profile), blocks)
-    switch_to(dataset, snapshot, root.profile)
+    switch_to(dataset, snapshot, root.profile, len(found.names))
     for part in found.damaged:
         dataset.remove(part_key(part))
     return Recovered(current, snapshot, len(parts), len(tables.videos), why, tuple(lacking), kept)
@@ -254,6 +254,10 @@ def _parts_named(dataset: Storage, snapshot: str) -> set[str]:
 def _lost_parts(dataset: Storage, found: _Found) -> Iterator[str]:
     for part in sorted(found.gone - found.damaged.keys()):
         yield f"{dataset.place(part_key(part))} is missing"
+    # A part that set labels or dropped videos has no shard that tells of it.
+    unknown = (found.root.num_parts or 0) - len(found.names | found.gone | found.damaged.keys())
+    if unknown > 0:
+        yield f"{counted(unknown, 'part')} more of the {found.root.num_parts} of the snapshot, of unknown names"
 
 
 def _unnamed_shards(dataset: Storage, current: str, found: _Found) -> Iterator[str]:
