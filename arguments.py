@@ -1,7 +1,7 @@
 """Numbers that callers pass: those of Python, numpy and torch.
 
 Booleans are refused, although Python, numpy and torch accept them as 0 and 1: a boolean is not an index, a count or a
-time. Text that spells a number is refused too.
+time. Text that spells a number is refused too, but for frame rates: 30000/1001 is how they are written.
 """
 
 from __future__ import annotations
@@ -17,6 +17,15 @@ import numpy as np
 
 from .errors import UsageError, WrongTypeError
 
+# Common decimal forms of the NTSC rates -> the exact rates (SMPTE ST 12-1).
+_NTSC = {
+    "23.976": Fraction(24000, 1001),
+    "23.98": Fraction(24000, 1001),
+    "29.97": Fraction(30000, 1001),
+    "47.952": Fraction(48000, 1001),
+    "59.94": Fraction(60000, 1001),
+    "119.88": Fraction(120000, 1001),
+}
 # No float has so large an exponent. Exact arithmetic on larger ones could take all memory.
 _MAX_DECIMAL_EXPONENT = 400
 
@@ -56,6 +65,23 @@ def exact(text: str) -> Fraction:
         return Fraction(text)
     except ZeroDivisionError as error:
         raise ValueError("a division by zero") from error
+
+
+def spelled_rate(text: str) -> Fraction:
+    """The frame rate that a text spells: 30, 30000/1001, and 29.97 for the same. ValueError if it spells no number."""
+    return _NTSC.get(text.strip()) or exact(text)
+
+
+def frame_rate(value: Any, what: str, *, video: str | None = None) -> float | Fraction:
+    """A frame rate: a number as `number` takes it, or a text that spells one."""
+    if not isinstance(value, str):
+        return number(value, what, video=video)
+    try:
+        return spelled_rate(value)
+    except ValueError:
+        raise WrongTypeError(
+            f"{what} is {_shown(value)}; it has to be a number, or a text such as '30000/1001'", video=video
+        ) from None
 
 
 def exact_seconds(value: Any, option: str) -> Fraction:

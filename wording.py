@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
+_BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
 
 def counted(number: int, noun: str, *, grouped: bool = False) -> str:
     """The number and the noun, which takes an s unless there is one of it: "1 frame", "0 frames"; with `grouped`
     "12,345 frames"."""
     shown = f"{number:,}" if grouped else str(number)
     return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+
+
+def whole(number: float) -> str:
+    """1234567 as 1,234,567."""
+    return f"{round(number):,}"
+
+
+def three_digits(value: float) -> str:
+    """A number that needs no more precision: 1,234, 123, 12.3, 1.23, 0.012."""
+    size = abs(value)
+    if size >= 99.95 or value == 0:
+        return whole(value)
+    return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}" if size >= 0.095 else f"{value:.2g}"
+
+
+def byte_size(count: float) -> str:
+    """Three digits and a unit, in powers of 1000: 0 B, 850 B, 13.7 kB, 1.25 MB."""
+    for step, unit in _BYTE_UNITS:
+        if abs(count) >= step:
+            return f"{three_digits(count / step)} {unit}"
+    return f"{whole(count)} B"
 
 
 def duration(seconds: float) -> str:

@@ -100,9 +100,5 @@ def errors(*, goes_on: bool = False) -> Iterator[None]:
         raise typer.Exit(EXIT_TERMINATED if _Sigterm.has_come else EXIT_INTERRUPTED) from error
 
 
-def megabytes(count: int) -> str:
-    return f"{count / 1e6:.1f} MB"
-
-
 def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")

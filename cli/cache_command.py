@@ -11,8 +11,8 @@ import typer
 
 from ..arguments import byte_count
 from ..errors import DatasetWarning, UsageError
-from ..wording import counted
-from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
+from ..wording import byte_size, counted
+from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
 from .parameters import DatasetArgument, JsonOption
 from .progress import loop_bar
 
@@ -58,14 +58,14 @@ def cache(  # noqa: PLR0917  # typer makes options of them
             print_json({**dataclasses.asdict(done), "cache_dir": str(cache_dir), "cache_bytes": limit})
         else:
             out.print(
-                f"{counted(done.videos_done, 'video')} in {cache_dir}: {megabytes(done.bytes_fetched)} fetched, the "
+                f"{counted(done.videos_done, 'video')} in {cache_dir}: {byte_size(done.bytes_fetched)} fetched, the "
                 "rest was there",
                 markup=False,
                 soft_wrap=True,
             )
             if done.left_out:
                 err.print(
-                    f"{counted(done.left_out, 'video')} did not fit into {megabytes(limit)}; raise --cache-bytes",
+                    f"{counted(done.left_out, 'video')} did not fit into {byte_size(limit)}; raise --cache-bytes",
                     style="yellow", markup=False, soft_wrap=True,
                 )  # fmt: skip
         if done.left_out:

@@ -12,8 +12,8 @@ import typer
 
 from ..errors import DatasetWarning, UsageError
 from ..storage.locate import storage_at
-from ..wording import counted
-from .app import EXIT_SOMETHING_MISSING, app, err, errors, megabytes, out, print_json
+from ..wording import byte_size, counted
+from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
 from .job_reports import show_types, some_of
 from .parameters import CutsOption, DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption, on_this_host
 from .printing import snapshot_table
@@ -116,7 +116,7 @@ def drop(
             already = f"; {counted(len(done.already), 'id')} dropped before" if done.already else ""
             out.print(
                 f"{counted(len(done.ids), 'video')} {verb}: {counted(done.num_frames, 'frame')}, "
-                f"{megabytes(done.num_bytes)}{already}; snapshot {done.snapshot}",
+                f"{byte_size(done.num_bytes)}{already}; snapshot {done.snapshot}",
                 markup=False,
                 soft_wrap=True,
             )
@@ -178,13 +178,13 @@ def gc(
                 f"{counted(len(done.snapshots), 'snapshot')} and {counted(len(done.shards), 'shard')} {would}removed, "
                 f"{counted(len(done.rewritten), 'shard')} {would}written again without what is not needed, "
                 f"{counted(len(done.parts), 'part')} {would}rid of dropped rows: "
-                f"{megabytes(done.bytes_freed)} of shards and {megabytes(done.snapshot_bytes_freed)} of snapshots "
+                f"{byte_size(done.bytes_freed)} of shards and {byte_size(done.snapshot_bytes_freed)} of snapshots "
                 f"{would}freed",
                 soft_wrap=True,
             )
             if done.bytes_kept:
                 out.print(
-                    f"{megabytes(done.bytes_kept)} are kept for readers of earlier snapshots; without "
+                    f"{byte_size(done.bytes_kept)} are kept for readers of earlier snapshots; without "
                     "--keep-snapshots they are removed too",
                     soft_wrap=True,
                 )

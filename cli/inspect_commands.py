@@ -7,8 +7,8 @@ import dataclasses
 import typer
 
 from ..storage.locate import storage_at
-from ..wording import counted
-from .app import EXIT_FAILED, app, err, errors, megabytes, out, print_json
+from ..wording import byte_size, counted
+from .app import EXIT_FAILED, app, err, errors, out, print_json
 from .job_reports import print_diagnosis
 from .parameters import DatasetArgument, JsonOption
 from .printing import video_table
@@ -29,7 +29,7 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
         out.print(
             f"{counted(summary.num_videos, 'video')}, {counted(summary.num_frames, 'frame')} "
             f"({summary.duration_seconds:.1f} s), {counted(summary.num_gops, 'GOP')} in "
-            f"{counted(summary.num_shards, 'shard')}, {megabytes(summary.num_bytes)}; "
+            f"{counted(summary.num_shards, 'shard')}, {byte_size(summary.num_bytes)}; "
             f"format {summary.format_version}, snapshot {summary.snapshot}",
             soft_wrap=True,
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from ..wording import counted
+from ..wording import byte_size, counted
 from .printing import cell
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _results(report: job.Report, dataset: str) -> list[str]:
         rate = report.frames_added / report.seconds if report.seconds else 0
         lines.append(
             f"{counted(report.videos_added, 'video')}, {counted(report.frames_added, 'frame')}, "
-            f"{report.bytes_added / 1e6:.1f} MB added to {dataset} in {report.seconds:.1f} s from start to end "
+            f"{byte_size(report.bytes_added)} added to {dataset} in {report.seconds:.1f} s from start to end "
             f"({rate:.0f} frames/s)"
         )
     if report.relabelled:

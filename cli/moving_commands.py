@@ -10,8 +10,8 @@ import typer
 
 from ..errors import UsageError
 from ..storage.locate import storage_at
-from ..wording import counted
-from .app import app, err, errors, megabytes, out, print_json
+from ..wording import byte_size, counted
+from .app import app, err, errors, out, print_json
 from .edit_commands import DryRunOption
 from .job_reports import some_of
 from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption
@@ -80,7 +80,7 @@ def _as_json(value: Any) -> Any:
 def _copied_text(done: Copied, target: str) -> str:
     replaced = f", {len(done.replaced)} of them in place of an earlier revision" if done.replaced else ""
     already = f", {len(done.already)} were there already" if done.already else ""
-    return f"{counted(len(done.ids), 'video')}, {megabytes(done.num_bytes)} copied to {target}{replaced}{already}"
+    return f"{counted(len(done.ids), 'video')}, {byte_size(done.num_bytes)} copied to {target}{replaced}{already}"
 
 
 def _notices(done: Copied, source: str, target: str) -> Iterator[str]:
@@ -135,7 +135,7 @@ def compact(
         else:
             became = "would become" if dry_run else "became"
             out.print(
-                f"{counted(done.shards, 'shard')} {became} {done.new_shards}, {megabytes(done.num_bytes)}; earlier "
+                f"{counted(done.shards, 'shard')} {became} {done.new_shards}, {byte_size(done.num_bytes)}; earlier "
                 "snapshots keep theirs until they are removed" if done.shards else "no shards to put together",
                 soft_wrap=True,
             )  # fmt: skip

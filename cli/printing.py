@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..wording import plain
+from ..wording import byte_size, plain
 
 if TYPE_CHECKING:
     from ..manifests.operations.history import Difference, SnapshotSummary
@@ -49,7 +49,7 @@ def snapshot_table(snapshots: list[SnapshotSummary]) -> Table:
         if each.trouble:
             table.add_row(name, "", "", "", "", "cannot be read")
             continue
-        size = f"{each.num_bytes / 1e6:.1f} MB"
+        size = byte_size(each.num_bytes)
         changed = cell(_changed(each.difference) if each.difference is not None else "")
         table.add_row(name, cell(each.written), str(each.num_videos), str(each.num_frames), size, changed)
     return table

@@ -10,7 +10,8 @@ import typer
 
 from ..errors import ShortGopError
 from ..storage.locate import storage_at
-from .app import app, err, errors, megabytes, out
+from ..wording import byte_size
+from .app import app, err, errors, out
 from .parameters import DatasetArgument, OverwriteOption
 
 _CLIPS = 12
@@ -37,7 +38,7 @@ def report(
 
         written = write_report(out_path, dataset, clips=clips, seed=seed, overwrite=overwrite)
         out.print(written.page.verdict.sentence, markup=False, soft_wrap=True)
-        out.print(f"{out_path}: {megabytes(written.num_bytes)}", markup=False, soft_wrap=True)
+        out.print(f"{out_path}: {byte_size(written.num_bytes)}", markup=False, soft_wrap=True)
 
 
 @contextlib.contextmanager

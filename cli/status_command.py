@@ -17,8 +17,8 @@ from rich.text import Text
 from ..errors import NotADatasetError, ShortGopError, UsageError, not_read
 from ..storage.interface import Storage, Stored
 from ..storage.locate import storage_at
-from ..wording import counted, duration
-from .app import EXIT_FAILED, EXIT_NOT_HEARD_OF, app, err, errors, megabytes, out, print_json
+from ..wording import byte_size, counted, duration
+from .app import EXIT_FAILED, EXIT_NOT_HEARD_OF, app, err, errors, out, print_json
 from .parameters import DatasetArgument, JsonOption
 from .progress import encoded
 
@@ -212,7 +212,7 @@ def status_lines(found: JobStatus, now: float, changed: float | None = None) -> 
         *([f"now: {found.note}"] if found.state == "running" and found.note else []),
         f"{found.sources_done} of {counted(found.sources_total, 'source')} done{failed}{found.there_before()}",
         encoded(found),
-        f"{megabytes(found.bytes_in)} of sources became {megabytes(found.bytes_out)}",
+        f"{byte_size(found.bytes_in)} of sources became {byte_size(found.bytes_out)}",
         *_nodes(found),
         *([f"{counted(found.units_running, 'unit')} running"] if found.units_running else []),
         *_tasks("running", found.running),
@@ -244,13 +244,13 @@ def _nodes(found: JobStatus) -> list[str]:
 def _finished(work: NodeWork) -> str:
     """What became of the units that a node finished."""
     failed = f", {counted(work.sources_failed, 'source')} failed" if work.sources_failed else ""
-    became = f"{megabytes(work.bytes_in)} of sources became {megabytes(work.bytes_out)}"
+    became = f"{byte_size(work.bytes_in)} of sources became {byte_size(work.bytes_out)}"
     return f"; {counted(work.units, 'unit')} done{failed}; {became}"
 
 
 def _tasks(what: str, tasks: Sequence[Task]) -> list[str]:
     return [
         f"{what}: {task.source}, {counted(task.frames, 'frame')} in {duration(task.seconds)}"
-        f"{f', {megabytes(task.num_bytes)}' if task.num_bytes else ''}{f', on {task.node}' if task.node else ''}"
+        f"{f', {byte_size(task.num_bytes)}' if task.num_bytes else ''}{f', on {task.node}' if task.node else ''}"
         for task in tasks
     ]

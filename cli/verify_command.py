@@ -13,8 +13,8 @@ import typer
 
 from ..errors import UsageError
 from ..storage.locate import storage_at
-from ..wording import counted
-from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, megabytes, out, print_json
+from ..wording import byte_size, counted
+from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, out, print_json
 from .job_reports import print_report, recovery_lines, some_of
 from .parameters import (
     AddressOption,
@@ -168,7 +168,7 @@ def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, de
     all_well = "all as written" + (", every frame decodes" if decode else "")
     verdict = counted(len(lines), "problem") if lines else all_well
     num_bytes = int(manifest.shards.length.sum())
-    out.print(f"{counted(len(manifest.gops), 'GOP')}, {megabytes(num_bytes)}: {verdict}")
+    out.print(f"{counted(len(manifest.gops), 'GOP')}, {byte_size(num_bytes)}: {verdict}")
     if report is not None:
         print_report(report, dataset, out, err)
     elif damaged:

@@ -8,21 +8,12 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ..arguments import exact
+from ..arguments import spelled_rate
 from ..errors import FormatVersionError, UsageError
 
 CODECS = ("h264", "hevc")
 ENCODERS = {"libx264": "h264", "h264_nvenc": "h264", "libx265": "hevc", "hevc_nvenc": "hevc"}
 
-# Common decimal forms of the NTSC rates -> the exact rates (SMPTE ST 12-1).
-_NTSC = {
-    "23.976": Fraction(24000, 1001),
-    "23.98": Fraction(24000, 1001),
-    "29.97": Fraction(30000, 1001),
-    "47.952": Fraction(48000, 1001),
-    "59.94": Fraction(60000, 1001),
-    "119.88": Fraction(120000, 1001),
-}
 MAX_FPS = 1000
 MAX_SIDE = 16384
 FITS = ("within", "pad", "crop", "stretch")
@@ -191,7 +182,7 @@ def parse_fps(text: str) -> Fraction | None:
     if text == "source":
         return None
     try:
-        fps = _NTSC.get(text) or exact(text)
+        fps = spelled_rate(text)
     except ValueError:
         raise UsageError(f"--fps is {text!r}; it takes 'source', a number such as 30, or 30000/1001") from None
     return fps

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..arguments import number
+from ..arguments import frame_rate, number
 from ..errors import FrameIndexError, UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..manifests.records import SourceChanges
@@ -158,13 +158,13 @@ class Video:
         return self._batch([self._played_at(time) for time in times])
 
     def get_frames_played_in_range(
-        self, start_seconds: Seconds, stop_seconds: Seconds, fps: Seconds | None = None
+        self, start_seconds: Seconds, stop_seconds: Seconds, fps: Seconds | str | None = None
     ) -> FrameBatch:
         """The frames that are shown at some time in [start_seconds, stop_seconds).
 
         With `fps`, the frames that are shown at `start_seconds`, 1 / fps later and so on, returned with these times and
-        with 1 / fps as duration. UsageError, a ValueError, for a range that is not within the video, and for a rate
-        that makes more frames than fit into memory.
+        with 1 / fps as duration; a text such as "30000/1001" is a rate too. UsageError, a ValueError, for a range that
+        is not within the video, and for a rate that makes more frames than fit into memory.
         """
         row, video = self._row, self.id
         start = number(start_seconds, "start_seconds", video=video)
@@ -181,7 +181,7 @@ class Video:
         frames = range(self._played_at(start), first_frame_from(stop, row.fps, row.num_frames))
         return self._batch(listed(frames, self._check_fits))
 
-    def get_all_frames(self, fps: Seconds | None = None) -> FrameBatch:
+    def get_all_frames(self, fps: Seconds | str | None = None) -> FrameBatch:
         """All frames; with `fps`, the frames at that rate, as in `get_frames_played_in_range`."""
         return self.get_frames_played_in_range(0.0, self._end_seconds, fps)
 
@@ -225,8 +225,8 @@ class Video:
             )
         return frame
 
-    def _resampled(self, start_seconds: float, stop_seconds: float, fps: Seconds) -> FrameBatch:
-        exact = number(fps, "fps", video=self.id)
+    def _resampled(self, start_seconds: float, stop_seconds: float, fps: Seconds | str) -> FrameBatch:
+        exact = frame_rate(fps, "fps", video=self.id)
         # A Fraction may become 0 as a float, or be too large for one.
         if not (0 < exact <= sys.float_info.max and float(exact) > 0):
             raise UsageError(f"fps is {fps}; it has to be positive and fit into a float", video=self.id)

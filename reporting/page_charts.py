@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 
 from ..jobs.progress.job_history import Stretch
-from ..wording import duration
+from ..wording import byte_size, duration, three_digits, whole
 from .content_summary import GopBytes, Shares
 from .page_markup import Html, joined, tag
-from .page_words import how_many, moment, num_bytes, three_digits, whole
+from .page_words import how_many, moment
 
 _WIDTH, _HEIGHT = 1000.0, 100.0
 # Where one job ends and another begins, some width is left free.
@@ -64,10 +64,10 @@ def gop_chart(found: GopBytes) -> Html:
     shapes = []
     for number, (first, stop, count) in enumerate(found.bars):
         height = _HEIGHT * count / ticks[-1]
-        hint = tag("title", f"{num_bytes(first)} to {num_bytes(stop - 1)}: {how_many(count, 'GOP')}")
+        hint = tag("title", f"{byte_size(first)} to {byte_size(stop - 1)}: {how_many(count, 'GOP')}")
         shapes.append(_rect(hint, "value", x=number * width + 1, y=_HEIGHT - height, width=width - 2, height=height))
     middle = found.bars[len(found.bars) // 2][0]
-    labels = [num_bytes(found.bars[0][0]), num_bytes(middle), num_bytes(found.longest)]
+    labels = [byte_size(found.bars[0][0]), byte_size(middle), byte_size(found.longest)]
     return _chart(shapes, ticks, "GOPs", labels if len(found.bars) > 1 else labels[:1], height=_HEIGHT)
 
 

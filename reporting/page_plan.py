@@ -10,9 +10,9 @@ from typing import Any, Literal
 from ..jobs.progress.job_history import Stretch
 from ..jobs.progress.job_status import JobStatus
 from ..prep.picture_quality import Quality
-from ..wording import duration
+from ..wording import duration, whole
 from .content_summary import Contents
-from .page_words import how_many, moment, name, whole
+from .page_words import how_many, moment, name
 
 Mood = Literal["good", "running", "warning", "bad", "unknown"]
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Sequence
 
 from ..jobs.progress.job_status import JobStatus, Task
 from ..jobs.progress.node_work import NodeWork
-from ..wording import duration
+from ..wording import byte_size, duration, three_digits, whole
 from .content_summary import Contents
 from .failure_groups import FailureGroups
 from .page_charts import bar, gop_chart, percent, share_bars, throughput_chart
 from .page_markup import Html, joined, tag
 from .page_plan import Clip, Page, Sizes, Strip, Verdict, median_quality
-from .page_words import how_many, name, num_bytes, quality, three_digits, whole
+from .page_words import how_many, name, quality
 
 NOTHING = Html("")
 _MOST_NODES = 16
@@ -47,7 +47,7 @@ def tiles(page: Page) -> Html:
         (whole(failed), "sources not in the dataset" if failed != 1 else "source not in the dataset", "bad"),
         (whole(contents.size.num_frames), "frames", ""),
         (duration(contents.size.duration_seconds), "of video", ""),
-        (num_bytes(contents.size.num_bytes), f"in {how_many(contents.num_shards, 'shard')}", ""),
+        (byte_size(contents.size.num_bytes), f"in {how_many(contents.num_shards, 'shard')}", ""),
     ]
     seconds = sum(each.seconds for each in page.history)
     if seconds:
@@ -86,8 +86,8 @@ def sizes(page: Page) -> Html:
         body.append(
             tag(
                 "p",
-                f"The dataset has {num_bytes(contents.size.num_bytes)}: "
-                f"{num_bytes(contents.size.num_bytes / contents.size.num_frames)} for each frame, "
+                f"The dataset has {byte_size(contents.size.num_bytes)}: "
+                f"{byte_size(contents.size.num_bytes / contents.size.num_frames)} for each frame, "
                 f"{three_digits(8e-6 * per_second)} Mbit for each second of video.",
             )
         )
@@ -101,9 +101,9 @@ def sizes(page: Page) -> Html:
             gop_chart(found),
             tag(
                 "p",
-                f"{how_many(found.count, 'GOP')} of {num_bytes(found.mean)} on average; half are shorter than "
-                f"{num_bytes(found.median)}, 95\u00a0% shorter than {num_bytes(found.percentile_95)}; the longest has "
-                f"{num_bytes(found.longest)}{some}.",
+                f"{how_many(found.count, 'GOP')} of {byte_size(found.mean)} on average; half are shorter than "
+                f"{byte_size(found.median)}, 95\u00a0% shorter than {byte_size(found.percentile_95)}; the longest has "
+                f"{byte_size(found.longest)}{some}.",
                 class_="soft",
             ),
         )
@@ -120,7 +120,7 @@ def _before_and_after(found: Sizes | None) -> Html:
             "tr",
             tag("th", label, scope="row"),
             tag("td", bar(count / largest, kind), class_="bar-cell"),
-            tag("td", num_bytes(count), class_="number"),
+            tag("td", byte_size(count), class_="number"),
         )
         for label, count, kind in rows
     ]
@@ -233,7 +233,7 @@ def _finished(work: NodeWork | None) -> Html:
     if work is None:
         return NOTHING
     failed = [f"{how_many(work.sources_failed, 'source')} failed"] if work.sources_failed else []
-    became = f"{num_bytes(work.bytes_in)} became {num_bytes(work.bytes_out)}"
+    became = f"{byte_size(work.bytes_in)} became {byte_size(work.bytes_out)}"
     return tag("div", tag("small", ", ".join([how_many(work.units, "unit"), *failed, became])))
 
 
@@ -244,7 +244,7 @@ def _tasks(tasks: Sequence[Task]) -> Html:
             tag("td", name(task.source), *([tag("small", f" on {name(task.node)}")] if task.node else [])),
             tag("td", duration(task.seconds), class_="number"),
             tag("td", how_many(task.frames, "frame"), class_="number"),
-            tag("td", num_bytes(task.num_bytes) if task.num_bytes else "", class_="number"),
+            tag("td", byte_size(task.num_bytes) if task.num_bytes else "", class_="number"),
         )
         for task in tasks
     ]

@@ -9,33 +9,11 @@ from ..prep.picture_quality import Quality
 from ..wording import counted, plain
 
 _MOST_CHARACTERS = 300
-_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-
-
-def whole(number: float) -> str:
-    """1234567 as 1,234,567."""
-    return f"{round(number):,}"
 
 
 def how_many(number: int, noun: str) -> str:
     """The number with its noun: "1 video", "12,345 videos"."""
     return counted(number, noun, grouped=True)
-
-
-def num_bytes(count: float) -> str:
-    """Three digits and a unit, in powers of 1000."""
-    for step, unit in _STEPS:
-        if abs(count) >= step:
-            return f"{three_digits(count / step)} {unit}"
-    return f"{whole(count)} B"
-
-
-def three_digits(value: float) -> str:
-    """A number that needs no more precision: 1,234, 123, 12.3, 1.23, 0.012."""
-    size = abs(value)
-    if size >= 99.95 or value == 0:
-        return whole(value)
-    return f"{value:.1f}" if size >= 9.995 else f"{value:.2f}" if size >= 0.095 else f"{value:.2g}"
 
 
 def quality(found: Quality) -> str:

@@ -20,7 +20,7 @@ from ..manifests.ragged import Array
 from ..prep.probing.opening import open_contents, open_source, packets_of, video_stream
 from ..prep.running.mounts import read_in_time
 from ..prep.running.stalls import in_time, stall_limit
-from .page_words import num_bytes, three_digits
+from ..wording import byte_size, three_digits
 
 # A frame that is further from a keyframe than this is not searched for: a page is to be ready in a minute.
 _MOST_DECODED = 800
@@ -96,7 +96,7 @@ def _read(path: str, container: InputContainer, wanted_pts: Sequence[int], file_
             f"{context.width} x {context.height}",
             *([f"{three_digits(float(rate))} frames/s"] if rate else []),
             context.name,
-            f"file of {num_bytes(file_bytes)}",
+            f"file of {byte_size(file_bytes)}",
         ])  # fmt: skip
         return SourceFrames(tuple(found[pts] for pts in wanted_pts), about)
     except ShortGopError:

@@ -104,7 +104,7 @@ def test_what_was_dropped_in_the_target_stays_out_and_is_named(dataset: DiskStor
     assert finished_parts(target) == parts
     said = run("copy", dataset, target)
     assert f"1 video left out because it was dropped in {target}: b.mp4; --include-dropped takes" in said.stderr
-    assert "0 videos, 0.0 MB copied" in said.stdout
+    assert "0 videos, 0 B copied" in said.stdout
     assert json.loads(run("merge", dataset, "--out", target, "--json").stdout)["dropped"] == ["b.mp4"]
 
 

@@ -51,8 +51,16 @@ def test_each_node_has_the_units_failures_and_bytes_of_what_it_did() -> None:
         "d": NodeWork(units=1, sources_failed=1, bytes_in=5_000_000, bytes_out=0),
     }
     lines = status_lines(found, now=found.written)
-    assert "node a: 400 frames; 2 units done, 1 source failed; 13.8 MB of sources became 0.0 MB" in lines
-    assert "node c: 30 frames; 1 unit done; 5.0 MB of sources became 0.0 MB" in lines
+    assert "node a: 400 frames; 2 units done, 1 source failed; 13.8 MB of sources became 2.50 kB" in lines
+    assert "node c: 30 frames; 1 unit done; 5.00 MB of sources became 300 B" in lines
+
+
+def test_a_unit_that_failed_is_none_of_the_slowest_or_largest() -> None:
+    board = StatusBoard([unit(name) for name in ("sound", "broken")])
+    board.on_result(UnitResult("sound", 1, 100, 1000, ()))
+    board.on_result(UnitResult("broken", 0, 0, 0, (failure("broken"),)))
+    found = board.status()
+    assert [task.source for task in found.slowest] == [task.source for task in found.largest] == ["sound.mp4"]
 
 
 def test_of_many_nodes_those_that_did_least_are_shown() -> None:

@@ -103,6 +103,10 @@ class TestLikeTorchCodec:
     def test_calls(self, video: shortgop.Video, peer: VideoDecoder, call: Callable[[Any], Any]) -> None:
         assert_same(call(video), call(peer))
 
+    def test_a_rate_may_be_a_text(self, video: shortgop.Video, peer: VideoDecoder) -> None:
+        ours = video.get_frames_played_in_range(0.5, 1.5, fps="24000/1001")
+        assert_same(ours, peer.get_frames_played_in_range(0.5, 1.5, fps=24000 / 1001))
+
     @settings(max_examples=60, deadline=None)
     @given(frames=st.lists(st.integers(-75, 74), min_size=1, max_size=20))
     def test_any_frames(self, video: shortgop.Video, peer: VideoDecoder, frames: list[int]) -> None:
@@ -230,6 +234,11 @@ def test_sources(folder: Path, video: shortgop.Video) -> None:
         (lambda v: v.get_frame_played_at(float("nan")), shortgop.FrameIndexError, "no frame at nan s"),
         (lambda v: v.get_frame_played_at(float("inf")), shortgop.FrameIndexError, "no frame at inf s"),
         (lambda v: v.get_frames_played_in_range(0, float("nan")), shortgop.UsageError, "its stop is no number"),
+        (
+            lambda v: v.get_all_frames(fps="fast"),
+            shortgop.UsageError,
+            "fps is 'fast'; it has to be a number, or a text",
+        ),
         (lambda v: v.get_all_frames(fps=0), shortgop.UsageError, "fps is 0; it has to be positive"),
         (
             lambda v: v.get_all_frames(fps=Fraction(10**400)),

@@ -31,9 +31,9 @@ from shortgop.reporting.content_summary import contents_of
 from shortgop.reporting.dataset_report import read_page
 from shortgop.reporting.page_html import page_html
 from shortgop.reporting.page_plan import Dataset, plan_page
-from shortgop.reporting.page_words import num_bytes
 from shortgop.reporting.source_pictures import source_frames
 from shortgop.storage.disk import DiskStorage
+from shortgop.wording import byte_size
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
@@ -115,7 +115,7 @@ def test_sizes_before_and_after_are_those_that_the_job_recorded(footage: Path) -
     assert (found.sources, found.num_sources, found.failed) == (sources, 5, 2)
     assert found.made == shortgop.open(footage).metadata.num_bytes
     # The table of machines has them, too.
-    became = f"{num_bytes(found.sources)} became {num_bytes(found.made)} 210 frames"
+    became = f"{byte_size(found.sources)} became {byte_size(found.made)} 210 frames"
     assert re.search(rf"this process \d units?, 2 sources failed, {became}", text_of(footage))
 
 

@@ -25,9 +25,9 @@ from shortgop.reporting.failure_groups import kind_of_reason
 from shortgop.reporting.page_charts import nice_ticks, percent, throughput_chart
 from shortgop.reporting.page_markup import Html, tag, text
 from shortgop.reporting.page_plan import Dataset, verdict_of
-from shortgop.reporting.page_words import how_many, name, num_bytes, three_digits
+from shortgop.reporting.page_words import how_many, name
 from shortgop.storage.disk import DiskStorage
-from shortgop.wording import duration
+from shortgop.wording import byte_size, duration, three_digits
 
 
 def stretch(start: float, seconds: float, frames: int = 10, failed: int = 0) -> Stretch:
@@ -133,7 +133,7 @@ def test_ticks_are_few_and_reach_the_largest_value(largest: float) -> None:
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        (num_bytes(999), "999 B"), (num_bytes(12_345), "12.3 kB"), (num_bytes(2.5e12), "2.50 TB"),
+        (byte_size(999), "999 B"), (byte_size(12_345), "12.3 kB"), (byte_size(2.5e12), "2.50 TB"),
         (duration(0), "0 s"), (duration(0.25), "0.25 s"), (duration(59), "59 s"), (duration(61), "1 min 1 s"),
         (duration(3600), "1 h"), (duration(90_061), "1 day 1 h"), (duration(3605), "1 h"),
         (three_digits(0.012), "0.012"), (three_digits(9.996), "10.0"), (three_digits(1234.5), "1,234"),

@@ -201,6 +201,13 @@ def test_floats_count_as_they_are_printed() -> None:
     assert spacing(50, None, 29.97) == spacing(50, None, Decimal("29.97")) == exact
 
 
+def test_a_rate_may_be_a_text_as_prep_takes_it() -> None:
+    ntsc = spacing(50, None, Fraction(30000, 1001))
+    assert spacing(50, None, "30000/1001") == spacing(50, None, "29.97") == ntsc
+    assert MultiRate([(8, "30000/1001"), (8, "2")]) == MultiRate([(8, Fraction(30000, 1001)), (8, 2)])
+    assert clips_of(RandomClips(4, fps="10"), [40]).fingerprint == clips_of(RandomClips(4, fps=10), [40]).fingerprint
+
+
 def test_two_rates_in_one_clip() -> None:
     """One frame a second for 3 s, then two a second, at 8 frames/s."""
     index = clips_of(AllClips(MultiRate([(3, 1), (4, 2)])), [40], rates=[Fraction(8)])
@@ -357,6 +364,11 @@ def test_like_lerobot_delta_timestamps(deltas: list[float], fps: int, expected: 
         (lambda: RandomClips(4, align=cast(Any, "keyframe")), "align is 'keyframe'"),
         (lambda: RandomClips(MultiRate([(4, 2)]), stride=2), "goes with neither stride nor fps"),
         (lambda: MultiRate([(4, 0)]), "fps is 0"),
+        (
+            lambda: RandomClips(4, fps="source"),
+            "fps is 'source'; it has to be a number, or a text such as '30000/1001'",
+        ),
+        (lambda: RandomClips(4, fps="-1/2"), "fps is '-1/2'; it is how many frames of a clip make a second"),
         (
             lambda: MultiRate([4]),  # type: ignore[list-item]
             "a stretch is 4",

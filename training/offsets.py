@@ -10,7 +10,7 @@ Where a time lies between two frames of a video, the nearer one is taken, and th
 offset t of a video with rate r is frame floor(t * r + 1/2). Within the last half frame of a video it is the last frame:
 a time before the end of a video has a frame. The arithmetic is exact, so videos of different rates get equal steps in
 time to within half a frame, however long the clip is. A float counts as the decimal number that it is printed as:
-fps=29.97 is 2997/100.
+fps=29.97 is 2997/100. A text counts as `prep --fps` reads it: fps="29.97" is 30000/1001.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ from functools import lru_cache
 from math import floor
 from typing import Any
 
-from ..arguments import integer, number
+from ..arguments import frame_rate, integer, number
 from ..errors import UsageError, WrongTypeError
 
 Seconds = float | Fraction | Decimal
+Rate = Seconds | str
+"""Frames per second. As text it is what `prep --fps` takes: 30000/1001, and 29.97 for the same."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class MultiRate:
     stretch of n frames at rate r lasts n / r seconds, and the next one starts there.
     """
 
-    stretches: Sequence[tuple[int, Seconds]]
+    stretches: Sequence[tuple[int, Rate]]
 
     def __post_init__(self) -> None:
         stretches = []
@@ -104,7 +106,7 @@ class Spacing:
         return self.seconds is not None
 
 
-def spacing(clip_frames: ClipFrames, stride: int | None, fps: Seconds | None) -> Spacing:
+def spacing(clip_frames: ClipFrames, stride: int | None, fps: Rate | None) -> Spacing:
     """What a policy's `num_frames`, `stride` and `fps` mean together; UsageError where they contradict each other."""
     if isinstance(clip_frames, (Offsets, MultiRate)):
         if stride is not None or fps is not None:
@@ -118,8 +120,8 @@ def spacing(clip_frames: ClipFrames, stride: int | None, fps: Seconds | None) ->
     if stride is not None and fps is not None:
         raise UsageError(f"stride={stride} and fps={fps} both say how far apart frames are; give one of them")
     if fps is not None:
-        rate = positive_rate(fps)
-        return Spacing(None, tuple(index / rate for index in range(count)))
+        exact = positive_rate(fps)
+        return Spacing(None, tuple(index / exact for index in range(count)))
     step = 1 if stride is None else at_least_one(stride, "stride")
     return Spacing(tuple(index * step for index in range(count)), None)
 
@@ -145,21 +147,24 @@ def nearest_frames(times: Iterable[Fraction], fps: Fraction, num_frames: int) ->
 
 def exact_seconds(value: Any, what: str) -> Fraction:
     """A finite number as it was written; a float counts as the decimal number that it is printed as."""
-    given = number(value, what)
+    return _exact(number(value, what), what)
+
+
+def positive_rate(fps: Any) -> Fraction:
+    """A rate in frames per second, exact."""
+    exact = _exact(frame_rate(fps, "fps"), "fps")
+    if exact <= 0:
+        raise UsageError(f"fps is {fps!r}; it is how many frames of a clip make a second, more than 0")
+    return exact
+
+
+def _exact(given: float | Fraction, what: str) -> Fraction:
     if isinstance(given, Fraction):
         return given
     try:
         return Fraction(repr(given))
     except ValueError:
-        raise UsageError(f"{what} is {value!r}; it has to be finite") from None
-
-
-def positive_rate(fps: Any) -> Fraction:
-    """A rate in frames per second, exact."""
-    rate = exact_seconds(fps, "fps")
-    if rate <= 0:
-        raise UsageError(f"fps is {fps!r}; it is how many frames of a clip make a second, more than 0")
-    return rate
+        raise UsageError(f"{what} is {given!r}; it has to be finite") from None
 
 
 def at_least_one(value: Any, what: str) -> int:

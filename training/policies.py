@@ -8,7 +8,8 @@ left out, and under the other rules it has one start, its first frame.
 What these policies have in common:
 
 - `num_frames`: how many frames a clip has, with `stride=` (every so many frames of the video; 1 when not given) or
-  `fps=` (so many frames a second, whatever the video's rate); or an Offsets or a MultiRate, which need neither.
+  `fps=` (so many frames a second, whatever the video's rate: a number, or a text such as "30000/1001"); or an Offsets
+  or a MultiRate, which need neither.
 - `ends`: what to do where a video has no frame. With `whole=False` every frame of a video is a start, and the rule is
   needed at the edges of all videos, not only in short ones.
 - `jitter`: each frame of a clip is, independently, one of those from its own to `jitter` later; in frames, or in
@@ -32,7 +33,7 @@ from ..arguments import integer
 from ..errors import UsageError
 from ..manifests.ragged import Array
 from .ends import PADDING, Ends, check_ends
-from .offsets import ClipFrames, Seconds, Spacing, at_least_one, exact_seconds, listed, nearest_frame, spacing
+from .offsets import ClipFrames, Rate, Seconds, Spacing, at_least_one, exact_seconds, listed, nearest_frame, spacing
 
 Align = Literal["reference"]
 
@@ -96,7 +97,7 @@ class AllClips:
     num_frames: ClipFrames
     stride: int | None = None
     step: int = 1
-    fps: Seconds | None = None
+    fps: Rate | None = None
     ends: Ends = "error"
     whole: bool = True
     align: Align | None = None
@@ -137,7 +138,7 @@ class RandomClips:
 
     num_frames: ClipFrames
     stride: int | None = None
-    fps: Seconds | None = None
+    fps: Rate | None = None
     clips_per_video: int = 1
     ends: Ends = "error"
     whole: bool = True
@@ -164,7 +165,7 @@ class UniformClips:
 
     num_frames: ClipFrames
     stride: int | None = None
-    fps: Seconds | None = None
+    fps: Rate | None = None
     clips_per_video: int = 1
     ends: Ends = "error"
     whole: bool = True
@@ -188,7 +189,7 @@ class CenterClips:
 
     num_frames: ClipFrames
     stride: int | None = None
-    fps: Seconds | None = None
+    fps: Rate | None = None
     ends: Ends = "error"
     whole: bool = True
     jitter: Seconds = 0
@@ -230,7 +231,7 @@ class ClipsAt:
     seconds: Sequence[Seconds] | None = None
     num_frames: ClipFrames = 1
     stride: int | None = None
-    fps: Seconds | None = None
+    fps: Rate | None = None
     ends: Ends = "error"
     jitter: Seconds = 0
 

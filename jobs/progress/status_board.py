@@ -85,9 +85,10 @@ class StatusBoard:
 
     def on_result(self, result: UnitResult) -> None:
         with self._lock:
-            task = self._task(result.unit, result.frames, result.bytes)
-            self._slowest = heapq.nlargest(_SHOWN, [*self._slowest, task], key=lambda each: each.seconds)
-            self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
+            if result.videos:
+                task = self._task(result.unit, result.frames, result.bytes)
+                self._slowest = heapq.nlargest(_SHOWN, [*self._slowest, task], key=lambda each: each.seconds)
+                self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
             unit = self._units.get(result.unit)
             bytes_in = sum(map(self._new_bytes, unit.items)) if unit else 0
             self._bytes_in += bytes_in
