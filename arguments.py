@@ -32,7 +32,7 @@ _MAX_DECIMAL_EXPONENT = 400
 
 def integer(value: Any, what: str, *, video: str | None = None) -> int:
     """`value` as an int. WrongTypeError for anything else; its message calls the value `what`."""
-    if not _is_boolean(value):
+    if not is_boolean(value):
         try:
             return operator.index(value)
         except (TypeError, ValueError, RuntimeError):
@@ -86,7 +86,7 @@ def frame_rate(value: Any, what: str, *, video: str | None = None) -> float | Fr
 
 def exact_seconds(value: Any, option: str) -> Fraction:
     """The seconds that a number or a text stands for. UsageError names `option`."""
-    if _is_boolean(value) or not isinstance(value, int | float | Fraction | str):
+    if is_boolean(value) or not isinstance(value, int | float | Fraction | str):
         raise WrongTypeError(f"{option} is {_shown(value)}; it has to be a number of seconds")
     try:
         return exact(str(value))
@@ -105,12 +105,12 @@ def byte_count(text: str, option: str) -> int:
 
 
 def _number(value: Any) -> float | Fraction:
-    if _is_boolean(value) or isinstance(value, (str, bytes, bytearray, memoryview)):
+    if is_boolean(value) or isinstance(value, (str, bytes, bytearray, memoryview)):
         raise TypeError
     # A tensor or an array. `item` raises ValueError or RuntimeError if it has more than one element.
     if hasattr(value, "ndim") and hasattr(value, "item"):
         value = value if isinstance(value, np.longdouble) else value.item()
-        if _is_boolean(value) or isinstance(value, (str, bytes)):
+        if is_boolean(value) or isinstance(value, (str, bytes)):
             raise TypeError
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
@@ -122,7 +122,8 @@ def _number(value: Any) -> float | Fraction:
     return float(value)
 
 
-def _is_boolean(value: Any) -> bool:
+def is_boolean(value: Any) -> bool:
+    """Whether a value is True or False, of Python, numpy or torch."""
     # Booleans of numpy and torch are known by the name of their dtype, since this module does not import torch.
     return isinstance(value, bool) or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
 

@@ -41,7 +41,8 @@ class ChosenRows:
             row = manifest.row_of(key)
             if row not in self:
                 raise VideoNotFoundError(
-                    f"video {key!r} is not one of the {counted(self.count, 'video')} that where() chose", video=key
+                    f"video {key!r} is not one of the {counted(self.count, 'video')} that where() or a slice chose",
+                    video=key,
                 )
             return row
         try:

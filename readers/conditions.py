@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..wording import counted
@@ -103,6 +104,20 @@ def mask_of(condition: Any, num_videos: int) -> Array:
             f"a condition on videos has shape {mask.shape}, and there are {counted(num_videos, 'video')}; {_NEEDS}"
         )
     return mask.astype(bool, copy=False)
+
+
+def mask_of_slice(key: slice, num_videos: int) -> Array:
+    """The videos of a slice of their numbers as booleans: bool, (videos,). UsageError for a step that is not positive,
+    since videos keep their order."""
+    bounds = {"start": key.start, "stop": key.stop, "step": key.step}
+    start, stop, step = (None if value is None else integer(value, name) for name, value in bounds.items())
+    if step is not None and step < 1:
+        raise UsageError(
+            f"step is {step}; it has to be 1 or more, as a dataset of some videos has them in the same order"
+        )
+    mask = np.zeros(num_videos, dtype=bool)
+    mask[start:stop:step] = True
+    return mask
 
 
 def _called(condition: Callable[[Columns], Any], columns: Columns) -> Any:

@@ -28,7 +28,7 @@ from ..storage.network import NetworkOptions
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
-from .conditions import Condition, chosen_videos, unknown_values
+from .conditions import Condition, chosen_videos, mask_of_slice, unknown_values
 from .decoders.choose import DeviceChoice, caps_of, chosen, device_of
 from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Normalize, Size
 from .frames import ClipBatch
@@ -300,17 +300,20 @@ class Dataset:
     @overload
     def __getitem__(self, key: str | int) -> Video: ...
     @overload
-    def __getitem__(self, key: Array | Sequence[bool] | torch.Tensor) -> Dataset: ...
+    def __getitem__(self, key: slice | Array | Sequence[bool] | torch.Tensor) -> Dataset: ...
     def __getitem__(self, key: Any) -> Video | Dataset:
         """The video with this id or number; -1 is the last one. VideoNotFoundError, a KeyError, when there is none.
 
-        With a boolean for each video, the dataset of those where it is True, as `where` makes it.
+        With a boolean for each video, the dataset of those where it is True, as `where` makes it. With a slice, such as
+        dataset[:100], the dataset of these; its step is positive.
         """
-        if isinstance(key, slice) or _is_list_of_keys(key):
+        if isinstance(key, slice):
+            return self.where(mask_of_slice(key, len(self)))
+        if _is_list_of_keys(key):
             raise WrongTypeError(
-                f"{shortened(key)} is no video: a dataset takes one id or number, or a boolean for each video. For "
-                "several videos write [dataset[key] for key in keys], choose them by columns with dataset.where(...), "
-                "or give ClipDataset their ids or numbers as videos=..."
+                f"{shortened(key)} is no video: a dataset takes one id or number, a slice, or a boolean for each "
+                "video. For several videos write [dataset[key] for key in keys], choose them by columns with "
+                "dataset.where(...), or give ClipDataset their ids or numbers as videos=..."
             )
         return self.where(key) if _is_mask(key) else self._video(self._row_of(key))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ Check = Callable[[int], object]
 
 def frame_number(video: VideoRow, index: Any) -> int:
     """The frame of an index; -1 is the last. FrameIndexError when there is none, WrongTypeError for no integer."""
+    if isinstance(index, (list, tuple, range, slice)) or tuple(getattr(index, "shape", ())) not in ((), (1,)):
+        raise WrongTypeError(
+            f"{shortened(index)} is no frame; several are video.get_frames_at([...]) or video[start:stop:step]",
+            video=video.id,
+        )
     number = integer(index, "a frame", video=video.id)
     resolved = number + video.num_frames if number < 0 else number
     if not 0 <= resolved < video.num_frames:

@@ -196,7 +196,7 @@ def test_what_no_column_can_hold_is_refused_at_once(folder: Path, three_videos: 
     with pytest.raises(UsageError, match="'frames' is a list"):
         shortgop.ray_dataset(folder, POLICY, transform=lambda frames: [frames, None])
     with pytest.raises(UsageError, match="the dataset has no clips"):
-        shortgop.ray_dataset(folder, shortgop.CenterClips(1000, ends="drop"))
+        shortgop.ray_dataset(shortgop.open(folder).where([False] * len(shortgop.open(folder))), POLICY)
     options: list[dict[str, Any]] = [{"override_num_blocks": 0}, {"block_bytes": 0}, {"epoch": -1}]
     for option in options:
         with pytest.raises(UsageError, match=next(iter(option))):

@@ -219,6 +219,8 @@ def test_sources(folder: Path, video: shortgop.Video) -> None:
         (lambda v: v[10:0:-1], shortgop.UsageError, "step is -1; it has to be 1 or more"),
         (lambda v: v[::0], shortgop.UsageError, "step is 0"),
         (lambda v: v.get_frames_in_range(0, 9, -2), shortgop.UsageError, "step is -2"),
+        (lambda v: v[[0, 1]], shortgop.UsageError, "[0, 1] is no frame; several are video.get_frames_at"),
+        (lambda v: v[np.array([0, 1])], shortgop.UsageError, "several are video.get_frames_at"),
         (lambda v: v.get_frames_at([0.5]), shortgop.UsageError, "a frame is 0.5; it has to be an integer"),
         (
             lambda v: v.get_frames_at([[1, 2], [3, 4]]),

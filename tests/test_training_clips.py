@@ -158,7 +158,7 @@ def test_a_short_video_has_one_clip_that_is_padded(ends: Any) -> None:
 
 
 def test_a_short_video_is_an_error_that_names_it_and_the_remedy() -> None:
-    with pytest.raises(UsageError, match=r"2 of 3 videos have fewer frames .*'v0', 'v2'; give ends=\"drop\""):
+    with pytest.raises(UsageError, match=r"2 of 3 videos have fewer frames .*'v0' has 4 of 8, 'v2' has 7 of 8; give ends=\"drop\""):
         clips_of(AllClips(8), [4, 8, 7])
 
 
@@ -351,6 +351,18 @@ def test_like_mmaction_out_of_bound() -> None:
 def test_like_lerobot_delta_timestamps(deltas: list[float], fps: int, expected: list[int]) -> None:
     """round(delta * fps), as its examples give them."""
     assert list(frame_offsets(spacing(Offsets(seconds=deltas), None, None), Fraction(fps))) == expected
+
+
+def test_a_policy_is_shown_as_what_makes_it() -> None:
+    for policy in (
+        AllClips(num_frames=16, step=2, ends="drop"),
+        RandomClips(num_frames=MultiRate(stretches=((8, Fraction(1, 1)),)), jitter=Fraction(1, 8)),
+        CenterClips(num_frames=3, fps="30000/1001"),
+    ):
+        assert eval(repr(policy)) == policy
+    assert repr(RandomClips(16, stride=4)) == "RandomClips(num_frames=16, stride=4)"
+    many = ClipsAt(np.arange(1_000_000), frames=[0] * 1_000_000)
+    assert len(repr(many)) < 200
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,47 @@ def test_items_are_the_frames_of_their_clips(folder: Path) -> None:
     assert dataset[-1]["draw"] == len(dataset) - 1
 
 
+def test_a_negative_index_counts_from_the_end_also_in_a_subset(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(3))
+    last = torch.utils.data.Subset(dataset, [0, -1])
+    draws = [batch["draw"].tolist() for batch in DataLoader(last, batch_size=2)]
+    assert draws == [[0, len(dataset) - 1]]
+    dataset.set_epoch(2)
+    assert [item["draw"] for item in dataset.__getitems__([0, -1])] == [2 * len(dataset), 3 * len(dataset) - 1]
+    with pytest.raises(UsageError, match="there is no clip -1000"):
+        dataset.__getitems__([-1000])
+
+
+def test_a_dataset_from_which_all_videos_are_dropped_warns(folder: Path) -> None:
+    with pytest.warns(DatasetWarning, match='no clips: ends="drop" leaves out videos'):
+        dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(1000, ends="drop"))
+    assert len(dataset) == 0
+    assert dataset.too_short == tuple(VIDEOS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stride": 2}, "no parameter 'stride': the policy has it, such as"),
+        ({"batch_size": 2}, "no parameter 'batch_size': the loader or its sampler has it"),
+        ({"split": "train"}, r"no parameter 'split': .*dataset.where\(split="),
+        ({"sise": (8, 8)}, "no parameter 'sise': its docstring and that of shortgop.open"),
+        ({"videos": [True, False, True]}, r"videos has booleans; .* give dataset\[mask\]"),
+        ({"videos": torch.tensor([True, False, True])}, "videos has booleans"),
+    ],
+)
+def test_what_belongs_elsewhere_is_told_where(folder: Path, options: Any, message: str) -> None:
+    with pytest.raises(WrongTypeError, match=message):
+        shortgop.ClipDataset(folder, shortgop.RandomClips(2), **options)
+
+
+def test_videos_that_are_too_short_are_told_with_what_a_clip_spans(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"RandomClips\(num_frames=4, stride=4\) spans: 'c.mp4' has 9 of 13;"):
+        shortgop.ClipDataset(folder, shortgop.RandomClips(4, stride=4))
+    with pytest.raises(UsageError, match=r"'c.mp4' has 9 of 11;"):
+        shortgop.ClipDataset(folder, shortgop.RandomClips(3, fps=2))
+
+
 def test_a_batch_shares_one_tensor_and_one_plan(folder: Path) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.AllClips(4))
     before = dataset.source.stats()
@@ -320,7 +361,7 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
         ),
         (lambda f: shortgop.MixedClips(cast(Any, [shortgop.open(f)])), WrongTypeError, "MixedClips takes ClipDatasets"),
         (
-            lambda f: shortgop.ClipDataset(f, shortgop.AllClips(50, ends="drop"))[0],
+            lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), videos=[])[0],
             UsageError,
             "the dataset has no clips",
         ),

@@ -18,10 +18,10 @@ from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
-from .clips import Clip, Clips, Draw, check_share, in_epoch, one_draw
+from .clips import NO_CLIPS, Clip, Clips, Draw, check_share, in_epoch, one_draw
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
-from .outputs import Output, Outputs, refuse_options_of_outputs
+from .outputs import Output, Outputs, check_reading
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
 from .policies import RandomClips, RandomFrames
 from .policy_index import Policy, index_of, policy_of
@@ -108,7 +108,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         max_skipped: int = 100,
         **reading: Any,
     ) -> None:
-        refuse_options_of_outputs(reading)
+        check_reading(reading)
         if isinstance(dataset, Dataset):
             if reading:
                 raise UsageError(
@@ -149,6 +149,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             self._opened.check_columns(self._metadata, self._rows)
             if self._outputs is not None:
                 self._outputs.positions(len(table.clips([0])[0].frames))
+        elif len(table.too_short):
+            warnings.warn(NO_CLIPS, DatasetWarning, stacklevel=2)
 
     def __getstate__(self) -> dict[str, Any]:
         # The index is worked out again where it is needed: it would be most of what is sent to a worker.
@@ -330,7 +332,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def _notice_repetition(self, draws: Sequence[int]) -> None:
         """DatasetWarning, once in a process, where random clips are read again and again without another epoch."""
         plain = sum(not isinstance(draw, Draw) for draw in draws)
-        if not plain or self._warned or not self._is_random:
+        if not plain or self._warned or not self._is_random or not len(self):
             return
         self._shared.count_read(plain)
         if self._shared.read > _READ_TWICE * len(self):

@@ -48,6 +48,11 @@ from .policies import (
 from .running_counts import BLOCK_VIDEOS, RunningCounts, running_counts
 from .video_table import VideoTable
 
+NO_CLIPS = (
+    'the dataset has no clips: ends="drop" leaves out videos with fewer frames than a clip spans, and all have fewer '
+    "(ClipDataset.too_short names them)"
+)
+
 
 @dataclass(frozen=True)
 class RankShare:
@@ -226,7 +231,11 @@ class PlacedIndex:
 def in_epoch(draws: Sequence[int], epoch: int, count: int) -> list[int]:
     """Draws, where integers below `count` that are no Draw stand for clips of this epoch."""
     shift = epoch * count
-    return [int(each) if not shift or isinstance(each, Draw) or each >= count else each + shift for each in draws]
+    return [int(each) if isinstance(each, Draw) else _in_epoch(one_draw(each, count), shift, count) for each in draws]
+
+
+def _in_epoch(draw: int, shift: int, count: int) -> int:
+    return draw if draw >= count else draw + shift
 
 
 def one_draw(key: Any, count: int) -> int:
@@ -323,7 +332,12 @@ def _too_short(common: PlacedClips, videos: VideoTable) -> Array:
 
 
 def _too_short_text(videos: VideoTable, too_short: Array, policy: Placement) -> str:
-    named = ", ".join(repr(videos.name(place)) for place in too_short[:5].tolist())
+    common = placed_clips(policy)
+    lacking = []
+    for place in too_short[:5].tolist():
+        earliest, _, last = extent(common, videos.fps(place))
+        lacking.append(f"{videos.name(place)!r} has {videos.num_frames[place]} of {last - earliest + 1}")
+    named = ", ".join(lacking)
     more = ", ..." if len(too_short) > 5 else ""
     return (
         f"{len(too_short)} of {len(videos)} {videos.nouns} have fewer frames than a clip of {policy!r} spans: "

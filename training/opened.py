@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import DatasetWarning, UsageError
+from ..arguments import is_boolean
+from ..errors import DatasetWarning, UsageError, WrongTypeError
 from ..manifests.dataset_files.video_columns import BUILT_IN
 from ..manifests.ragged import Array, lazy
 from ..manifests.tables import Manifest
@@ -85,7 +86,13 @@ class OpenedDataset:
     def rows(self, videos: Iterable[str | int]) -> Array:
         """The rows of videos by id or number; VideoNotFoundError when there is none of that name."""
         chosen, manifest = chosen_of(self.dataset), self.manifest
-        return np.array([chosen.row_of(each, manifest) for each in listed(videos, "videos")], dtype=np.int64)
+        keys = listed(videos, "videos")
+        if keys and all(map(is_boolean, keys)):
+            raise WrongTypeError(
+                "videos has booleans; it takes ids or numbers. For a boolean for each video give dataset[mask] of an "
+                "open dataset in place of the dataset"
+            )
+        return np.array([chosen.row_of(each, manifest) for each in keys], dtype=np.int64)
 
     def rows_at(self, numbers: Array) -> Array:
         """The rows of videos by their numbers, which exist."""

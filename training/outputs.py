@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..readers.clip_output import ClipOutput
 from ..readers.convert.copies import array_of
+from ..readers.dataset import open as open_dataset
 from ..readers.frame_format import Color, FrameFormat, Geometry, Normalize, PixelFormat, Size, integers_in_pixels
 from .keyed import below, hashes, key
 from .offsets import listed
@@ -33,6 +35,20 @@ _STEPS = 16
 _NUMBERS = 4 * _ATTEMPTS + 1
 _COLORS = ("rgb", "ycbcr", "grey")
 # What Output takes and shortgop.open does not.
+# Where what is often looked for in ClipDataset is.
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("num_frames", "frames", "clip_len", "clip_length", "stride", "fps", "ends", "jitter"),
+        "the policy has it, such as shortgop.RandomClips(16, stride=4)",
+    ),
+    **dict.fromkeys(
+        ("batch_size", "shuffle", "num_workers", "workers", "sampler", "collate_fn", "pin_memory", "drop_last"),
+        "the loader or its sampler has it",
+    ),
+    **dict.fromkeys(("label", "labels", "columns"), 'columns that items are to have are metadata=["label"]'),
+    "split": "open the dataset and choose dataset.where(split=...)",
+}
+_READING = frozenset(inspect.signature(open_dataset).parameters) - {"path"}
 _OF_OUTPUTS = ("scale", "ratio", "flip", "layout")
 # What else an item of ClipDataset has.
 _TAKEN = ("pts_seconds", "video", "start", "frame_numbers", "mask", "draw")
@@ -230,8 +246,9 @@ class Views:
         return columns
 
 
-def refuse_options_of_outputs(reading: Mapping[str, Any]) -> None:
-    """UsageError where what is given for reading is something that only an output has, such as a random crop."""
+def check_reading(reading: Mapping[str, Any]) -> None:
+    """UsageError where what is given for reading is something that only an output has, such as a random crop;
+    WrongTypeError for what nothing has."""
     named = [name for name in _OF_OUTPUTS if name in reading]
     if isinstance(crop := reading.get("crop"), str) and crop in _RANDOM:
         named.insert(0, f"crop={crop!r}")
@@ -240,6 +257,10 @@ def refuse_options_of_outputs(reading: Mapping[str, Any]) -> None:
             f"{', '.join(named)}: an output has this; give ClipDataset "
             'outputs={"frames": shortgop.Output(size=(224, 224), crop="random", flip=0.5)} in place of size and crop'
         )
+    for name in reading:
+        if name not in _READING:
+            remedy = _ELSEWHERE.get(name, "its docstring and that of shortgop.open have all")
+            raise WrongTypeError(f"ClipDataset has no parameter {name!r}: {remedy}")
 
 
 class Outputs:

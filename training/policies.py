@@ -23,8 +23,9 @@ What these policies have in common:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
+from reprlib import repr as shortened
 from typing import Any, ClassVar, Literal, assert_never
 
 import numpy as np
@@ -33,7 +34,19 @@ from ..arguments import integer
 from ..errors import UsageError
 from ..manifests.ragged import Array
 from .ends import PADDING, Ends, check_ends
-from .offsets import ClipFrames, Rate, Seconds, Spacing, at_least_one, exact_seconds, listed, nearest_frame, spacing
+from .offsets import (
+    ClipFrames,
+    MultiRate,
+    Offsets,
+    Rate,
+    Seconds,
+    Spacing,
+    at_least_one,
+    exact_seconds,
+    listed,
+    nearest_frame,
+    spacing,
+)
 
 Align = Literal["reference"]
 
@@ -52,6 +65,16 @@ class PlacedClips:
     def pads(self) -> bool:
         """Whether clips may have frames that stand in for missing ones, so that items have a mask."""
         return self.ends in PADDING
+
+
+def _shown(policy: Any) -> str:
+    """A policy as code that makes it: what has its default is left out, and long lists of places are shortened."""
+    told = []
+    for field in fields(policy):
+        value = getattr(policy, field.name)
+        if type(value) is not type(field.default) or value != field.default:
+            told.append(f"{field.name}={repr(value) if isinstance(value, Offsets | MultiRate) else shortened(value)}")
+    return f"{type(policy).__name__}({', '.join(told)})"
 
 
 def placed_clips(policy: Any) -> PlacedClips:
@@ -104,6 +127,8 @@ class AllClips:
     jitter: Seconds = 0
     step_seconds: Seconds | None = None
 
+    __repr__ = _shown
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "step", at_least_one(self.step, "step"))
         if self.step_seconds is not None:
@@ -145,6 +170,8 @@ class RandomClips:
     align: Align | None = None
     jitter: Seconds = 0
 
+    __repr__ = _shown
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video"))
         placed_clips(self)
@@ -172,6 +199,8 @@ class UniformClips:
     align: Align | None = None
     jitter: Seconds = 0
 
+    __repr__ = _shown
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video"))
         placed_clips(self)
@@ -195,6 +224,8 @@ class CenterClips:
     jitter: Seconds = 0
 
     align: ClassVar[None] = None
+
+    __repr__ = _shown
 
     def __post_init__(self) -> None:
         placed_clips(self)
@@ -237,6 +268,8 @@ class ClipsAt:
 
     whole: ClassVar[bool] = True
     align: ClassVar[None] = None
+
+    __repr__ = _shown
 
     def __post_init__(self) -> None:
         if (self.frames is None) == (self.seconds is None):
