@@ -6,6 +6,7 @@ import copy
 import pickle
 import random
 import re
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any, cast
@@ -79,6 +80,20 @@ def test_videos_that_are_too_short_are_told_with_what_a_clip_spans(folder: Path)
         shortgop.ClipDataset(folder, shortgop.RandomClips(4, stride=4))
     with pytest.raises(UsageError, match=r"'c.mp4' has 9 of 11;"):
         shortgop.ClipDataset(folder, shortgop.RandomClips(3, fps=2))
+
+
+def test_numbers_of_a_column_are_of_one_type(folder: Path, tmp_path: Path) -> None:
+    """Also where some of them are written without a point, in any process and loader."""
+    shutil.copytree(folder, tmp_path / "dataset")
+    values = {"a.mp4": 0, "b.mp4": 0.5, "c.mp4": 1}
+    shortgop.annotate(tmp_path / "dataset", {name: {"score": score, "hash": 2**64} for name, score in values.items()})
+    clips = shortgop.ClipDataset(tmp_path / "dataset", shortgop.CenterClips(2), metadata=["score", "label", "hash"])
+    for each in (clips, pickle.loads(pickle.dumps(clips))):
+        assert [(item["score"].item(), item["score"].dtype) for item in each] == [
+            (value, torch.float64) for value in values.values()
+        ]
+        assert {item["label"].dtype for item in each} == {torch.int64}
+        assert each[0]["hash"] == 2**64
 
 
 def test_a_batch_shares_one_tensor_and_one_plan(folder: Path) -> None:

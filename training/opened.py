@@ -40,11 +40,13 @@ _NAMED = 5
 class OpenedDataset:
     """A dataset and its tables. Pickles as the dataset does: as little more than its path."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, float_columns: frozenset[str] = frozenset()) -> None:
         self.dataset = dataset
+        # Those of the checked columns in which some numbers are no integers.
+        self._float_columns = float_columns
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OpenedDataset, (self.dataset,)
+        return OpenedDataset, (self.dataset, self._float_columns)
 
     @property
     def manifest(self) -> Manifest:
@@ -122,6 +124,8 @@ class OpenedDataset:
         for name in names:
             if name not in columns:
                 raise UsageError(f"the dataset has no column {name!r}; it has {', '.join(columns)}")
+            if columns.kind(name) == "float":
+                self._float_columns |= {name}
             present = columns.present(name) if rows is None else columns.present(name)[rows]
             if present.all():
                 continue
@@ -156,8 +160,12 @@ class OpenedDataset:
         }
 
     def columns(self, row: int, names: Sequence[str]) -> dict[str, Any]:
-        """The same with tensors for numbers: int64, float64 or bool."""
-        return {name: _tensor_of(value) for name, value in self.values(row, names).items()}
+        """The same with tensors for numbers: int64, float64 or bool. Integers of a column that `check_columns` found to
+        have other numbers too are float64, so that those of a batch are of one type. Integers beyond 64 bits stay."""
+        return {
+            name: _tensor_of(float(value) if name in self._float_columns and type(value) is int else value)
+            for name, value in self.values(row, names).items()
+        }
 
     def check_plain(self) -> None:
         """UsageError when the dataset was opened with options that its outputs would not follow."""
@@ -223,6 +231,6 @@ class OpenedDataset:
 def _tensor_of(value: Any) -> Any:
     if isinstance(value, bool):
         return torch.tensor(value)
-    if isinstance(value, int):
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
         return torch.tensor(value, dtype=torch.int64)
     return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
