@@ -61,7 +61,8 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         if as_json:
             print_json(dataclasses.asdict(done))
         else:
-            _print_unknown(done.unknown)
+            by_path = labels is not None and not done.changed and not done.unchanged
+            _print_unknown(done.unknown, "; a list without a column `id` goes by its paths" if by_path else "")
             if done.absent:
                 names = ", ".join(map(repr, done.absent))
                 err.print(f"no video has a column {names}", style="yellow", markup=False, soft_wrap=True)
@@ -76,10 +77,10 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 
 
-def _print_unknown(ids: Sequence[str]) -> None:
+def _print_unknown(ids: Sequence[str], more: str = "") -> None:
     if ids:
         err.print(
-            f"{counted(len(ids), 'id')} not in the dataset: {some_of(ids)}; `shortgop info` lists the ids",
+            f"{counted(len(ids), 'id')} not in the dataset: {some_of(ids)}; `shortgop info` lists the ids{more}",
             style="yellow",
             markup=False,
             soft_wrap=True,

@@ -91,15 +91,16 @@ def export(  # noqa: PLR0917  # typer makes options of them
         _, manifest = open_current(storage)
         by_number = video.isdecimal() and video not in manifest.row_of_id and int(video) < len(manifest.videos)
         row = int(video) if by_number else manifest.row_of(video)
+        video_id = manifest.videos.id.text(row)
         seconds = (exact_seconds(start, "--start"), None if end is None else exact_seconds(end, "--end"))
         first, stop = frame_range(manifest.video(row), *seconds)
         first, stop = write(
             storage_at(dataset), manifest, row, out_path, start_frame=first, stop_frame=stop, overwrite=overwrite
         )
         if as_json:
-            print_json({"video": video, "out": str(out_path), "first_frame": first, "stop_frame": stop})
+            print_json({"video": video_id, "out": str(out_path), "first_frame": first, "stop_frame": stop})
         else:
-            out.print(f"frames {first} to {stop - 1} of {video}: {out_path}", markup=False, soft_wrap=True)
+            out.print(f"frames {first} to {stop - 1} of {video_id}: {out_path}", markup=False, soft_wrap=True)
 
 
 @app.command(short_help="Compare random reads with other libraries.")

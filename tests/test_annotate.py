@@ -75,6 +75,13 @@ def test_annotate_finds_the_id_of_a_path_as_prep_does(root: Path) -> None:
     assert columns(root / "dataset")["a.mp4"]["label"] == "9"
 
 
+def test_a_list_of_paths_that_are_no_ids_is_told(root: Path) -> None:
+    Path("labels.csv").write_text("path,label\nelsewhere/a.mp4,9\n")
+    result = run("annotate", "dataset", "labels.csv")
+    assert result.exit_code == 3
+    assert "elsewhere/a.mp4; `shortgop info` lists the ids; a list without a column `id` goes by its" in result.stderr
+
+
 def test_annotate_with_cuts_finds_stretches(root: Path) -> None:
     """A line without an id is a stretch, as prep takes it, and not the whole file."""
     Path("cuts.csv").write_text("path,start,end,label\na.mp4,0,0.2,1\na.mp4,0.2,0.4,2\n")

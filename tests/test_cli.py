@@ -215,6 +215,7 @@ def test_reading_past_the_end_says_how_long_the_video_is(dataset: Path, tmp_path
 def test_export_writes_an_ordinary_mp4(dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "whole.mp4"
     assert run_json("export", dataset, "constant.mp4", out)["stop_frame"] == 100
+    assert run_json("export", dataset, "0", tmp_path / "first.mp4")["video"] == "constant.mp4"
     with av.open(str(out)) as container:
         assert [read_number(frame_to_rgb(frame)) for frame in container.decode(video=0)] == list(range(100))
 

@@ -158,9 +158,7 @@ def test_a_short_video_has_one_clip_that_is_padded(ends: Any) -> None:
 
 
 def test_a_short_video_is_an_error_that_names_it_and_the_remedy() -> None:
-    with pytest.raises(
-        UsageError, match=r"2 of 3 videos .*'v0' has 4 of 8, 'v2' has 7 of 8; give ends=\"drop\""
-    ):
+    with pytest.raises(UsageError, match=r"2 of 3 videos .*'v0' has 4 of 8, 'v2' has 7 of 8; give ends=\"drop\""):
         clips_of(AllClips(8), [4, 8, 7])
 
 

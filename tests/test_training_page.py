@@ -78,6 +78,25 @@ def test_parts_of_videos(tmp_path: Path) -> None:
     assert [item["start"] for item in names["trimmed"]] == [50, 60]
 
 
+def test_clips_of_several_sizes(tmp_path: Path) -> None:
+    for number, size in enumerate(((96, 64), (128, 64)), 1):
+        make_video(
+            tmp_path / f"{number}.mp4", pts=constant_rate_pts(Fraction(10), 80), timebase=Fraction(1, 10), size=size,
+            first_number=1000 * number,
+        )  # fmt: skip
+    make_dataset(sorted(tmp_path.glob("*.mp4")), tmp_path / "dataset")
+    block = re.search(r"```python\n(class AnySize.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"shortgop": shortgop, "DataLoader": DataLoader}
+    exec(block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))), names)
+    [batch] = names["loader"]
+    batch.sort(key=lambda item: item["video"])
+    assert [item["frames"].shape for item in batch] == [(16, 3, 64, 96), (16, 3, 64, 128)]
+    for item in batch:
+        shown = [read_number(frame) - 1000 * (item["video"] + 1) for frame in item["frames"]]
+        assert shown == item["frame_numbers"].tolist()
+
+
 def test_columns_and_some_of_the_videos(tmp_path: Path) -> None:
     rows = [{"label": 2, "split": "train"}, {"label": 3, "split": "train"}, {"label": 5, "split": "val"}]
     lines = []
