@@ -173,7 +173,7 @@ def rollback(
         would = "would be " if dry_run else ""
         changes = (
             (done.dropped, "dropped"),
-            (done.restored, "stored as they were"),
+            (done.restored, "stored as before"),
             (done.relabelled, "given their earlier columns"),
         )
         for ids, what in changes:

@@ -3,11 +3,13 @@ which leaves it to the caller to say what failed."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, cast
 
 from ..arguments import exact_seconds, integer
@@ -144,8 +146,17 @@ def _telling_failures(run: Callable[_Options, Report]) -> Callable[_Options, Rep
     """`run` under the name `prepare`, with a DatasetWarning where sources failed, or the values of a column are of
     several types since: whoever does not look at the report would train without them."""
 
+    names = list(signature(run).parameters)
+
     @wraps(run)
     def prepare(*args: _Options.args, **kwargs: _Options.kwargs) -> Report:
+        for name in kwargs:
+            if name not in names:
+                near = difflib.get_close_matches(name, names)
+                raise WrongTypeError(
+                    f"prepare has no parameter {name!r}"
+                    + (f"; there is {', '.join(near)}" if near else "; its docstring names all")
+                )
         report = run(*args, **kwargs)
         if report.failures:
             warnings.warn(_failures_text(report), DatasetWarning, stacklevel=2)

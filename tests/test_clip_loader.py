@@ -209,6 +209,7 @@ def test_masks_outputs_and_several_datasets(folder: Path, workers: int) -> None:
         for seed in (1, 2)
     ]
     both = shortgop.MixedClips(parts)
+    assert repr(both) == f"<MixedClips of {len(both)} clips: {parts[0]!r}, {parts[1]!r}>"
     sampler = shortgop.ElasticSampler(both, 4, order=shortgop.Mixture([1, 1]))
     loader = shortgop.ClipLoader(both, sampler, workers=workers, threads=1)
     expected = list(DataLoader(both, batch_size=4, sampler=sampler))

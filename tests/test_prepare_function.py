@@ -145,6 +145,8 @@ def test_what_the_callback_raises_ends_the_job_which_goes_on_from_there(
         ({"workers": 0, "runner": "ray"}, "--workers is 0"),
         ({"keep_snapshots": "long"}, "--keep-snapshots is 'long'"),
         ({"codec": "h264", "encoder": "libx265"}, "libx265 writes hevc"),
+        ({"sise": 256}, "prepare has no parameter 'sise'; there is size"),
+        ({"verbose": True}, "prepare has no parameter 'verbose'; its docstring names all"),
     ],
 )
 def test_errors_are_those_of_the_command_and_nothing_is_made(

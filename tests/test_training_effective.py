@@ -182,6 +182,8 @@ def test_rho_is_measured_from_a_dataset(three_videos: Any) -> None:
     """Neighbouring clips of a video are nearly the same pictures."""
     dataset = shortgop.ClipDataset(three_videos, shortgop.AllClips(2), size=(32, 32))
     assert measured_chunk_correlation(dataset, 3, num_chunks=12) > 0.5
+    with pytest.raises(UsageError, match="chunk is 1; a chunk has two or more clips"):
+        measured_chunk_correlation(dataset, 1)
     # A number that differs from clip to clip and tells no chunk from another.
     assert measured_chunk_correlation(dataset, 3, num_chunks=12, features=pixel_sum_parity) < 0.5
 
@@ -205,6 +207,7 @@ def test_shuffled_samples_are_independent(samples: Array) -> None:
         (lambda: effective_batch_size(8, 4, 0.5, num_chunks=1), "num_chunks is 1"),
         (lambda: best_chunk(0.5, 1, 0), "costs are positive"),
         (lambda: chunk_correlation([[1.0]]), "two or more of both"),
+        (lambda: chunk_correlation([[1.0, 2.0], [3.0, float("nan")]]), "numbers that are infinite or NaN"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call: Any, message: str) -> None:

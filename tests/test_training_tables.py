@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import shortgop
-from shortgop.errors import UsageError
+from shortgop.errors import UsageError, WrongTypeError
 from training_videos import make_videos, numbers
 
 
@@ -75,3 +75,14 @@ def test_a_table_is_not_written_over_and_one_that_does_not_fit_is_refused(folder
     wrong = shortgop.ClipTable(["c.mp4"], np.array([8]), np.array([[8, 9]]))
     with pytest.raises(UsageError, match="clip 0 of the table has frame 9 of video 'c.mp4', which has 9 frames"):
         shortgop.ClipDataset(folder, wrong)
+
+
+def test_a_table_may_be_given_as_lists(folder: Path) -> None:
+    lists: Any = (["a.mp4", "b.mp4"], [0, 3], [[0, 2], [3, 3]], [[True, True], [True, False]])
+    clips = shortgop.ClipDataset(folder, shortgop.ClipTable(*lists))
+    assert [numbers(item["frames"]) for item in clips] == [[0, 2], [1003, 1003]]
+    assert [item["mask"].tolist() for item in clips] == lists[3]
+    for wrong, name in (([0.5], "starts"), (["0"], "starts"), ([[0, 1], [2]], "frames"), ([[0.0, 1.0]], "frames")):
+        given: Any = {"videos": ["a.mp4"], "starts": [0], "frames": [[0, 1]], name: wrong}
+        with pytest.raises(WrongTypeError, match=f"{name} of a ClipTable is .*; it has to be an array or a list"):
+            shortgop.ClipTable(**given)

@@ -7,11 +7,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
-from ..errors import ToolError, UsageError
+from ..errors import ToolError, UsageError, WrongTypeError
 from ..manifests.operations.output_files import check_output, new_file
 from ..manifests.ragged import Array, lazy, offsets_of
 from ..wording import missing
@@ -30,7 +31,8 @@ class ClipTable:
         dataset = shortgop.ClipDataset("DATASET", shortgop.ClipTable.from_parquet("val.parquet"))
 
     `starts` is int64, (clips,); `frames` int64, (clips, frames); `mask` bool, (clips, frames), True where a frame is
-    the one that was called for, or None where none was replaced. With `black`, frames whose mask is False are black.
+    the one that was called for, or None where none was replaced. Lists become such arrays. With `black`, frames whose
+    mask is False are black.
     """
 
     videos: Sequence[str]
@@ -40,6 +42,8 @@ class ClipTable:
     black: bool = False
 
     def __post_init__(self) -> None:
+        for name in ("starts", "frames", "mask"):
+            object.__setattr__(self, name, _array(getattr(self, name), name))
         if not len(self.videos) == len(self.starts) == len(self.frames) or self.frames.ndim != 2:
             raise UsageError(
                 f"the table has {len(self.videos)} videos, {len(self.starts)} starts and frames of shape "
@@ -103,6 +107,23 @@ class ClipTable:
             mask=_rectangle(table["mask"], np.bool_, path) if "mask" in table.column_names else None,
             black=(table.schema.metadata or {}).get(_BLACK.encode()) == b"1",
         )
+
+
+def _array(values: Any, name: str) -> Any:
+    """What a ClipTable is given, lists too, as int64 or bool; WrongTypeError for other numbers and uneven lists."""
+    if name == "mask" and values is None:
+        return None
+    kind, wanted = ("b", np.bool_) if name == "mask" else ("iu", np.int64)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        array = np.empty(0, dtype=object)
+    if array.dtype.kind not in kind and (array.size or array.dtype.kind == "O"):
+        raise WrongTypeError(
+            f"{name} of a ClipTable is {shortened(values)}; it has to be an array or a list of "
+            f"{'booleans' if name == 'mask' else 'integers'}, as long for each clip"
+        )
+    return array.astype(wanted, copy=False)
 
 
 @dataclass(frozen=True, eq=False)

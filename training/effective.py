@@ -119,6 +119,8 @@ def chunk_correlation(vectors: Any) -> float:
         raise UsageError(
             f"vectors has shape {values.shape}; it is (chunks, samples of a chunk, ...), two or more of both"
         )
+    if not np.isfinite(values).all():
+        raise UsageError("vectors has numbers that are infinite or NaN, which correlate with nothing; leave these out")
     chunks, size = values.shape[:2]
     values = values.reshape(chunks, size, -1)
     means = values.mean(axis=1)
@@ -142,6 +144,8 @@ def measured_chunk_correlation(
     the picture, over the frames. Reads `num_chunks` times `chunk` clips.
     """
     size, count = at_least_one(chunk, "chunk"), len(dataset)
+    if size < 2:
+        raise UsageError("chunk is 1; a chunk has two or more clips, which may correlate")
     if size > count:
         raise UsageError(f"chunk is {size}; the dataset has {count} clips")
     starts = below(hashes(key(seed, "chunk correlation"), np.arange(at_least_one(num_chunks, "num_chunks"))), count)

@@ -47,6 +47,9 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         self._shared = SharedNumbers()
         self._warned = False
 
+    def __repr__(self) -> str:
+        return f"<MixedClips of {len(self)} clips: {', '.join(map(repr, self._datasets))}>"
+
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "clip_index"}
 
