@@ -120,3 +120,28 @@ def test_a_table_of_clips_that_is_not_there(tmp_path: Path) -> None:
 def test_values_that_normalize_divides_by(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"values are divided by std, and the one of channel 2 is 0: .* more than 0"):
         shortgop.open(folder, dtype=torch.float32, normalize=((0, 0, 0), (1, 1, 0)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stride": 2}, "no parameter 'stride': the policy has it, such as"),
+        ({"batch_size": 2}, "no parameter 'batch_size': the loader or its sampler has it"),
+        ({"split": "train"}, r"no parameter 'split': .*dataset.where\(split="),
+        ({"sise": (8, 8)}, "no parameter 'sise': its docstring and that of shortgop.open"),
+        ({"videos": [True, False, True]}, r"videos has booleans; .* give dataset\[mask\]"),
+        ({"videos": torch.tensor([True, False, True])}, "videos has booleans"),
+    ],
+)
+def test_what_belongs_elsewhere_is_told_where(folder: Path, options: Any, message: str) -> None:
+    with pytest.raises(WrongTypeError, match=message):
+        shortgop.ClipDataset(folder, shortgop.RandomClips(2), **options)
+
+
+def test_videos_that_are_too_short_are_told_with_what_a_clip_spans(folder: Path) -> None:
+    said = r"RandomClips\(num_frames=4, stride=14\) spans: 'a.mp4' has 40 of 43, 'b.mp4' has 40 of 43;"
+    with pytest.raises(UsageError, match=said):
+        shortgop.ClipDataset(folder, shortgop.RandomClips(4, stride=14))
+    # Frames at 0, 2 and 4 s.
+    with pytest.raises(UsageError, match="'a.mp4' has 40 of 41, "):
+        shortgop.ClipDataset(folder, shortgop.RandomClips(3, fps="1/2"))

@@ -116,7 +116,7 @@ def test_a_stretch_that_makes_no_sense_is_refused(options: Any, said: str) -> No
 
 
 def test_stretches_that_are_too_short_are_told_with_their_video() -> None:
-    with pytest.raises(UsageError, match="1 of 2 stretches have fewer frames than a clip of .*: 'v1"):
+    with pytest.raises(UsageError, match="1 of 2 stretches have fewer frames than a clip of .*: 'v1' has 3 of 4"):
         clips_within(CenterClips(4), [(0, 4), (7, 10)])
 
 

@@ -59,29 +59,6 @@ def test_a_dataset_from_which_all_videos_are_dropped_warns(folder: Path) -> None
     assert dataset.too_short == tuple(VIDEOS)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stride": 2}, "no parameter 'stride': the policy has it, such as"),
-        ({"batch_size": 2}, "no parameter 'batch_size': the loader or its sampler has it"),
-        ({"split": "train"}, r"no parameter 'split': .*dataset.where\(split="),
-        ({"sise": (8, 8)}, "no parameter 'sise': its docstring and that of shortgop.open"),
-        ({"videos": [True, False, True]}, r"videos has booleans; .* give dataset\[mask\]"),
-        ({"videos": torch.tensor([True, False, True])}, "videos has booleans"),
-    ],
-)
-def test_what_belongs_elsewhere_is_told_where(folder: Path, options: Any, message: str) -> None:
-    with pytest.raises(WrongTypeError, match=message):
-        shortgop.ClipDataset(folder, shortgop.RandomClips(2), **options)
-
-
-def test_videos_that_are_too_short_are_told_with_what_a_clip_spans(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"RandomClips\(num_frames=4, stride=4\) spans: 'c.mp4' has 9 of 13;"):
-        shortgop.ClipDataset(folder, shortgop.RandomClips(4, stride=4))
-    with pytest.raises(UsageError, match=r"'c.mp4' has 9 of 11;"):
-        shortgop.ClipDataset(folder, shortgop.RandomClips(3, fps=2))
-
-
 def test_numbers_of_a_column_are_of_one_type(folder: Path, tmp_path: Path) -> None:
     """Also where some of them are written without a point, in any process and loader."""
     shutil.copytree(folder, tmp_path / "dataset")
