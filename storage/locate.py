@@ -37,8 +37,21 @@ def is_url(text: str) -> bool:
     return _SCHEME.match(text) is not None
 
 
+def from_home(path: str) -> str:
+    """The path with a leading `~` or `~name` replaced by the home folder, as a shell does it. A path that exists
+    literally is kept."""
+    if not path.startswith("~") or os.path.lexists(path):
+        return path
+    try:
+        return str(Path(path).expanduser())
+    except RuntimeError:
+        # The user does not exist, or the home folder is not known.
+        return path
+
+
 def storage_at(place: str | os.PathLike[str], *, network: NetworkOptions | None = None) -> Storage:
-    """The storage whose root is a path or a URL. Nothing is asked of it yet. UsageError if a URL makes no sense.
+    """The storage whose root is a path, which may begin with `~`, or a URL. Nothing is asked of it yet. UsageError if a
+    URL makes no sense.
 
     `network` limits the requests to an object store; a disk takes no notice of it.
     """
@@ -49,7 +62,7 @@ def storage_at(place: str | os.PathLike[str], *, network: NetworkOptions | None 
     found = _SCHEME.match(text)
     if found is None:
         refuse_half_a_url(text, is_path=not isinstance(place, str))
-        return _disk(Path(text))
+        return _disk(Path(from_home(text)))
     scheme = _SCHEMES.get(found[1].lower())
     if scheme is None:
         raise UsageError(f"{text}: {found[1]}:// is not known; known are paths, {_KNOWN}")

@@ -42,7 +42,7 @@ def test_urls_of_stores(text: str, url: str) -> None:
 def test_everything_else_is_a_path(text: str) -> None:
     storage = storage_at(text)
     assert isinstance(storage, DiskStorage)
-    assert storage.folder == Path(text).absolute()
+    assert storage.folder == Path(text).expanduser().absolute()
     assert not is_url(text)
 
 

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 import shortgop
 from shortgop.cli import app
-from shortgop.jobs.finding.places import absolute, absolute_below, from_home, is_shortest
+from shortgop.jobs.finding.places import absolute, absolute_below, is_shortest
+from shortgop.storage.locate import from_home
 from source_arguments import find_sources
 from synthetic import SyntheticVideo
 
@@ -63,7 +64,8 @@ def test_prep_from_a_relative_source_into_a_relative_dataset_in_the_home(
     result = CliRunner().invoke(app, ["prep", source, "--out=~/dataset", "--runner", "inline", "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["videos_added"] == 1
-    assert len(shortgop.open(home / "dataset")) == 1
+    assert len(shortgop.open(home / "dataset")) == len(shortgop.open("~/dataset")) == 1
+    assert CliRunner().invoke(app, ["info", "~/dataset"]).exit_code == 0
     # The options of the dataset are found at the same place.
     result = CliRunner().invoke(app, ["prep", source, "--out=~/dataset", "--runner", "inline", "--gop", "8"])
     assert result.exit_code == 2

@@ -13,9 +13,9 @@ from itertools import takewhile
 from pathlib import Path
 
 from ...errors import UsageError
+from ...storage.locate import from_home
 from .addresses import is_url, parse
 from .lists import valid_text
-from .places import from_home
 
 MAX_ROOTS = 1000
 """A root lengthens zarr.json, which every reader reads. Folders beyond this number are not remembered."""

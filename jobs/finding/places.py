@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ...storage.interface import Storage
-from ...storage.locate import file_path, refuse_half_a_url, storage_at
+from ...storage.locate import file_path, from_home, refuse_half_a_url, storage_at
 
 
 def without_scheme(text: str) -> str:
@@ -22,21 +22,9 @@ def text_of(source: str | os.PathLike[str]) -> str:
     return text
 
 
-def from_home(path: str) -> str:
-    """The path with a leading `~` or `~name` replaced by the home folder, as a shell does it. A path that exists
-    literally is kept."""
-    if not path.startswith("~") or os.path.lexists(path):
-        return path
-    try:
-        return str(Path(path).expanduser())
-    except RuntimeError:
-        # The user does not exist, or the home folder is not known.
-        return path
-
-
 def dataset_at(place: str | os.PathLike[str]) -> Storage:
     """The storage of a dataset at a path, which may begin with `~`, or at a URL."""
-    return storage_at(from_home(os.fspath(place)))
+    return storage_at(os.fspath(place))
 
 
 def absolute(path: Path) -> Path:

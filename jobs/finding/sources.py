@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 
 from ...errors import SourceError, SourceNotFoundError, UsageError
 from ...manifests.dataset_files.layout import ROOT_KEY
-from ...storage.locate import refuse_half_a_url
+from ...storage.locate import from_home, refuse_half_a_url
 from ...wording import missing
 from .addresses import Address, beside, is_url, parse, shown
 from .column_types import check_types
@@ -25,7 +25,7 @@ from .importing import PLAIN, Importing
 from .list_lines import is_list
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, read_list, valid_text
 from .other_files import what_else
-from .places import absolute_below, from_home, is_shortest, without_scheme
+from .places import absolute_below, is_shortest, without_scheme
 from .source import Found, Source
 from .source_parts import Imported, stretch_of_row
 from .store_files import StoreFile, asked, files_below, is_folder, small_copy

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ....errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError, UsageError
 from ....prep.options import SourcePolicy
+from ....storage.locate import from_home
 from ....wording import counted
 from ..addresses import is_url, shown
 from ..lists import Row, read_list
-from ..places import from_home
 from ..source_parts import Images, Imported, Recognised
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
