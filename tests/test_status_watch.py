@@ -159,7 +159,7 @@ def test_watching_a_bucket_from_another_process_follows_the_job_that_begins_late
     lines = printed.splitlines()
     assert ", finished " in lines[0]
     assert lines[1] == "2 of 2 sources done"
-    assert re.fullmatch(r"largest: .*0\.mp4 and 1 more, 60 frames in .* s, 0\.\d MB", lines[-1])
+    assert re.fullmatch(r"largest: .*0\.mp4 and 1 more, 60 frames in .* s, [\d.]+ kB", lines[-1])
 
 
 @pytest.mark.usefixtures("s3_url")
