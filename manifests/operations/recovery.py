@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError
 from ...storage.interface import Storage
-from ...wording import counted
+from ...wording import byte_size, counted
 from ..dataset_files.in_place import changing
 from ..dataset_files.layout import Root, listed, part_key, read_root, shard_key, snapshot_key, snapshots
 from ..dataset_files.parts import finished_parts, open_part, unit_of
@@ -278,7 +278,7 @@ def _unnamed_shards(dataset: Storage, current: str, found: _Found) -> Iterator[s
                 for name in open_once(dataset, snapshot).shards.name.texts():
                     strays.pop(name, None)
     for name, num_bytes in sorted(strays.items()):
-        yield f"no part tells which videos are in {dataset.place(shard_key(name))} ({num_bytes / 1e6:.1f} MB)"
+        yield f"no part tells which videos are in {dataset.place(shard_key(name))} ({byte_size(num_bytes)})"
 
 
 def _not_all(dataset: Storage, lacking: list[str]) -> MissingDataError:
