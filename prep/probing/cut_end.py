@@ -36,7 +36,8 @@ def _stated_ends(path: str, container: str) -> Iterator[int]:
     elif container == "avi":
         with Path(path).open("rb") as file:
             _, length = struct.unpack("<4sI", file.read(8))
-        yield 0 if length in _OPEN_RIFF_BYTES else 8 + length
+        # Without the header of eight bytes, which some writers count too.
+        yield 0 if length in _OPEN_RIFF_BYTES else length
     elif container == "asf":
         yield asf_data_end(path) or 0
 
