@@ -5,10 +5,8 @@ In a folder, with layers, and in S3.
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +20,25 @@ from dataset_places import Places, copied, names, overwrite
 from datasets import current_manifest, make_dataset, rows_of
 from example_manifests import colliding_parts, failure, rows, video
 from killed_steps import Killer, killer
+from lost_snapshots import (
+    HISTORIES,
+    current_key,
+    cut,
+    edited,
+    lost,
+    make_four_videos,
+    shown,
+    verified,
+    with_a_wrong_byte,
+)
 from shortgop.cli import app
 from shortgop.errors import DatasetBusyError, DatasetError, MissingDataError
-from shortgop.manifests.dataset_files.layout import create, part_key, read_root, snapshot_key, snapshots
-from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
+from shortgop.manifests.dataset_files.layout import create, read_root, snapshot_key, snapshots
+from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish, write_snapshot
 from shortgop.manifests.operations import recovery
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
-from shortgop.manifests.operations.compact import compact
-from shortgop.manifests.operations.copying import copy_videos
-from shortgop.manifests.operations.drop import drop
 from shortgop.manifests.operations.history import history
 from shortgop.manifests.operations.recovery import repair_snapshot
 from shortgop.manifests.operations.rollback import rollback
@@ -40,92 +46,16 @@ from shortgop.manifests.tables import Manifest
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from sweep import SWEEP
-from synthetic import constant_rate_pts, make_video, read_number
-
-RATE = Fraction(25)
-NAMES = "abcd"
-FRAMES = 20
 
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make four videos whose frames show 0, 100, 200 and 300 on, a file that is none, and a dataset of them, in
-    three snapshots: a shard of two videos with a label, in whose unit the other file failed, and two of one each."""
-    root = tmp_path_factory.mktemp("lost")
-    for number, name in enumerate(NAMES):
-        make_video(
-            root / f"{name}.mp4", pts=constant_rate_pts(RATE, FRAMES), timebase=1 / RATE, first_number=100 * number
-        )
-    (root / "broken.mp4").write_text("not a video")
-    for chosen in (("a", "b", "broken"), ("c",), ("d",)):
-        lines = [f'{{"path": "{name}.mp4", "id": "{name}", "label": 0}}\n' for name in chosen]
-        (root / "list.jsonl").write_text("".join(lines))
-        make_dataset([root / "list.jsonl"], root / "dataset")
-    return root
+    return make_four_videos(tmp_path_factory.mktemp("lost"))
 
 
 @pytest.fixture
 def dataset(videos: Path, places: Places) -> Storage:
     return copied(videos / "dataset", places.new())
-
-
-def current_key(dataset: Storage) -> str:
-    return snapshot_key(read_root(dataset).snapshot or "")
-
-
-def lost(dataset: Storage) -> None:
-    dataset.remove(current_key(dataset))
-
-
-def cut(dataset: Storage) -> None:
-    key = current_key(dataset)
-    overwrite(dataset, key, dataset.read(key)[:100])
-
-
-def with_a_wrong_byte(dataset: Storage) -> None:
-    """One that is not read when the dataset is opened: in the timeline, which with layers is in the oldest."""
-    member = b"timeline/pts/c/0"
-    keys = [snapshot_key(name) for name in sorted(snapshots(dataset))]
-    key = next(key for key in reversed(keys) if member in dataset.read(key))
-    data = bytearray(dataset.read(key))
-    data[data.index(member) + len(member) + 12] ^= 0xFF
-    overwrite(dataset, key, bytes(data))
-
-
-def edited(dataset: Storage) -> None:
-    """Set labels, and take a video out."""
-    annotate(dataset, {"a": {"label": 3}, "d": {"label": "é", "split": "train"}})
-    drop(dataset, ["b"])
-
-
-def verified(dataset: Storage, *arguments: str) -> tuple[int, str]:
-    """The exit status of `shortgop verify` and all that it prints."""
-    done = CliRunner().invoke(app, ["verify", dataset.url, *arguments])
-    return done.exit_code, done.output
-
-
-def shown(dataset: Storage) -> dict[str, list[int]]:
-    """The numbers that the first and the last frame of each video show."""
-    opened = shortgop.open(dataset.url)
-    return {video_id: [read_number(frame) for frame in opened[video_id][:: FRAMES - 1]] for video_id in opened.ids}
-
-
-def cleaned(dataset: Storage) -> None:
-    """Take what was dropped out of shards and parts, and remove all earlier snapshots."""
-    edited(dataset)
-    collect(dataset)
-
-
-def went_back(dataset: Storage) -> None:
-    """Store `b` again and drop `d`, in one part, and then put the shards together. The shard that this part names is
-    gone then, and so is the one of the part that says what failed."""
-    drop(dataset, ["b"])
-    annotate(dataset, {"c": {"label": 5}})
-    rollback(dataset, "000002")
-    compact(dataset, keep_snapshots_seconds=0)
-
-
-HISTORIES = [edited, cleaned, went_back]
 
 
 class LostSnapshots:
@@ -234,128 +164,6 @@ def test_a_part_with_other_options_is_left_out_as_before() -> None:
     lost(dataset)
     assert repair_snapshot(dataset) is not None
     assert current_manifest(dataset).ids == ["a"]
-
-
-class TestWhatIsLostAsWell:
-    """What the parts do not hold is named, and is left out only by a user who says so."""
-
-    where = "disk"
-
-    def test_a_shard_that_no_part_names(self, videos: Path, dataset: Storage) -> None:
-        """As in a dataset whose snapshot and whose part of `c` were not copied."""
-        part = next(part for part in finished_parts(dataset) if read_part(dataset, part).ids == ["c"])
-        shard = read_part(dataset, part).shards.name.text(0)
-        for each in snapshots(dataset):
-            dataset.remove(snapshot_key(each))
-        dataset.remove(part_key(part))
-        root = read_root(dataset)
-
-        status, said = verified(dataset, "--repair")
-        assert status == 1
-        assert f"no part tells which videos are in {dataset.place(f'shards/{shard}')}" in said
-        assert f"`shortgop verify {dataset} --repair --accept-loss` makes a snapshot without" in said
-        assert (read_root(dataset), snapshots(dataset)) == (root, {})
-
-        status, said = verified(dataset, "--repair", "--accept-loss")
-        assert status == 0, said
-        assert "without what was in 2 lost files: 1 part more of the 3 of the snapshot" in said
-        assert shown(dataset) == {"a": [0, 19], "b": [100, 119], "d": [300, 319]}
-
-    def test_a_part_of_a_drop_that_no_file_names_any_more(self, dataset: Storage) -> None:
-        """How many parts there were is in zarr.json. Without it, what was dropped would come back unnoticed."""
-        edited(dataset)
-        part = next(part for part in finished_parts(dataset) if len(read_part(dataset, part).drops))
-        for each in snapshots(dataset):
-            dataset.remove(snapshot_key(each))
-        dataset.remove(part_key(part))
-        with pytest.raises(MissingDataError, match="1 part more of the 5 of the snapshot, of unknown names"):
-            repair_snapshot(dataset)
-        assert repair_snapshot(dataset, accept_loss=True) is not None
-        assert sorted(shown(dataset)) == ["a", "b", "c", "d"]
-        lost(dataset)
-        assert repair_snapshot(dataset) is not None
-
-    def test_a_damaged_part_gets_another_name(self, dataset: Storage) -> None:
-        """Every later publication would read it under its own."""
-        edited(dataset)
-        part = next(part for part in finished_parts(dataset) if len(read_part(dataset, part).drops))
-        data = dataset.read(part_key(part))
-        overwrite(dataset, part_key(part), data[:50])
-        for each in snapshots(dataset):
-            dataset.remove(snapshot_key(each))
-        with pytest.raises(MissingDataError, match=f"{re.escape(part_key(part))}: not a whole zip file"):
-            repair_snapshot(dataset)
-
-        done = repair_snapshot(dataset, accept_loss=True)
-        assert done is not None
-        assert done.kept == (dataset.place(f"{part_key(part)}.damaged"),)
-        assert dataset.read(f"{part_key(part)}.damaged") == data[:50]
-        assert sorted(shown(dataset)) == ["a", "b", "c", "d"]
-        annotate(dataset, {"a": {"label": 4}})
-        assert shortgop.open(dataset.url).columns["label"].tolist()[0] == 4
-
-    def test_no_parts_at_all(self, dataset: Storage) -> None:
-        """As in a dataset that was copied for readers alone."""
-        lost(dataset)
-        for part in finished_parts(dataset):
-            dataset.remove(part_key(part))
-        for accept_loss in (False, True):
-            with pytest.raises(MissingDataError, match="its folder `parts`.*has no files; copy .*3.zip or `parts`"):
-                repair_snapshot(dataset, accept_loss=accept_loss)
-
-    @pytest.mark.parametrize("is_damaged", [False, True], ids=["lost", "damaged"])
-    def test_what_an_earlier_snapshot_has_of_lost_parts_is_taken_from_it(
-        self, dataset: Storage, is_damaged: bool
-    ) -> None:
-        edited(dataset)
-        part = next(part for part in finished_parts(dataset) if len(read_part(dataset, part).edits))
-        before = rows_of(dataset)
-        lost(dataset)
-        if is_damaged:
-            overwrite(dataset, part_key(part), b"nothing")
-        else:
-            dataset.remove(part_key(part))
-        assert repair_snapshot(dataset) is not None
-        assert rows_of(dataset) == before
-        annotate(dataset, {"a": {"label": 4}})
-
-    def test_lost_parts_that_an_unreadable_snapshot_names(self, dataset: Storage) -> None:
-        """What the damaged snapshot still says of itself counts: a part of its that is lost is named."""
-        edited(dataset)
-        part = next(part for part in finished_parts(dataset) if len(read_part(dataset, part).drops))
-        with_a_wrong_byte(dataset)
-        dataset.remove(part_key(part))
-        with pytest.raises(MissingDataError, match=f"{re.escape(part_key(part))} is missing. Copy them"):
-            repair_snapshot(dataset)
-
-    def test_videos_whose_shard_is_lost_too_keep_their_rows(self, videos: Path, dataset: Storage) -> None:
-        """So prep makes them again with their labels, or the shard is copied back."""
-        edited(dataset)
-        before = rows_of(dataset)
-        shard = next(name for name in names(dataset, "shards") if name in before["shards.name"])
-        data = dataset.read(f"shards/{shard}")
-        dataset.remove(f"shards/{shard}")
-        lost(dataset)
-        status, said = verified(dataset, "--repair")
-        assert status == 1
-        assert f"{shard}: is missing" in said
-        dataset.put_new(f"shards/{shard}", data)
-        assert rows_of(dataset) == before
-        assert verified(dataset)[0] == 0
-
-
-class TestCopies:
-    where = "disk"
-
-    def test_a_copy_and_a_merge_hold_all_that_they_brought(self, dataset: Storage, places: Places) -> None:
-        edited(dataset)
-        copy = places.new()
-        copy_videos([dataset], copy)
-        annotate(copy, {"c": {"label": 7}})
-        before = rows_of(copy)
-        lost(copy)
-        assert repair_snapshot(copy) is not None
-        assert rows_of(copy) == before
 
 
 class TestAfterwards:
