@@ -128,9 +128,9 @@ def recovery_lines(done: Recovered) -> list[str]:
     of = f"of {counted(done.parts, 'part')}: {counted(done.videos, 'video')}"
     lines = [f"snapshot {done.damaged} was lost or damaged ({done.why}); made again as {done.snapshot} {of}"]
     if done.lacking:
-        lines.append(f"without what was in {counted(len(done.lacking), 'lost file')}: {'; '.join(done.lacking)}")
+        lines.append(f"without what was in {counted(len(done.lacking), 'lost file')}: {some_of(done.lacking)}")
     if done.kept:
-        lines.append(f"kept as {', '.join(done.kept)}: nothing reads them; remove them when you do not need them")
+        lines.append(f"kept as {some_of(done.kept)}: nothing reads them; remove them when you do not need them")
     return lines
 
 

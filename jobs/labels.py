@@ -17,11 +17,11 @@ from ..manifests.operations.annotate import Annotation, plan_edits, write_edits
 from ..manifests.operations.annotate import annotate as set_columns
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
+from ..storage.locate import storage_at
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of
 from .finding.list_lines import is_list
 from .finding.lists import NotJsonError, OnTypes, ignore_types, plain, read_labels, valid_text
-from .finding.places import dataset_at
 from .finding.source_parts import stretch_of_row
 from .units import Item
 
@@ -63,7 +63,7 @@ def annotate(
         )
     else:
         columns = _listed(str(labels), types, on_types, importing_of(cuts))
-    done = set_columns(dataset_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
+    done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
     for mixed in done.mixed:
         warnings.warn(str(mixed), DatasetWarning, stacklevel=2)
     return done

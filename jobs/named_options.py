@@ -17,11 +17,12 @@ from ..errors import DatasetWarning, WrongTypeError
 from ..manifests.dataset_files.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
+from ..storage.locate import storage_at
 from ..wording import counted
 from .failing import parse_max_failures
 from .finding.importing import importing_of
 from .finding.lists import OnTypes, ignore_types
-from .finding.places import dataset_at, text_of, without_scheme
+from .finding.places import text_of, without_scheme
 from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 from .outcome import Report
 from .prepare import existing_profile
@@ -117,7 +118,7 @@ def prepare_untold(
     rate = None if image_fps is None else _rate_text(image_fps, "--image-fps")
     importing = importing_of(named_cuts, rate, on_recognised)
     keep_seconds = parse_duration(str(keep_snapshots))
-    dataset = dataset_at(out)
+    dataset = storage_at(out)
     named = named_profile(profile) if profile is not None else {}
     wanted = named | {name: value for name, value in given.items() if value is not None}
     # The source's own rate is None in a profile, like an option that is left out here.

@@ -34,7 +34,6 @@ _STEPS = 16
 # Random numbers for each attempt (area, ratio, top, left), and one for the flip.
 _NUMBERS = 4 * _ATTEMPTS + 1
 _COLORS = ("rgb", "ycbcr", "grey")
-# What Output takes and shortgop.open does not.
 # Where what is often looked for in ClipDataset is.
 _ELSEWHERE = {
     **dict.fromkeys(
@@ -49,6 +48,7 @@ _ELSEWHERE = {
     "split": "open the dataset and choose dataset.where(split=...)",
 }
 _READING = frozenset(inspect.signature(open_dataset).parameters) - {"path"}
+# What Output takes and shortgop.open does not.
 _OF_OUTPUTS = ("scale", "ratio", "flip", "layout")
 # What else an item of ClipDataset has.
 _TAKEN = ("pts_seconds", "video", "start", "frame_numbers", "mask", "draw")

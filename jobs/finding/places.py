@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ...storage.interface import Storage
-from ...storage.locate import file_path, from_home, refuse_half_a_url, storage_at
+from ...storage.locate import file_path, from_home, refuse_half_a_url
 
 
 def without_scheme(text: str) -> str:
@@ -20,11 +19,6 @@ def text_of(source: str | os.PathLike[str]) -> str:
     if not isinstance(source, str) and not os.path.lexists(text):
         refuse_half_a_url(text, is_path=True)
     return text
-
-
-def dataset_at(place: str | os.PathLike[str]) -> Storage:
-    """The storage of a dataset at a path, which may begin with `~`, or at a URL."""
-    return storage_at(os.fspath(place))
 
 
 def absolute(path: Path) -> Path:
