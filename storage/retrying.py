@@ -17,6 +17,8 @@ from .object_errors import failure, system_error
 
 _T = TypeVar("_T")
 _HEDGING_THREADS = 256
+# A draw from the sequence of the `random` module would change what training draws after it.
+_JITTER = random.SystemRandom()
 
 
 class _Process:
@@ -100,7 +102,7 @@ class Requests:
                     least_seconds = time.monotonic() - asked
                     return answer
                 self.counter.add(RequestCounts(retries=1))
-                time.sleep(backoff_seconds(attempt, self.options, random.random()))  # noqa: S311
+                time.sleep(backoff_seconds(attempt, self.options, _JITTER.random()))
             raise AssertionError("the last attempt returns or raises")
         finally:
             waited_seconds = time.monotonic() - began

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -124,6 +125,18 @@ def test_what_may_pass_is_tried_again(proxied_url: str, s3_proxy: FlakyProxy, st
     s3_proxy.faults(Faults(statuses=2, status=status))
     assert storage.read("a") == b"abc"
     assert storage.counts().retries == 4
+
+
+def test_a_request_that_is_made_again_takes_none_of_trainings_random_numbers(
+    proxied_url: str, s3_proxy: FlakyProxy
+) -> None:
+    storage = opened(proxied_url)
+    storage.put_new("a", b"abc")
+    s3_proxy.faults(Faults(statuses=2))
+    before = random.getstate()
+    storage.read("a")
+    assert storage.counts().retries == 2
+    assert random.getstate() == before
 
 
 @pytest.mark.parametrize("status", [400, 403, 501])
