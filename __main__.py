@@ -9,7 +9,7 @@ _EXIT_INTERRUPTED = 130
 
 def main() -> None:
     try:
-        from .cli import app
+        from .cli import app, tell_warnings_plainly
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich"):
             raise
@@ -17,6 +17,7 @@ def main() -> None:
     except KeyboardInterrupt:
         # What commands say of Ctrl-C is not imported yet.
         sys.exit(_EXIT_INTERRUPTED)
+    tell_warnings_plainly()
     app()
 
 

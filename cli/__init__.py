@@ -28,7 +28,7 @@ from . import (
     status_command,
     verify_command,
 )
-from .app import app
+from .app import app, tell_warnings_plainly
 
 __all__ = [
     "app",
@@ -40,5 +40,6 @@ __all__ = [
     "read_commands",
     "report_command",
     "status_command",
+    "tell_warnings_plainly",
     "verify_command",
 ]

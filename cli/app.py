@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.core
 
-from ..errors import ShortGopError, UsageError
+from ..errors import DatasetWarning, ShortGopError, UsageError
 from .printing import PlainConsole
 
 EXIT_FAILED = 1
@@ -84,6 +85,21 @@ def end_tidily_on_sigterm() -> None:
 
     _Sigterm.has_come = False
     signal.signal(signal.SIGTERM, interrupt)
+
+
+def tell_warnings_plainly() -> None:
+    """From now on this process shows a DatasetWarning as its text alone: the line that it is about is none of a command
+    line's user."""
+    others = warnings.formatwarning
+
+    def told(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+    ) -> str:
+        if issubclass(category, DatasetWarning):
+            return f"warning: {message}\n"
+        return others(message, category, filename, lineno, line)
+
+    warnings.formatwarning = told
 
 
 @contextmanager

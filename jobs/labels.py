@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
 
-from ..errors import DatasetWarning, UsageError, WrongTypeError
+from ..errors import UsageError, WrongTypeError
 from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.tidy import KEEP_SECONDS
 from ..manifests.operations.annotate import Annotation, plan_edits, write_edits
@@ -18,6 +17,7 @@ from ..manifests.operations.annotate import annotate as set_columns
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from ..storage.locate import storage_at
+from ..warned import warn
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of
 from .finding.list_lines import is_list
@@ -65,7 +65,7 @@ def annotate(
         columns = _listed(str(labels), types, on_types, importing_of(cuts))
     done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
     for mixed in done.mixed:
-        warnings.warn(str(mixed), DatasetWarning, stacklevel=2)
+        warn(str(mixed))
     return done
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import wraps
@@ -13,11 +12,12 @@ from inspect import signature
 from typing import Any, ParamSpec, cast
 
 from ..arguments import exact_seconds, integer
-from ..errors import DatasetWarning, WrongTypeError
+from ..errors import WrongTypeError
 from ..manifests.dataset_files.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
 from ..storage.locate import storage_at
+from ..warned import warn
 from ..wording import counted
 from .failing import parse_max_failures
 from .finding.importing import importing_of
@@ -160,9 +160,9 @@ def _telling_failures(run: Callable[_Options, Report]) -> Callable[_Options, Rep
                 )
         report = run(*args, **kwargs)
         if report.failures:
-            warnings.warn(_failures_text(report), DatasetWarning, stacklevel=2)
+            warn(_failures_text(report))
         for mixed in report.mixed_columns:
-            warnings.warn(str(mixed), DatasetWarning, stacklevel=2)
+            warn(str(mixed))
         return report
 
     prepare.__name__ = prepare.__qualname__ = "prepare"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -14,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 import torch
 
-from ..errors import DatasetWarning, UsageError, WrongTypeError
+from ..errors import UsageError, WrongTypeError
 from ..manifests.dataset_files.layout import FORMAT_VERSION, has_snapshot, read_root
 from ..manifests.dataset_files.snapshots import open_current, open_manifest
 from ..manifests.dataset_files.video_columns import LabelColumns
@@ -25,6 +24,7 @@ from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from ..storage.locate import storage_at
 from ..storage.network import NetworkOptions
+from ..warned import warn
 from ..wording import counted
 from .chosen import ChosenRows
 from .columns import Columns
@@ -128,7 +128,7 @@ def open(  # noqa: A001
     if lost and strict:
         raise next(iter(lost.values()))
     if lost:
-        warnings.warn(lost_text(place, manifest, lost), DatasetWarning, stacklevel=2)
+        warn(lost_text(place, manifest, lost))
     return Dataset(SnapshotReader(place, snapshot, options, manifest), root.profile, tuple(lost), root.format_version)
 
 
@@ -231,7 +231,7 @@ class Dataset:
         """
         mask = chosen_videos(self.columns, len(self), condition, equals)
         for text in [] if mask.any() else unknown_values(self.columns, equals):
-            warnings.warn(text, DatasetWarning, stacklevel=2)
+            warn(text)
         return Dataset(self._reader, self._profile, self._lost_shards, self._format_version, self._chosen.only(mask))
 
     def to_table(self) -> Any:

@@ -22,7 +22,6 @@ import re
 import sqlite3
 import threading
 import time
-import warnings
 import weakref
 import zlib
 from collections.abc import Iterator, Sequence
@@ -30,7 +29,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import DatasetWarning
+from ..warned import warn
 from .network_folders import shared_between_hosts
 from .this_process import boot
 
@@ -298,11 +297,9 @@ class RangeCache:
             self.remedy = "give another folder, which can be written to"
         self.stopped = str((error.strerror if isinstance(error, OSError) else None) or error) or type(error).__name__
         self.close()
-        warnings.warn(
+        warn(
             f"nothing more is kept in {self.folder}: {self.stopped}; what was kept is still used. To go on keeping, "
-            f"{self.remedy}, as cache_dir on a local disk",
-            DatasetWarning,
-            stacklevel=3,
+            f"{self.remedy}, as cache_dir on a local disk"
         )
 
 

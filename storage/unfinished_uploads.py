@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DatasetWarning
+from ..warned import warn
 from .connections import s3_client
 
 if TYPE_CHECKING:
@@ -78,12 +77,10 @@ def _abort(client: Any, root: StoreRoot, upload: dict[str, Any]) -> bool:
 
 def _warn(root: StoreRoot, remedy: str) -> None:
     """Say what stays. Once for each job: Python shows the same warning once in a process."""
-    warnings.warn(
+    warn(
         f"what killed jobs have uploaded in part stays in the bucket {root.bucket}, and is paid for. To have each job "
         f"remove what is left in its dataset, {remedy}; or let the bucket do so by a lifecycle rule, "
-        "AbortIncompleteMultipartUpload",
-        DatasetWarning,
-        stacklevel=2,
+        "AbortIncompleteMultipartUpload"
     )
 
 

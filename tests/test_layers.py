@@ -50,7 +50,16 @@ for room in set(FORBIDDEN) - {"reporting", "cli"}:
     FORBIDDEN[room] = FORBIDDEN[room] | {"shortgop.reporting"}
 # What every room uses: these know none of the rooms.
 BELOW_ALL = (
-    *("arguments.py", "errors.py", "loans.py", "machine_memory.py", "unnamed_files.py", "whole_files.py", "wording.py"),
+    *(
+        "arguments.py",
+        "errors.py",
+        "loans.py",
+        "machine_memory.py",
+        "unnamed_files.py",
+        "warned.py",
+        "whole_files.py",
+        "wording.py",
+    ),
 )
 # From the lowest to the highest.
 ROOMS_INSIDE = {

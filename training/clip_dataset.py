@@ -16,6 +16,7 @@ from ..manifests.ragged import Array, lazy
 from ..readers.dataset import Dataset
 from ..readers.dataset import open as open_dataset
 from ..readers.stats import Stats
+from ..warned import warn
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
 from .clips import NO_CLIPS, Clip, Clips, Draw, check_share, in_epoch, one_draw
@@ -150,7 +151,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             if self._outputs is not None:
                 self._outputs.positions(len(table.clips([0])[0].frames))
         elif len(table.too_short):
-            warnings.warn(NO_CLIPS, DatasetWarning, stacklevel=2)
+            warn(NO_CLIPS)
 
     def __getstate__(self) -> dict[str, Any]:
         # The index is worked out again where it is needed: it would be most of what is sent to a worker.
@@ -337,11 +338,9 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         self._shared.count_read(plain)
         if self._shared.read > _READ_TWICE * len(self):
             self._warned = True
-            warnings.warn(
+            warn(
                 "random clips are read for the third time with the same choices: call dataset.set_epoch(epoch) in each "
-                "epoch, or use shortgop.ElasticSampler (for clips that are to stay the same, dataset.clip_table())",
-                DatasetWarning,
-                stacklevel=3,
+                "epoch, or use shortgop.ElasticSampler (for clips that are to stay the same, dataset.clip_table())"
             )
 
     def _told(self, clip: Clip) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 
 import torch.utils.data
 
 from ..arguments import integer
-from ..errors import DatasetWarning, UsageError, WrongTypeError
+from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..readers.stats import Stats
+from ..warned import warn
 from .clip_dataset import ClipDataset, Item
 from .clips import check_share, in_epoch, one_draw
 from .mixing import MixedIndex
@@ -169,9 +169,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         name = min(frozenset().union(*entries.values()) - frozenset.intersection(*entries.values()))
         have = ", ".join(str(part) for part in sorted(entries) if name in entries[part])
         lack = ", ".join(str(part) for part in sorted(entries) if name not in entries[part])
-        warnings.warn(
+        warn(
             f"items of dataset {have} have {name!r}, and those of dataset {lack} do not: a batch of both leaves it "
-            f"out, or is an error. Give all of them the same metadata, or add it in `items` of a subclass",
-            DatasetWarning,
-            stacklevel=3,
+            f"out, or is an error. Give all of them the same metadata, or add it in `items` of a subclass"
         )

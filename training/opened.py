@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 
 from ..arguments import is_boolean
-from ..errors import DatasetWarning, UsageError, WrongTypeError
+from ..errors import UsageError, WrongTypeError
 from ..manifests.dataset_files.video_columns import BUILT_IN
 from ..manifests.ragged import Array, lazy
 from ..manifests.tables import Manifest
@@ -25,6 +24,7 @@ from ..readers.dataset import Dataset, chosen_of, reader_of
 from ..readers.frame_format import FrameFormat
 from ..readers.reader import SnapshotReader
 from ..readers.times import seconds_of, seconds_tensor
+from ..warned import warn
 from ..wording import counted
 from .offsets import listed
 from .references import ReferencedFrames
@@ -131,13 +131,11 @@ class OpenedDataset:
                 continue
             lacking = np.flatnonzero(~present) if rows is None else rows[~present]
             ids = [repr(self.manifest.videos.id.text(row)) for row in lacking[:_NAMED].tolist()]
-            warnings.warn(
+            warn(
                 f"{len(lacking)} of {counted(len(present), 'video')} have no {name!r}: {', '.join(ids)}"
                 f"{', ...' if len(lacking) > _NAMED else ''}; items of theirs have None there, of which no batch is "
                 f"made. For those that have one, open the dataset and choose dataset.where(lambda columns: "
-                f"columns.present({name!r}))",
-                DatasetWarning,
-                stacklevel=3,
+                f"columns.present({name!r}))"
             )
 
     @lazy

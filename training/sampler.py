@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -11,8 +10,9 @@ import torch.distributed
 from torch.utils.data import DistributedSampler
 
 from ..arguments import integer
-from ..errors import DatasetWarning, UsageError, WrongTypeError
+from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
+from ..warned import warn
 from .clips import Clips, Draw, RankShare
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Sequential, Shuffled
@@ -311,11 +311,9 @@ class ElasticSampler(DistributedSampler[int]):
     def _notice_repetition(self) -> None:
         """DatasetWarning, once in an epoch, where a random order is gone through again and again."""
         if self._passes == _PASSES_UNTOLD and not isinstance(self._given_order, Sequential):
-            warnings.warn(
+            warn(
                 f"epoch {self.epoch} begins for the third time, with the same clips in the same order: call "
-                "sampler.set_epoch(epoch) in each epoch (for evaluation give order=shortgop.Sequential())",
-                DatasetWarning,
-                stacklevel=3,
+                "sampler.set_epoch(epoch) in each epoch (for evaluation give order=shortgop.Sequential())"
             )
 
     def _draws(self, running: EpochPass) -> Iterator[int]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from ..arguments import integer
-from ..errors import DatasetError, DatasetWarning, DecodeError
+from ..errors import DatasetError, DecodeError
+from ..warned import warn
 from .clips import Clip, Clips, split_draws
 from .keyed import below, hashes, key
 from .rows import Rows
@@ -69,11 +69,7 @@ def _read_one_or_another(
             substitute = (
                 _substitute(clip.draw, attempt, len(index), how.seed) if chosen is None else integer(chosen, "a draw")
             )
-            warnings.warn(
-                f"draw {tried.draw} is skipped, draw {substitute} comes in its place: {error}",
-                DatasetWarning,
-                stacklevel=2,
-            )
+            warn(f"draw {tried.draw} is skipped, draw {substitute} comes in its place: {error}")
             tried = index.clips([substitute])[0]
     raise DatasetError(
         f"{_MAX_ATTEMPTS} clips in place of draw {clip.draw} could not be read either; `shortgop verify` tells "

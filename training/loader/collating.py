@@ -19,13 +19,20 @@ def collated(name: str, items: Sequence[Mapping[str, Any]]) -> Any:
         )
     values = [item[name] for item in items]
     try:
-        return default_collate(values)
+        return _batch_of(values)
     except (RuntimeError, TypeError, ValueError, KeyError) as error:
         raise UsageError(
             f"the entries {name!r} of the clips of a batch{_differences(values)} do not make one tensor or list "
             f"({error}): make a tensor of each in `items` of a subclass, or choose one value, as docs/training.md says "
             "under Lists"
         ) from error
+
+
+def _batch_of(values: list[Any]) -> Any:
+    # Torch takes texts unless the first is None: whether an epoch fails would depend on its order.
+    if any(value is None for value in values):
+        raise TypeError("no batch is made of None")
+    return default_collate(values)
 
 
 def _differences(values: Sequence[Any]) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from ...errors import DatasetWarning, UsageError
+from ...errors import UsageError
+from ...warned import warn
 from ..slices import PlannedBatch
 from .arena import Arena
 from .batch_rows import BatchRows, with_rows
@@ -107,11 +107,9 @@ class Core:
             counts, batches=counts.batches + 1, copied_batches=counts.copied_batches + int(ready.copied)
         )
         if ready.copied and not counts.copied_batches:
-            warnings.warn(
+            warn(
                 "the training loop keeps so many batches that the loader copies those that it delivers from now on, "
-                "which takes time and memory for each: drop batches that are no longer needed",
-                DatasetWarning,
-                stacklevel=5,
+                "which takes time and memory for each: drop batches that are no longer needed"
             )
 
     def _gather(self, *, wait: bool) -> None:
