@@ -41,6 +41,13 @@ class KnownPaths:
         others = set(named).difference(self._manifest.row_of_id.of(named))
         return [self._with_known_id(item) if item.source.id in others else item for item in items]
 
+    def id_at(self, path: str, part: str) -> str | None:
+        """The id of the video that was made from the file at this path, or from a part of it. None if there is none, or
+        several."""
+        ids = self._manifest.videos.id
+        found = [each for each in map(ids.text, self._rows(path)) if not part or each.endswith(f"@{part}")]
+        return found[0] if len(found) == 1 else None
+
     def _with_known_id(self, item: Item) -> Item:
         videos = self._manifest.videos
         rows = [row for row in self._rows(item.source.path) if int(videos.identity[row]) == item.identity]

@@ -7,23 +7,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError, WrongTypeError
 from ..manifests.dataset_files.publish import publish
+from ..manifests.dataset_files.snapshots import open_current
 from ..manifests.dataset_files.tidy import KEEP_SECONDS
 from ..manifests.operations.annotate import Annotation, plan_edits, write_edits
 from ..manifests.operations.annotate import annotate as set_columns
+from ..manifests.shared_memory.host_copies import copies_in
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
-from ..storage.locate import storage_at
+from ..storage.locate import from_home, storage_at
 from ..warned import warn
+from .finding.addresses import is_url, parse
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of
 from .finding.list_lines import is_list
-from .finding.lists import NotJsonError, OnTypes, ignore_types, plain, read_labels, valid_text
+from .finding.lists import Labels, NotJsonError, OnTypes, columns_by_id, ignore_types, plain, read_labels, valid_text
+from .finding.places import absolute, absolute_below, without_scheme
 from .finding.source_parts import stretch_of_row
+from .known_paths import KnownPaths
 from .units import Item
+
+# Ids that a warning names.
+_NAMED = 3
 
 
 def annotate(
@@ -39,11 +48,12 @@ def annotate(
     """Set columns of a dataset's videos without encoding anything. Readers see them in the next snapshot.
 
     `labels` maps ids to columns (name -> a value that JSON can hold), or is a list (.csv .tsv .jsonl .ndjson .parquet)
-    with an `id`, or a `path` from which prep would make the id. Columns that it names are set, `remove` are taken from
-    all videos, and others stay. `types` gives types of columns of CSV and TSV lists in place of inferred ones, and
-    `on_types` is called with the types of all columns. `cuts` names the columns with the times of stretches, like
-    prep's --cuts. Returns the ids whose columns changed, those that are not in the dataset, and which columns are new.
-    DatasetWarning where the values of a column are of several types since: 3 is not "3".
+    with an `id`, or a `path`: one from which prep would make the id, or that of a file that was prepared. Columns that
+    it names are set, `remove` are taken from all videos, and others stay. `types` gives types of columns of CSV and TSV
+    lists in place of inferred ones, and `on_types` is called with the types of all columns. `cuts` names the columns
+    with the times of stretches, like prep's --cuts. Returns the ids whose columns changed, those that are not in the
+    dataset, and which columns are new. DatasetWarning where none of the ids is in the dataset, and where the values of
+    a column are of several types since: 3 is not "3".
 
     Raises UsageError for a list that cannot be read or a value that JSON cannot hold, WrongTypeError,
     NotADatasetError, and DatasetBusyError while a job writes to the dataset.
@@ -62,16 +72,20 @@ def annotate(
             "table.set_index('id').to_dict('index') of a DataFrame"
         )
     else:
-        columns = _listed(str(labels), types, on_types, importing_of(cuts))
+        lines = _listed(str(labels), types, on_types, importing_of(cuts))
+        columns = columns_by_id(_with_known_ids(storage_at(dataset), str(labels), lines))
     done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
     for mixed in done.mixed:
         warn(str(mixed))
+    if columns and len(done.unknown) == len(columns):
+        warn(
+            f"no video of the dataset has one of these ids: {', '.join(done.unknown[:_NAMED])}"
+            f"{', ...' if len(columns) > _NAMED else ''}; shortgop.open(dataset).ids has those that there are"
+        )
     return done
 
 
-def _listed(
-    file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing
-) -> dict[str, dict[str, Any]]:
+def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing) -> list[Labels]:
     if not is_list(file) or file.lower().endswith(".txt"):
         raise UsageError(f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file", file=file)
     typed: set[str] = set()
@@ -81,9 +95,36 @@ def _listed(
         on_types(name, kinds)
 
     lines = read_labels(file, types, note, partial(stretch_of_row, importing=importing))
-    columns = {line.id: line.columns for line in lines}
     check_types(types or {}, typed)
-    return columns
+    return lines
+
+
+def _with_known_ids(dataset: Storage, file: str, lines: list[Labels]) -> list[Labels]:
+    """The lines of a list; one whose path makes no id of the dataset gets that of the video made from the file there.
+    A folder that was prepared gave its videos paths below it as ids."""
+    named = [line.id for line in lines if line.path]
+    if not named:
+        return lines
+    _, manifest = open_current(dataset, copies=copies_in(None))
+    others = set(named).difference(manifest.row_of_id.of(named))
+    if not others:
+        return lines
+    folder, known = str(absolute(Path(file)).parent), KnownPaths(manifest)
+
+    def known_id(line: Labels) -> str | None:
+        place = _place(folder, line.path) if line.path and line.id in others else None
+        return known.id_at(place, line.part) if place else None
+
+    return [replace(line, id=found) if (found := known_id(line)) else line for line in lines]
+
+
+def _place(folder: str, path: str) -> str | None:
+    """Where the file of a line lies, as datasets keep it: an absolute path, or a URL. None for what can be neither."""
+    try:
+        path = without_scheme(path)
+        return parse(path).url if is_url(path) else absolute_below(folder, from_home(path))
+    except UsageError:
+        return None
 
 
 def _plain_columns(labels: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -153,7 +153,8 @@ def _telling_failures(run: Callable[_Options, Report]) -> Callable[_Options, Rep
     def prepare(*args: _Options.args, **kwargs: _Options.kwargs) -> Report:
         for name in kwargs:
             if name not in names:
-                near = difflib.get_close_matches(name, names)
+                begun = [each for each in names if name.startswith(each) or each.startswith(name)]
+                near = begun or difflib.get_close_matches(name, names)
                 raise WrongTypeError(
                     f"prepare has no parameter {name!r}"
                     + (f"; there is {', '.join(near)}" if near else "; its docstring names all")

@@ -75,6 +75,52 @@ def test_annotate_finds_the_id_of_a_path_as_prep_does(root: Path) -> None:
     assert columns(root / "dataset")["a.mp4"]["label"] == "9"
 
 
+@pytest.fixture
+def kitchen(root: Path) -> Path:
+    """A dataset of a folder, which has other ids than a list of the same files gives them."""
+    Path("videos/kitchen").mkdir(parents=True)
+    shutil.move("a.mp4", "videos/kitchen/a.mp4")
+    shutil.move("b.mp4", "videos/b.mp4")
+    make_dataset([Path("videos")], root / "new")
+    assert set(columns(root / "new")) == {"b.mp4", "kitchen/a.mp4"}
+    return root / "new"
+
+
+@pytest.mark.parametrize("beginning", ["videos/", "./videos/", "{root}/videos/", "file://{root}/videos/"])
+def test_annotate_finds_the_videos_of_a_folder_by_the_paths_of_their_files(kitchen: Path, beginning: str) -> None:
+    """It left them all as they were, and named each as an id that is not there."""
+    beginning = beginning.format(root=kitchen.parent)
+    Path("labels.csv").write_text(f"path,label\n{beginning}kitchen/a.mp4,cook\n{beginning}b.mp4,walk\n")
+    done = shortgop.annotate(kitchen, "labels.csv")
+    assert done.unknown == ()
+    assert columns(kitchen) == {"b.mp4": {"label": "walk"}, "kitchen/a.mp4": {"label": "cook"}}
+
+
+def test_a_path_that_is_an_id_is_that_video(kitchen: Path) -> None:
+    """As it is for prep, which takes the list to be about the source with this id."""
+    shutil.copy("c.mp4", "b.mp4")
+    Path("labels.csv").write_text("path,label\nb.mp4,walk\n")
+    assert shortgop.annotate(kitchen, "labels.csv").changed == ("b.mp4",)
+
+
+def test_two_lines_that_are_one_video_may_not_disagree(kitchen: Path) -> None:
+    Path("labels.csv").write_text("path,label\nvideos/b.mp4,walk\nb.mp4,run\n")
+    with pytest.raises(UsageError, match="line 2 of .* and line 3 of .* give 'b.mp4' different columns"):
+        shortgop.annotate(kitchen, "labels.csv")
+
+
+def test_a_file_of_several_videos_stands_for_none_but_its_stretches_do(kitchen: Path) -> None:
+    Path("videos/cuts.csv").write_text("path,start,end,label\nb.mp4,0,0.2,1\nb.mp4,0.2,0.4,2\n")
+    shortgop.prepare("videos/cuts.csv", kitchen, cuts="start,end", runner="inline")
+    Path("labels.csv").write_text("path,label\nvideos/b.mp4,7\n")
+    with pytest.warns(DatasetWarning, match=r"^no video of .* one of these ids: videos/b\.mp4; "):
+        assert shortgop.annotate(kitchen, "labels.csv").unknown == ("videos/b.mp4",)
+    Path("cuts.csv").write_text("path,start,end,label\nvideos/b.mp4,0,0.2,3\nvideos/b.mp4,0.2,0.4,4\n")
+    assert shortgop.annotate(kitchen, "cuts.csv", cuts="start,end").unknown == ()
+    labels = {video_id: values.get("label") for video_id, values in columns(kitchen).items()}
+    assert labels == {"b.mp4": None, "b.mp4@0-0.2": 3, "b.mp4@0.2-0.4": 4, "kitchen/a.mp4": None}
+
+
 def test_a_list_of_paths_that_are_no_ids_is_told(root: Path) -> None:
     Path("labels.csv").write_text("path,label\nelsewhere/a.mp4,9\n")
     result = run("annotate", "dataset", "labels.csv")
@@ -140,6 +186,7 @@ def test_a_job_tells_it_too(root: Path) -> None:
     assert "text in 3, number in 1 (video 'd.mp4' has 7)" in result.stderr
 
 
+@pytest.mark.filterwarnings("ignore:no video of the dataset has one of these ids. kitchen/001.mp4;")
 def test_the_pages_snippet_runs(root: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text()
     shutil.move(root / "dataset", root / "DATASET")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.column_types import ColumnType, parse_types, typed, types_text
-from shortgop.jobs.finding.lists import read_labels
+from shortgop.jobs.finding.lists import columns_by_id, read_labels
 from source_arguments import complaint, find_sources
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -103,7 +103,7 @@ def test_types_that_make_no_sense(text: str) -> None:
 
 def test_a_list_of_labels_needs_an_id_or_a_path() -> None:
     Path("labels.csv").write_text("id,label\na,1\na,1\nb,2\n")
-    assert [(line.id, line.columns) for line in read_labels("labels.csv")] == [("a", {"label": 1}), ("b", {"label": 2})]
+    assert columns_by_id(read_labels("labels.csv")) == {"a": {"label": 1}, "b": {"label": 2}}
     Path("labels.jsonl").write_text('{"path": "./x/../a.mp4", "label": 1}\n{"id": 7, "path": "b.mp4", "label": 2}\n')
     assert [line.id for line in read_labels("labels.jsonl")] == ["a.mp4", "7"]
 
@@ -119,7 +119,7 @@ def test_a_list_of_labels_needs_an_id_or_a_path() -> None:
 def test_a_list_of_labels_that_cannot_be_used(text: str, expected: str) -> None:
     Path("labels.csv").write_text(text)
     with pytest.raises(UsageError, match=expected):
-        read_labels("labels.csv")
+        columns_by_id(read_labels("labels.csv"))
 
 
 def test_the_same_file_twice_with_columns_of_two_types_is_refused() -> None:

@@ -146,6 +146,7 @@ def test_what_the_callback_raises_ends_the_job_which_goes_on_from_there(
         ({"keep_snapshots": "long"}, "--keep-snapshots is 'long'"),
         ({"codec": "h264", "encoder": "libx265"}, "libx265 writes hevc"),
         ({"sise": 256}, "prepare has no parameter 'sise'; there is size"),
+        ({"gop_frames": 16}, "prepare has no parameter 'gop_frames'; there is gop"),
         ({"verbose": True}, "prepare has no parameter 'verbose'; its docstring names all"),
     ],
 )

@@ -10,7 +10,7 @@ import os
 import posixpath
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -47,11 +47,14 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Labels:
-    """One line of a list of labels: a video's id, and values for some of its columns."""
+    """One line of a list of labels: a video's id, and values for some of its columns. Where the line has no id, `path`
+    is what it has, and `part` says which part of that file, if it is one."""
 
     place: str
     id: str
     columns: dict[str, Any]
+    path: str = ""
+    part: str = ""
 
 
 # Is told the type of each column of a CSV or TSV list other than `path` and `id`.
@@ -82,25 +85,33 @@ def read_labels(
 ) -> list[Labels]:
     """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a `path` that stands
     for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
-    UsageError names the line that is wrong, or the second of two lines with one id that disagree."""
-    found: dict[str, Labels] = {}
+    UsageError names the line that is wrong."""
+    found = []
     for place, values in chain.from_iterable(_lines(file, ("id", "path"), types or {}, on_types)):
         path, row_id = values.get("path"), _id(place, values.pop("id", None))
         if not row_id and (not isinstance(path, str) or not path):
             raise UsageError(f"{place} has neither an `id` nor a `path`; give one of them")
         values.pop("path", None)
         columns = _attributes(place, values)
-        if not row_id:
-            part = part_of(Row(place, str(path), None, json.dumps(columns)))
-            row_id = id_of_path(str(path)) + (f"@{part}" if part else "")
-        labels = Labels(place, row_id, columns)
-        known = found.setdefault(labels.id, labels)
-        if json.dumps(known.columns) != json.dumps(labels.columns):
+        if row_id:
+            found.append(Labels(place, row_id, columns))
+            continue
+        part = part_of(Row(place, str(path), None, json.dumps(columns))) or ""
+        found.append(Labels(place, id_of_path(str(path)) + (f"@{part}" if part else ""), columns, str(path), str(part)))
+    return found
+
+
+def columns_by_id(lines: Iterable[Labels]) -> dict[str, dict[str, Any]]:
+    """The columns of each id. UsageError names the second of two lines with one id that disagree."""
+    found: dict[str, Labels] = {}
+    for line in lines:
+        known = found.setdefault(line.id, line)
+        if json.dumps(known.columns) != json.dumps(line.columns):
             raise UsageError(
-                f"{known.place} and {place} give {labels.id!r} different columns; remove one of them, or name the "
+                f"{known.place} and {line.place} give {line.id!r} different columns; remove one of them, or name the "
                 "columns with the times of stretches with --cuts START,END"
             )
-    return list(found.values())
+    return {line.id: line.columns for line in found.values()}
 
 
 def id_of_path(path: str) -> str:
