@@ -23,11 +23,12 @@ CREATE TABLE sources (
 # What `unpacked` takes.
 SOURCE = "sources.id, path, given, attributes, flags, rest"
 # Python binds numbers, text and byte arrays several times as fast as None, booleans and bytes, which it first tries to
-# adapt to other types. So a column that is null has a value that stands for it here.
+# adapt to other types. So a column that is null has a value that stands for it here: the path, which comes twice, for
+# `given`. Python 3.12 warns of parameters with numbers.
 INSERT = """
 INSERT INTO sources (id, path, given, attributes, flags, rest, place, file, number) VALUES (
-    CAST(?1 AS BLOB), CAST(?2 AS BLOB), CAST(nullif(?3, ?2) AS BLOB), CAST(nullif(?4, '{}') AS BLOB), ?5,
-    CAST(nullif(?6, '') AS BLOB), CAST(?7 AS BLOB), CAST(nullif(?8, '') AS BLOB), ?9
+    CAST(? AS BLOB), CAST(? AS BLOB), CAST(nullif(?, ?) AS BLOB), CAST(nullif(?, '{}') AS BLOB), ?,
+    CAST(nullif(?, '') AS BLOB), CAST(? AS BLOB), CAST(nullif(?, '') AS BLOB), ?
 )
 """
 
@@ -53,9 +54,10 @@ def packed(found: Found, number: int) -> tuple[_Bound, ...]:
     flags = IS_PART * is_part | ID_IS_GIVEN * id_is_given | IS_LISTED * is_listed | LISTED * listed
     if not f"{source_id}{path}{given}{attributes}{place}".isascii():
         return (
-            _bound(source_id), _bound(path), _bound(given), _bound(attributes), flags, rest, _bound(place), file, number
+            _bound(source_id), _bound(path), _bound(given), _bound(path), _bound(attributes), flags, rest,
+            _bound(place), file, number,
         )  # fmt: skip
-    return source_id, path, given, attributes, flags, rest, place, file, number
+    return source_id, path, given, path, attributes, flags, rest, place, file, number
 
 
 def unpacked(columns: Sequence[Any]) -> Source:

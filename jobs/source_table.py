@@ -64,11 +64,11 @@ CREATE INDEX of_new_id ON looked (new_id, id) WHERE new_id IS NOT NULL;
 # An index of what is there already is made much faster than one that grows.
 _INDEX = "CREATE INDEX IF NOT EXISTS of_id ON sources (id)"
 _INDEX_OF_FILES = "CREATE INDEX IF NOT EXISTS of_file ON sources (file, id) WHERE file IS NOT NULL"
-# The ids that were found several times, of all sources with an index, or of those with the numbers from ?1 to ?2 among
-# all up to ?2 without one.
+# The ids that were found several times, of all sources with an index, or of those with the numbers from a first to a
+# last one among all up to the last without one. Its values are the last, the first and the last.
 _REPEATED_IDS = "SELECT id FROM sources GROUP BY id HAVING count(*) > 1"
 _REPEATED_IDS_OF_SOME = (
-    "SELECT id FROM sources WHERE number <= ?2 AND id IN (SELECT id FROM sources WHERE number BETWEEN ?1 AND ?2) "
+    "SELECT id FROM sources WHERE number <= ? AND id IN (SELECT id FROM sources WHERE number BETWEEN ? AND ?) "
     "GROUP BY id HAVING count(*) > 1"
 )
 _ALL = f"SELECT {SOURCE} FROM sources ORDER BY id"  # noqa: S608  # of constants
@@ -150,7 +150,7 @@ class SourceTable:
     def merge_found(self) -> None:
         """Make one source of all finds with the same id that were added so far. UsageError as for `add`."""
         with self._changing():
-            self._merge_finds(_REPEATED_IDS_OF_SOME, 1, self.num_found)
+            self._merge_finds(_REPEATED_IDS_OF_SOME, self.num_found, 1, self.num_found)
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -172,8 +172,9 @@ class SourceTable:
         moved = []
         finds = self._each(
             f"SELECT number, {SOURCE}, place FROM sources WHERE id IN ({repeated_ids}) "  # noqa: S608  # of constants
-            f"{'AND number <= ?2 ' if values else ''}ORDER BY id, number",
+            f"{'AND number <= ? ' if values else ''}ORDER BY id, number",
             *values,
+            *values[-1:],
         )
         # The query ends before the database is closed, even if two finds are not the same.
         with contextlib.closing(finds):
@@ -239,7 +240,7 @@ class SourceTable:
             if window is None:
                 return None
             with self._changing():
-                self._merge_finds(_REPEATED_IDS_OF_SOME, window.first, window.last)
+                self._merge_finds(_REPEATED_IDS_OF_SOME, window.last, window.first, window.last)
             self._num_planned = window.last
             return self.window_after(number, size)
         finally:
