@@ -14,6 +14,7 @@ from .printing import cell
 if TYPE_CHECKING:
     from ..jobs import outcome as job
     from ..manifests.equal_contents import EqualContents
+    from ..manifests.operations.lost_root import RestoredRoot
     from ..manifests.operations.recovery import Recovered
     from ..prep.tools.doctor import Diagnosis
     from ..readers.decoder_trial import DecoderTrial
@@ -121,6 +122,16 @@ def _equal(equal: EqualContents) -> list[str]:
     more = f" and {equal.videos - len(shown)} more" if equal.videos > len(shown) else ""
     verb = "has" if equal.videos == 1 else "have"
     return [f"{counted(equal.videos, 'video')} {verb} the same content as another one under another id: {pairs}{more}"]
+
+
+def root_lines(done: RestoredRoot) -> list[str]:
+    """What is said of a zarr.json that was made again."""
+    lines = [f"{done.why}; made again: it names snapshot {done.snapshot}"]
+    if done.id_roots:
+        lines.append(f"by the paths of its videos, files get their ids below {some_of(done.id_roots)}")
+    if done.kept:
+        lines.append(f"the damaged one is kept as {done.kept}: nothing reads it")
+    return lines
 
 
 def recovery_lines(done: Recovered) -> list[str]:

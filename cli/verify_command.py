@@ -15,7 +15,7 @@ from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
 from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, out, print_json
-from .job_reports import print_report, recovery_lines, some_of
+from .job_reports import print_report, recovery_lines, root_lines, some_of
 from .parameters import (
     AddressOption,
     CutsOption,
@@ -34,6 +34,7 @@ from .progress import job_progress, loop_bar
 
 if TYPE_CHECKING:
     from ..jobs.outcome import Report
+    from ..manifests.operations.lost_root import RestoredRoot
     from ..manifests.operations.recovery import Recovered
     from ..manifests.operations.verify import Problem
     from ..manifests.tables import Manifest
@@ -54,7 +55,8 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         bool,
         typer.Option(
             "--repair",
-            help="Make a lost or damaged snapshot again from the dataset's parts, and damaged videos from SOURCEs.",
+            help="Make a lost or damaged snapshot or zarr.json again from the dataset's other files, and damaged "
+            "videos from SOURCEs.",
         ),
     ] = False,
     accept_loss: Annotated[
@@ -90,6 +92,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
 
             where = Where(runner, address, workers)
         storage = storage_at(dataset)
+        root = _with_whole_root(storage, says=not as_json) if repair else None
         recovered = _with_whole_snapshot(storage, accept_loss=accept_loss, says=not as_json) if repair else None
         checked = _checked(storage, decode=decode)
         report = None
@@ -105,12 +108,22 @@ def verify(  # noqa: PLR0917  # typer makes options of them
                 )  # fmt: skip
         if as_json:
             found = {"gops": len(checked.manifest.gops), "decoded": decode, "problems": checked.lines}
-            made: tuple[tuple[str, Any], ...] = (("recovered", recovered), ("repair", report))
+            made: tuple[tuple[str, Any], ...] = (("root", root), ("recovered", recovered), ("repair", report))
             print_json(found | {name: dataclasses.asdict(done) for name, done in made if done is not None})
         else:
             _print_checked(checked, report, dataset, decode=decode)
         if checked.lines and (report is None or report.lost):
             raise typer.Exit(EXIT_FAILED)
+
+
+def _with_whole_root(storage: Storage, *, says: bool) -> RestoredRoot | None:
+    """Make zarr.json again if it is lost or damaged."""
+    from ..manifests.operations.lost_root import restore_root
+
+    restored = restore_root(storage)
+    for line in root_lines(restored) if restored is not None and says else ():
+        out.print(line, markup=False, soft_wrap=True)
+    return restored
 
 
 def _with_whole_snapshot(storage: Storage, *, accept_loss: bool, says: bool) -> Recovered | None:

@@ -173,8 +173,7 @@ class SourceTable:
         finds = self._each(
             f"SELECT number, {SOURCE}, place FROM sources WHERE id IN ({repeated_ids}) "  # noqa: S608  # of constants
             f"{'AND number <= ? ' if values else ''}ORDER BY id, number",
-            *values,
-            *values[-1:],
+            *(*values, *values[-1:]),
         )
         # The query ends before the database is closed, even if two finds are not the same.
         with contextlib.closing(finds):

@@ -34,6 +34,7 @@ from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.compact import compact
 from shortgop.manifests.operations.copying import copy_videos
 from shortgop.manifests.operations.drop import drop
+from shortgop.manifests.operations.lost_root import restore_root
 from shortgop.manifests.operations.recovery import repair_snapshot
 from shortgop.manifests.operations.rollback import rollback
 from shortgop.storage.interface import Storage
@@ -81,6 +82,11 @@ def recovered(dataset: Storage) -> None:
     repair_snapshot(dataset)
 
 
+def with_its_root(dataset: Storage) -> None:
+    """Make zarr.json again, which is damaged."""
+    restore_root(dataset)
+
+
 def filled(dataset: Storage, source: Storage) -> None:
     """Copy a dataset to this place."""
     copy_videos([source], dataset, update=True)
@@ -95,7 +101,7 @@ Operation = Callable[..., None]
 EDITS = ("annotated", "dropped", "collected", "published", "compacted", "rolled_back")
 # These take sources.
 MOVES = ("filled", "merged")
-OPERATIONS: dict[str, Operation] = {name: globals()[name] for name in (*EDITS, *MOVES, "recovered")}
+OPERATIONS: dict[str, Operation] = {name: globals()[name] for name in (*EDITS, *MOVES, "recovered", "with_its_root")}
 
 
 def killed_before(step: int, original: str, copy: str, operation: Operation, sources: Sequence[str]) -> bool:

@@ -7,5 +7,6 @@ snapshots, snapshot_files, snapshot_columns  how a snapshot is opened: its table
 video_columns               all columns over the videos of a snapshot
 in_place                    the lock of commands that change a dataset where it is
 tidy                        removal of what nobody needs
+aside                       a damaged file that is kept under another name
 in_order                    work on many files, several at once in a store
 """

@@ -43,7 +43,6 @@ _MAX_CHANGES = 100
 _MAX_LOOKS = 40
 _SECONDS_TO_LOOK_AGAIN = 0.025
 _DATASET_REMEDY = "give the folder that `shortgop prep --out` wrote"
-_WITHOUT_ROOT = "has a folder `manifest` and no zarr.json: it is a dataset that lacks this file; copy it there, too"
 
 
 @dataclass(frozen=True)
@@ -85,8 +84,8 @@ def make_place(dataset: Storage) -> None:
     with writing(dataset.url):
         found = next(dataset.files(""), None)
         if found is not None and not is_dataset(dataset):
-            if _has_snapshots(dataset):
-                raise OutputError(f"{dataset} {_WITHOUT_ROOT}", file=dataset.url)
+            if folder := _left_folder(dataset):
+                raise OutputError(_without_root(dataset, folder), file=dataset.url)
             raise OutputError(
                 f"{dataset} holds files but no dataset, {found.key!r} for one; choose an empty or new folder",
                 file=dataset.url,
@@ -193,13 +192,13 @@ def _read_root(dataset: Storage) -> tuple[Root, str]:
     try:
         text, version = _root_text(dataset)
     except (FileNotFoundError, NotADirectoryError) as error:
-        folder = dataset.folder
-        gone, is_file = folder is not None and not folder.exists(), folder is not None and folder.is_file()
+        path = dataset.folder
+        gone, is_file = path is not None and not path.exists(), path is not None and path.is_file()
         what = "does not exist" if gone else "is a file" if is_file else "holds no dataset"
         if error.strerror == NO_BUCKET:
             raise NotADatasetError(f"{dataset}: {NO_BUCKET}; check its name", file=file) from None
-        if _has_snapshots(dataset):
-            raise NotADatasetError(f"{dataset} {_WITHOUT_ROOT}", file=file) from None
+        if folder := _left_folder(dataset):
+            raise NotADatasetError(_without_root(dataset, folder), file=file) from None
         raise NotADatasetError(f"{dataset} {what}; {_DATASET_REMEDY}", file=file) from None
     except EOFError as error:
         raise UnreadableDataError(f"{file} became shorter while it was read; try again", file=file) from error
@@ -231,12 +230,22 @@ def _is_without_root(dataset: Storage) -> bool:
     return dataset.folder is not None and (dataset.folder / "manifest").is_dir()
 
 
-def _has_snapshots(dataset: Storage) -> bool:
-    """Whether there are files of snapshots; False where a web server has no listings."""
+def _left_folder(dataset: Storage) -> str | None:
+    """The folder that tells of a dataset where zarr.json is missing; None where a web server has no listings."""
     try:
-        return any(listed(dataset, "manifest"))
+        if any(listed(dataset, "manifest")):
+            return "manifest"
+        # Other folders may be called so.
+        return "parts" if any(each.key.endswith(".zip") for each in listed(dataset, "parts")) else None
     except UnreadableDataError:
-        return False
+        return None
+
+
+def _without_root(dataset: Storage, folder: str) -> str:
+    return (
+        f"{dataset} has a folder `{folder}` and no zarr.json: it is a dataset that lacks this file; copy it there, "
+        f"too, {_or_repair(dataset)}"
+    )
 
 
 def _parsed(dataset: Storage, text: bytes) -> Root:
@@ -244,7 +253,9 @@ def _parsed(dataset: Storage, text: bytes) -> Root:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise CorruptDataError(f"{file} is damaged ({error}); copy it to the dataset again", file=file) from None
+        raise CorruptDataError(
+            f"{file} is damaged ({error}); copy it to the dataset again, {_or_repair(dataset)}", file=file
+        ) from None
     try:
         attributes = document["attributes"]["shortgop"]
         version = attributes["format_version"]
@@ -266,8 +277,12 @@ def _parsed(dataset: Storage, text: bytes) -> Root:
     num_parts = attributes.get("num_parts")
     is_count = num_parts is None or (isinstance(num_parts, int) and not isinstance(num_parts, bool))
     if not isinstance(profile, dict) or not named or not folders or not is_count:
-        raise CorruptDataError(f"{file} is damaged; copy it to the dataset again", file=file)
+        raise CorruptDataError(f"{file} is damaged; copy it to the dataset again, {_or_repair(dataset)}", file=file)
     return Root(profile, snapshot, version, tuple(id_roots), num_parts)
+
+
+def _or_repair(dataset: Storage) -> str:
+    return f"or run `shortgop verify {dataset} --repair`, which makes it again"
 
 
 def listed(dataset: Storage, folder: str) -> Iterator[Stored]:

@@ -8,7 +8,7 @@ collect, rewrite            removal of what is no longer needed, also from withi
 compact                     small shards and layers put together
 copying, copy_plan          videos copied to another dataset
 rollback                    a dataset as it was
-recovery                    a lost or damaged snapshot, made again of the parts
+recovery, lost_root         a lost or damaged snapshot, made again of the parts, and a lost zarr.json
 lost                        lost shards, and the videos in them
 moving, shard_bytes, stored_bytes  segments written into other shards, pieces of shards, and how much rows stand for
 output_files                files at paths that the user chose

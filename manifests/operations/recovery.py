@@ -10,13 +10,13 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 
 import numpy as np
 
 from ...errors import CorruptDataError, DatasetError, MissingDataError, UnreadableDataError
 from ...storage.interface import Storage
 from ...wording import byte_size, counted
+from ..dataset_files.aside import copied_aside
 from ..dataset_files.in_place import changing
 from ..dataset_files.layout import Root, listed, part_key, read_root, shard_key, snapshot_key, snapshots
 from ..dataset_files.parts import finished_parts, open_part, unit_of
@@ -42,8 +42,6 @@ from ..zarr_files import zarr_sizes
 from .verify import verify_snapshot
 
 _FILES_SHOWN = 3
-# What a damaged part is called when it is kept beside the others: nothing reads it under this name.
-_ASIDE = ".damaged"
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,8 @@ def made_again(
         tables, runs = merge_tables(came, timelines)
         snapshot = next_snapshot(root, listed_before)
         blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
-        kept = tuple(_copied_aside(dataset, part) for part in found.damaged)
+        # Under its own name every later publication would read it.
+        kept = tuple(copied_aside(dataset, part_key(part)) for part in found.damaged)
         write_snapshot(dataset, snapshot, tables, attributes_of_snapshot(found.names, root.profile), blocks)
     switch_to(dataset, snapshot, root.profile, len(found.names))
     for part in found.damaged:
@@ -291,11 +290,3 @@ def _not_all(dataset: Storage, lacking: list[str]) -> MissingDataError:
         "and drops, and `shortgop prep` on the same sources then makes videos again that it lacks",
         file=dataset.url,
     )
-
-
-def _copied_aside(dataset: Storage, part: str) -> str:
-    """Copy a damaged part to another name, so that it can be removed under its own, under which every later
-    publication would read it."""
-    data = dataset.read(part_key(part))
-    keys = (f"{part_key(part)}{_ASIDE}{number or ''}" for number in count())
-    return dataset.place(next(key for key in keys if dataset.put_new(key, data)))
