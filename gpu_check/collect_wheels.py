@@ -17,7 +17,7 @@ from pathlib import Path
 
 import gpu_samples
 from checkout import commit, files
-from slim_wheel import UNUSED_OF_TORCHCODEC, without
+from slim_wheel import pack_again
 
 ROOT = Path(__file__).resolve().parent.parent
 # What `shortgop.open` and the checks import. A PyTorch that can be used comes with numpy, packaging and
@@ -43,8 +43,10 @@ def main() -> None:
         collect_ffmpeg(options.folder)
     else:
         download(pinned((ROOT / "constraints.txt").read_text(), PACKAGES), options.python, options.folder)
-        for wheel in options.folder.glob("torchcodec-*.whl"):
-            print(f"Left out of {wheel.name}: {without(wheel, UNUSED_OF_TORCHCODEC)} libraries")
+        print("Packing the wheels again: a minute")
+        for wheel in options.folder.glob("*.whl"):
+            if left_out := pack_again(wheel):
+                print(f"Left out of {wheel.name}: {left_out} libraries")
         (options.folder / "python").write_text(f"{options.python}\n")
         print("Making the sample datasets: half a minute")
         gpu_samples.make_samples(options.folder / "samples")
