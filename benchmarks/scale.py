@@ -37,6 +37,7 @@ from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.manifests.merging.folding import Folding
 from shortgop.manifests.merging.merge import merge_tables
+from shortgop.manifests.operations.recovery import repair_snapshot
 from shortgop.manifests.shared_memory.host_copies import copies_in
 from shortgop.manifests.tables import Manifest
 from shortgop.readers.dataset import reader_of
@@ -189,6 +190,12 @@ def published(dataset: Path) -> dict[str, Any]:
     return {**seconds, "peak": peak_bytes() >> 20, "snapshots": len(list((dataset / "manifest").iterdir()))}
 
 
+def repaired(dataset: Path) -> dict[str, Any]:
+    """In a new process: make the lost snapshot of a dataset again of its part files."""
+    _, seconds = timed(lambda: repair_snapshot(DiskStorage(dataset)))
+    return {**seconds, "peak": peak_bytes() >> 20}
+
+
 def write_parts(dataset: Path, numbers: range, videos: int) -> None:
     """Write the part files with these numbers, of so many videos each."""
     for number in numbers:
@@ -197,7 +204,8 @@ def write_parts(dataset: Path, numbers: range, videos: int) -> None:
 
 
 def with_part_files(parts: int, videos: int) -> dict[str, Any]:
-    """Write so many parts of so many videos each, and publish them in a new process."""
+    """Write so many parts of so many videos each, publish them in a new process, and make the lost snapshot again in
+    another one."""
     dataset = footage.WORK / f"scale-parts-{parts}-{videos}"
     shutil.rmtree(dataset, ignore_errors=True)
     create(DiskStorage(dataset), {})
@@ -206,6 +214,8 @@ def with_part_files(parts: int, videos: int) -> dict[str, Any]:
         ranges = [range(start, min(start + step, parts)) for start in range(0, parts, step)]
         writers.starmap(write_parts, [(dataset, numbers, videos) for numbers in ranges])
     done = in_process("--child-publish", str(dataset))
+    shutil.rmtree(dataset / "manifest")
+    done["repair"] = in_process("--child-repair", str(dataset))
     shutil.rmtree(dataset)
     return done
 
@@ -225,7 +235,9 @@ def main() -> None:
     parser.add_argument("--videos", type=int, default=10_000_000, help="0: nothing about reading")
     parser.add_argument("--add", type=int, nargs="*", default=[], help="publish 1 %% more videos to so many")
     parser.add_argument("--parts", type=int, nargs="*", default=[], help="merge so many parts of 20 videos")
-    parser.add_argument("--part-files", type=int, nargs="*", default=[], help="publish so many parts from files")
+    parser.add_argument(
+        "--part-files", type=int, nargs="*", default=[], help="publish and repair so many parts from files"
+    )
     parser.add_argument("--part-videos", type=int, default=20, help="the videos of each such part")
     parser.add_argument(
         "--in-use", action="store_true", help="open with a memory full of files, as on a host that has been used"
@@ -235,6 +247,7 @@ def main() -> None:
     parser.add_argument("--child-open", nargs=2, metavar=("DATASET", "SNAPSHOT"))
     parser.add_argument("--child-parts", type=int)
     parser.add_argument("--child-publish", metavar="DATASET")
+    parser.add_argument("--child-repair", metavar="DATASET")
     options = parser.parse_args()
     if options.child:
         sys.stdout.write(json.dumps(child(*map(Path, options.child))))
@@ -252,6 +265,9 @@ def main() -> None:
         return
     if options.child_publish:
         sys.stdout.write(json.dumps(published(Path(options.child_publish))))
+        return
+    if options.child_repair:
+        sys.stdout.write(json.dumps(repaired(Path(options.child_repair))))
         return
     if options.videos:
         reading(options.videos, in_use=options.in_use)
@@ -277,7 +293,8 @@ def main() -> None:
         done = with_part_files(count, options.part_videos)
         print(
             f"publishing {count:,} parts of {options.part_videos} videos from their files: {seconds_text(done)}, "
-            f"{done['peak']} MiB at most, {done['snapshots']} snapshots",
+            f"{done['peak']} MiB at most, {done['snapshots']} snapshots; "
+            f"making the lost snapshot again: {seconds_text(done['repair'])}, {done['repair']['peak']} MiB at most",
             flush=True,
         )
 

@@ -28,7 +28,9 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
     labels: Annotated[
         Path | None,
         typer.Argument(
-            metavar="LABELS", callback=on_this_host, help="A .csv, .tsv, .jsonl or .parquet file with an `id`."
+            metavar="LABELS",
+            callback=on_this_host,
+            help="A .csv, .tsv, .jsonl or .parquet file with an `id`, or the `path` of each source.",
         ),
     ] = None,
     remove: Annotated[
@@ -50,7 +52,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         from ..manifests.operations.column_changes import told_new
 
         if labels is None and not remove:
-            raise UsageError("no labels given; name a list with an `id` column, or columns to --remove")
+            raise UsageError("no labels given; name a list with an `id` or `path` column, or columns to --remove")
         with warnings.catch_warnings():
             # What it says is printed below.
             warnings.simplefilter("ignore", DatasetWarning)
@@ -62,7 +64,10 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             print_json(dataclasses.asdict(done))
         else:
             by_path = labels is not None and not done.changed and not done.unchanged
-            _print_unknown(done.unknown, "; a list without a column `id` goes by its paths" if by_path else "")
+            _print_unknown(
+                done.unknown,
+                "; a list without a column `id` goes by its paths, which are relative to it" if by_path else "",
+            )
             if done.absent:
                 names = ", ".join(map(repr, done.absent))
                 err.print(f"no video has a column {names}", style="yellow", markup=False, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ class KnownPaths:
     def are_there(self, paths: Iterable[str]) -> list[bool]:
         """For each path, whether the dataset may have the file at it; seldom is that said of one that it has not."""
         hashes, _ = self._by_hash()
-        wanted = np.fromiter(map(hash, paths), np.int64)
+        wanted = np.fromiter(map(_hash, paths), np.int64)
         if not len(hashes):
             return [False] * len(wanted)
         found: list[bool] = (hashes[np.searchsorted(hashes, wanted) % len(hashes)] == wanted).tolist()
@@ -56,8 +57,9 @@ class KnownPaths:
     def _rows(self, path: str) -> list[int]:
         paths = self._manifest.videos.path
         hashes, order = self._by_hash()
-        first, last = np.searchsorted(hashes, hash(path)), np.searchsorted(hashes, hash(path), side="right")
-        return [row for row in order[first:last].tolist() if paths.text(row) == path]
+        path, hashed = _without_dots(path), _hash(path)
+        first, last = np.searchsorted(hashes, hashed), np.searchsorted(hashes, hashed, side="right")
+        return [row for row in order[first:last].tolist() if _without_dots(paths.text(row)) == path]
 
     def _by_hash(self) -> tuple[Array, Array]:
         """The hashes of all paths, sorted, and their rows."""
@@ -66,7 +68,16 @@ class KnownPaths:
             hashes = np.empty(len(paths), np.int64)
             for start in range(0, len(paths), _BLOCK_ROWS):
                 some = paths.between(start, min(start + _BLOCK_ROWS, len(paths)))
-                hashes[start : start + len(some)] = np.fromiter(map(hash, some.texts()), np.int64, len(some))
+                hashes[start : start + len(some)] = np.fromiter(map(_hash, some.texts()), np.int64, len(some))
             order = np.argsort(hashes, kind="stable")
             self._sorted = hashes[order], order
         return self._sorted
+
+
+def _hash(path: str) -> int:
+    return hash(_without_dots(path))
+
+
+def _without_dots(path: str) -> str:
+    """A path that was given with `..` as one without: lists and jobs name files from different folders."""
+    return posixpath.normpath(path) if "/../" in path else path

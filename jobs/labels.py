@@ -72,8 +72,9 @@ def annotate(
             "table.set_index('id').to_dict('index') of a DataFrame"
         )
     else:
-        lines = _listed(str(labels), types, on_types, importing_of(cuts))
-        columns = columns_by_id(_with_known_ids(storage_at(dataset), str(labels), lines))
+        file = from_home(str(labels))
+        lines = _listed(file, types, on_types, importing_of(cuts))
+        columns = columns_by_id(_with_known_ids(storage_at(dataset), file, lines))
     done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
     for mixed in done.mixed:
         warn(str(mixed))
@@ -100,20 +101,16 @@ def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, impor
 
 
 def _with_known_ids(dataset: Storage, file: str, lines: list[Labels]) -> list[Labels]:
-    """The lines of a list; one whose path makes no id of the dataset gets that of the video made from the file there.
-    A folder that was prepared gave its videos paths below it as ids."""
-    named = [line.id for line in lines if line.path]
-    if not named:
+    """The lines of a list; one that names a file that was prepared gets the id of its video, whatever id the path would
+    make: that may be the id of another file. A folder that was prepared gave its videos paths below it as ids."""
+    if not any(line.path for line in lines):
         return lines
     _, manifest = open_current(dataset, copies=copies_in(None))
-    others = set(named).difference(manifest.row_of_id.of(named))
-    if not others:
-        return lines
     folder, known = str(absolute(Path(file)).parent), KnownPaths(manifest)
 
     def known_id(line: Labels) -> str | None:
-        place = _place(folder, line.path) if line.path and line.id in others else None
-        return known.id_at(place, line.part) if place else None
+        place = _place(folder, line.path) if line.path else None
+        return known.id_at(valid_text(place), line.part) if place else None
 
     return [replace(line, id=found) if (found := known_id(line)) else line for line in lines]
 

@@ -6,6 +6,7 @@ In a folder, and in S3.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from fractions import Fraction
@@ -86,7 +87,10 @@ def kitchen(root: Path) -> Path:
     return root / "new"
 
 
-@pytest.mark.parametrize("beginning", ["videos/", "./videos/", "{root}/videos/", "file://{root}/videos/"])
+@pytest.mark.parametrize(
+    "beginning",
+    ["videos/", "./videos/", "videos/kitchen/../", "{root}/videos/", "file://{root}/videos/", "{root}/new/../videos/"],
+)
 def test_annotate_finds_the_videos_of_a_folder_by_the_paths_of_their_files(kitchen: Path, beginning: str) -> None:
     """It left them all as they were, and named each as an id that is not there."""
     beginning = beginning.format(root=kitchen.parent)
@@ -96,11 +100,36 @@ def test_annotate_finds_the_videos_of_a_folder_by_the_paths_of_their_files(kitch
     assert columns(kitchen) == {"b.mp4": {"label": "walk"}, "kitchen/a.mp4": {"label": "cook"}}
 
 
-def test_a_path_that_is_an_id_is_that_video(kitchen: Path) -> None:
-    """As it is for prep, which takes the list to be about the source with this id."""
-    shutil.copy("c.mp4", "b.mp4")
+def test_a_path_is_that_of_a_file_before_it_is_an_id(kitchen: Path) -> None:
+    """The other way round, the label of one video went to another one."""
+    shutil.copy("c.mp4", "videos/kitchen/b.mp4")
+    make_dataset([Path("videos")], kitchen)
+    Path("videos/kitchen/labels.csv").write_text("path,label\nb.mp4,cook\n")
+    assert shortgop.annotate(kitchen, "videos/kitchen/labels.csv").changed == ("kitchen/b.mp4",)
+    # Here no such file was prepared.
     Path("labels.csv").write_text("path,label\nb.mp4,walk\n")
     assert shortgop.annotate(kitchen, "labels.csv").changed == ("b.mp4",)
+
+
+def test_a_dataset_of_a_folder_that_was_given_with_dots(kitchen: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("lists").mkdir()
+    monkeypatch.chdir("lists")
+    make_dataset([Path("../videos")], kitchen.parent / "dots")
+    Path("labels.csv").write_text(f"path,label\n../videos/b.mp4,walk\n{kitchen.parent}/videos/kitchen/a.mp4,cook\n")
+    done = shortgop.annotate(kitchen.parent / "dots", "labels.csv")
+    assert set(done.changed) == {"b.mp4", "kitchen/a.mp4"}
+    # For a job too it is the same file.
+    assert make_dataset([Path("labels.csv")], kitchen.parent / "dots").frames_added == 0
+
+
+def test_paths_that_are_no_text_and_urls_that_are_none(kitchen: Path) -> None:
+    odd = os.fsdecode(b"videos/\xff\xe9.mp4")
+    shutil.copy("c.mp4", odd)
+    make_dataset([Path("videos")], kitchen)
+    Path("labels.csv").write_bytes(b"path,label\n" + os.fsencode(odd) + b",3\nhttp://[abc/v.mp4,4\n")
+    done = shortgop.annotate(kitchen, "labels.csv")
+    assert done.changed == ("\\udcff\\udce9.mp4",)
+    assert done.unknown == ("http://[abc/v.mp4",)
 
 
 def test_two_lines_that_are_one_video_may_not_disagree(kitchen: Path) -> None:

@@ -171,9 +171,10 @@ def test_an_entry_that_cannot_be_sent_is_named_an_error(clips_folder: Path) -> N
     ("value", "words"),
     [
         (lambda start: [7] * (start % 2 + 2), "the entries 'boxes' .* lists of 2 to 3 values, .* under Lists"),
-        (lambda start: 7 if start % 2 else None, "the entries 'boxes' .* some are None"),
+        (lambda start: 7 if start % 2 else None, "the entries 'boxes' .* some are or have None"),
         # Torch takes these, and refuses the batch whose first is None.
-        (lambda start: None if start % 2 else "cat", "the entries 'boxes' .* some are None"),
+        (lambda start: None if start % 2 else "cat", "the entries 'boxes' .* some are or have None"),
+        (lambda start: {"noun": [None if start % 2 else "egg"]}, "the entries 'boxes' .* some are or have None"),
     ],
 )
 def test_entries_that_make_no_batch_are_named(clips_folder: Path, value: Any, words: str) -> None:

@@ -15,12 +15,13 @@ import pytest
 
 import shortgop
 from dataset_places import Places, copied, names, overwrite
-from datasets import make_dataset, rows_of
+from datasets import current_manifest, make_dataset, rows_of
+from example_manifests import failure
 from killed_steps import Killer, killer
 from lost_snapshots import HISTORIES, cut, edited, lost, make_four_videos, shown, verified
 from shortgop.errors import CorruptDataError, DatasetError, FormatVersionError, NotADatasetError, OutputError
 from shortgop.manifests.dataset_files.layout import ROOT_KEY, Root, create, part_key, read_root, snapshot_key, snapshots
-from shortgop.manifests.dataset_files.parts import finished_parts
+from shortgop.manifests.dataset_files.parts import finished_parts, write_part
 from shortgop.manifests.operations import lost_root
 from shortgop.manifests.operations.lost_root import restore_root
 from shortgop.storage.interface import Storage
@@ -197,21 +198,66 @@ class TestInS3(LostRoots):
     where = "s3"
 
 
-def test_sources_get_the_ids_that_they_had(videos: Path, tmp_path: Path) -> None:
-    """Below the folder of the first job, also where the next one is given another folder in it."""
+@pytest.fixture
+def kitchen(videos: Path, tmp_path: Path) -> Path:
+    """A folder of videos, and one in it."""
     (tmp_path / "videos" / "kitchen").mkdir(parents=True)
-    for name in ("a.mp4", "kitchen/b.mp4"):
+    for name in ("a.mp4", "b.mp4", "kitchen/c.mp4"):
         shutil.copy(videos / Path(name).name, tmp_path / "videos" / name)
+    return tmp_path / "videos" / "kitchen"
+
+
+@pytest.mark.parametrize("given", [["."], [".."], [".", ".."], ["link"], ["../kitchen/.."], ["c.mp4", ".."]])
+def test_sources_get_the_ids_that_they_had(kitchen: Path, tmp_path: Path, given: list[str]) -> None:
+    """Whichever folders the jobs were given, in whichever order; nothing is encoded again."""
+    (kitchen / "link").symlink_to(kitchen.parent)
     dataset = storage_at(str(tmp_path / "dataset"))
-    make_dataset([tmp_path / "videos"], dataset)
-    root = read_root(dataset)
-    assert root.id_roots == (str(tmp_path / "videos"),)
+    for each in given:
+        make_dataset([kitchen / each], dataset)
+    root, ids = read_root(dataset), shortgop.open(dataset.url).ids
     removed(dataset)
-    assert f"files get their ids below {tmp_path / 'videos'}" in verified(dataset, "--repair")[1]
+    said = verified(dataset, "--repair")[1]
+    assert f"files get their ids below {', '.join(root.id_roots)}" in said
     assert read_root(dataset) == root
-    shutil.copy(videos / "c.mp4", tmp_path / "videos" / "kitchen" / "c.mp4")
-    make_dataset([tmp_path / "videos" / "kitchen"], dataset)
-    assert list(shortgop.open(dataset.url).ids) == ["a.mp4", "kitchen/b.mp4", "kitchen/c.mp4"]
+    for each in given:
+        assert make_dataset([kitchen / each], dataset).frames_added == 0
+    assert shortgop.open(dataset.url).ids == ids
+
+
+def test_a_list_of_absolute_paths_has_no_folder_of_ids(kitchen: Path, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(f"{kitchen / 'c.mp4'}\n")
+    dataset = storage_at(str(tmp_path / "dataset"))
+    make_dataset([tmp_path / "list.txt"], dataset)
+    removed(dataset)
+    assert "files get their ids" not in verified(dataset, "--repair")[1]
+    assert read_root(dataset).id_roots == ()
+
+
+def test_what_a_killed_job_left_is_published_or_left_alone(videos: Path, tmp_path: Path) -> None:
+    """No snapshot had it, so none is taken for lost: a part, and a shard without a part."""
+    dataset = copied(videos / "dataset", storage_at(str(tmp_path / "dataset")))
+    write_part(dataset, "0123456789abcdef", failure("left", "no video"))
+    dataset.put_new("shards/fedcba9876543210-0-0123456789abcdef.shard", b"left")
+    root = read_root(dataset)
+    removed(dataset)
+    status, said = verified(dataset, "--repair")
+    assert status == 0, said
+    assert "made again: it names snapshot 000004" in said
+    assert "was lost" not in said
+    assert read_root(dataset).num_parts == (root.num_parts or 0) + 1
+    assert "left" in current_manifest(dataset).failures.id.texts()
+
+
+def test_no_command_is_advised_that_would_not_help(tmp_path: Path) -> None:
+    dataset = storage_at(str(tmp_path / "dataset"))
+    create(dataset, {"gop_frames": 4})
+    emptied(dataset)
+    assert "--repair" not in verified(dataset, "--repair")[1]
+    other = tmp_path / "other"
+    (other / "parts").mkdir(parents=True)
+    (other / "parts" / "gears.zip").write_bytes(b"")
+    with pytest.raises(OutputError, match="holds files but no dataset"):
+        create(storage_at(str(other)), {})
 
 
 def test_a_snapshot_of_a_later_format_is_not_taken_for_a_damaged_one(

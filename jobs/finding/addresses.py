@@ -97,7 +97,10 @@ def parse(text: str) -> Address:
 
 
 def _on_the_web(text: str) -> Address:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError as error:
+        raise UsageError(f"{shown(text)!r} is no URL: {error}") from None
     folder, _, name = parts.path.rpartition("/")
     if not parts.hostname or not name:
         raise UsageError(f"{shown(text)!r} names no file; write it like https://host/folder/video.mp4")

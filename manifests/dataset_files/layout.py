@@ -12,8 +12,10 @@ Only zarr.json, .status.json, and parts from which dropped rows are taken, are e
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -236,15 +238,30 @@ def _left_folder(dataset: Storage) -> str | None:
         if any(listed(dataset, "manifest")):
             return "manifest"
         # Other folders may be called so.
-        return "parts" if any(each.key.endswith(".zip") for each in listed(dataset, "parts")) else None
+        return "parts" if any(map(_is_part, listed(dataset, "parts"))) else None
     except UnreadableDataError:
         return None
+
+
+def _is_part(stored: Stored) -> bool:
+    return re.fullmatch(r"parts/[0-9a-f]{16}(\.\d+)?\.zip", stored.key) is not None
+
+
+def _or_repair(dataset: Storage) -> str:
+    """The command that makes zarr.json again, where something tells what was in it."""
+    with contextlib.suppress(UnreadableDataError):
+        is_snapshot = re.compile(r"manifest/\d+\.zip")
+        if any(is_snapshot.fullmatch(stored.key) for stored in listed(dataset, "manifest")) or any(
+            map(_is_part, listed(dataset, "parts"))
+        ):
+            return f", or run `shortgop verify {dataset} --repair`, which makes it again"
+    return ""
 
 
 def _without_root(dataset: Storage, folder: str) -> str:
     return (
         f"{dataset} has a folder `{folder}` and no zarr.json: it is a dataset that lacks this file; copy it there, "
-        f"too, {_or_repair(dataset)}"
+        f"too{_or_repair(dataset)}"
     )
 
 
@@ -254,7 +271,7 @@ def _parsed(dataset: Storage, text: bytes) -> Root:
         document = json.loads(text)
     except ValueError as error:
         raise CorruptDataError(
-            f"{file} is damaged ({error}); copy it to the dataset again, {_or_repair(dataset)}", file=file
+            f"{file} is damaged ({error}); copy it to the dataset again{_or_repair(dataset)}", file=file
         ) from None
     try:
         attributes = document["attributes"]["shortgop"]
@@ -277,12 +294,8 @@ def _parsed(dataset: Storage, text: bytes) -> Root:
     num_parts = attributes.get("num_parts")
     is_count = num_parts is None or (isinstance(num_parts, int) and not isinstance(num_parts, bool))
     if not isinstance(profile, dict) or not named or not folders or not is_count:
-        raise CorruptDataError(f"{file} is damaged; copy it to the dataset again, {_or_repair(dataset)}", file=file)
+        raise CorruptDataError(f"{file} is damaged; copy it to the dataset again{_or_repair(dataset)}", file=file)
     return Root(profile, snapshot, version, tuple(id_roots), num_parts)
-
-
-def _or_repair(dataset: Storage) -> str:
-    return f"or run `shortgop verify {dataset} --repair`, which makes it again"
 
 
 def listed(dataset: Storage, folder: str) -> Iterator[Stored]:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-from ...errors import CorruptDataError, MissingDataError, NotADatasetError
+from ...errors import CorruptDataError, DatasetError, MissingDataError, NotADatasetError, UnreadableDataError
 from ...storage.interface import Storage
 from ..dataset_files.aside import copied_aside
 from ..dataset_files.in_place import changing
 from ..dataset_files.layout import ROOT_KEY, Root, read_root, root_document, snapshot_key, snapshots
 from ..dataset_files.parts import finished_parts, open_part
-from ..dataset_files.publish import next_snapshot
+from ..dataset_files.publish import has_its_shards, next_snapshot, publish
 from ..dataset_files.snapshot_files import parts_in, snapshot_attributes
 from ..dataset_files.snapshots import open_once
 from ..tables import Manifest
+from .recovery import is_of_snapshot
 
 # As many as jobs remember.
 _MAX_ROOTS = 1000
@@ -42,9 +45,9 @@ class RestoredRoot:
 def restore_root(dataset: Storage) -> RestoredRoot | None:
     """Write zarr.json again if it is lost or damaged beside snapshots or parts. None if it is as it must be.
 
-    It names the latest snapshot, which may be damaged as well, or the next one, which is lost: `repair_snapshot` comes
-    next. The profile is what the latest snapshot says of it, an earlier one or a part. CorruptDataError if none of
-    them can be read, DatasetBusyError if a job writes to the dataset.
+    It names the latest snapshot, with what parts hold besides it; or one that is damaged or lost as well:
+    `repair_snapshot` comes next. The profile is what the latest snapshot says of it, an earlier one or a part.
+    CorruptDataError if none of them can be read, DatasetBusyError if a job writes to the dataset.
     """
     if not _trouble(dataset):
         return None
@@ -59,6 +62,8 @@ def restore_root(dataset: Storage) -> RestoredRoot | None:
             # Somebody else has brought one meanwhile.
             read_root(dataset)
             return None
+        if root.num_parts is not None:
+            root = replace(root, snapshot=_published(dataset, root.snapshot))
     return RestoredRoot(root.snapshot or "", why, root.id_roots, kept)
 
 
@@ -77,7 +82,11 @@ def _trouble(dataset: Storage) -> str:
 
 
 def _can_be_made(dataset: Storage) -> bool:
-    return bool(_latest_first(dataset) or any(finished_parts(dataset)))
+    try:
+        return bool(_latest_first(dataset) or finished_parts(dataset))
+    except UnreadableDataError:
+        # A web server has no listings.
+        return False
 
 
 def _latest_first(dataset: Storage) -> list[str]:
@@ -91,20 +100,46 @@ def _latest_first(dataset: Storage) -> list[str]:
 
 
 def _root(dataset: Storage) -> Root:
+    """The root that names the latest snapshot, with `num_parts` if that one is whole and all other parts can be
+    published on top of it. Where they cannot, a later one is lost that had them, or is to be taken for lost."""
     latest_first = _latest_first(dataset)
-    id_roots: tuple[str, ...] = ()
-    for snapshot in latest_first:
+    readable = next(_readable(dataset, latest_first), None)
+    id_roots = () if readable is None else _folders_of_ids(readable[1])
+    root = Root(_profile(dataset, latest_first), next_snapshot(Root({}, None), latest_first), id_roots=id_roots)
+    if not latest_first:
+        return root
+    if readable is None or readable[0] != latest_first[0]:
+        return replace(root, snapshot=latest_first[0])
+    named = parts_in(dataset, latest_first[0])
+    if all(_can_be_published(dataset, part) for part in finished_parts(dataset) - named):
+        return replace(root, snapshot=latest_first[0], num_parts=len(named))
+    return root
+
+
+def _readable(dataset: Storage, names: Sequence[str]) -> Iterator[tuple[str, Manifest]]:
+    for snapshot in names:
         with contextlib.suppress(MissingDataError, CorruptDataError):
-            id_roots = _folders_of_ids(open_once(dataset, snapshot))
-            break
-    profile = _profile(dataset, latest_first)
-    with contextlib.suppress(MissingDataError, CorruptDataError):
-        named = parts_in(dataset, latest_first[0]) if latest_first else set()
-        if set(finished_parts(dataset)) <= named:
-            return Root(profile, latest_first[0], id_roots=id_roots, num_parts=len(named))
-        # A later snapshot had the other parts and is lost, or they are to be in the next one.
-        return Root(profile, next_snapshot(Root({}, None), snapshots(dataset)), id_roots=id_roots)
-    return Root(profile, latest_first[0], id_roots=id_roots)
+            yield snapshot, open_once(dataset, snapshot)
+
+
+def _published(dataset: Storage, latest: str | None) -> str | None:
+    try:
+        return publish(dataset)
+    except (MissingDataError, CorruptDataError) as error:
+        # Of a snapshot that opens, more may be damaged.
+        if not is_of_snapshot(dataset, error.file):
+            raise
+        return latest
+
+
+def _can_be_published(dataset: Storage, part: str) -> bool:
+    """Whether publishing the part on top of other snapshots gives all that is in it."""
+    try:
+        return has_its_shards(dataset, open_part(dataset, part)[0])
+    except UnreadableDataError:
+        raise
+    except DatasetError:
+        return False
 
 
 def _profile(dataset: Storage, latest_first: Sequence[str]) -> dict[str, Any]:
@@ -124,12 +159,29 @@ def _profile(dataset: Storage, latest_first: Sequence[str]) -> dict[str, Any]:
 
 
 def _folders_of_ids(manifest: Manifest) -> tuple[str, ...]:
-    """The folders whose files have the paths below them as ids, those of most videos first."""
-    found: Counter[str] = Counter()
+    """The folders to which ids add up to paths. A folder comes before those that it lies in: videos whose ids are paths
+    below it would have ids below those otherwise. It comes after them where more videos in it have such ids."""
+    own: Counter[str] = Counter(folder for folder, _ in _named_by_paths(manifest))
+    others: Counter[str] = Counter()
+    for folder, video_id in _named_by_paths(manifest):
+        inner = f"{folder}/{video_id}".rpartition("/")[0]
+        while len(inner) > len(folder):
+            if inner in own:
+                others[inner] += 1
+            inner = inner.rpartition("/")[0]
+    in_order = sorted(own, key=lambda folder: (others[folder] > own[folder], -folder.count("/"), folder))
+    return tuple(in_order[:_MAX_ROOTS])
+
+
+def _named_by_paths(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Each id that is a path below a folder, behind that folder as datasets remember it: without links and `..`, or the
+    URL of one in a store."""
+    resolved = cache(lambda folder: folder if "://" in folder else os.path.realpath(folder))
     ids, paths = manifest.videos.id, manifest.videos.path
     for start in range(0, len(ids), _BLOCK_ROWS):
         stop = min(start + _BLOCK_ROWS, len(ids))
         for video_id, path in zip(ids.between(start, stop).texts(), paths.between(start, stop).texts(), strict=True):
-            if path.endswith(f"/{video_id}"):
-                found[path.removesuffix(f"/{video_id}")] += 1
-    return tuple(folder for folder, _ in found.most_common(_MAX_ROOTS))
+            folder = path.removesuffix(f"/{video_id}")
+            # A list of absolute paths gives these as ids.
+            if folder not in ("", path):
+                yield resolved(folder), video_id

@@ -30,15 +30,21 @@ def collated(name: str, items: Sequence[Mapping[str, Any]]) -> Any:
 
 def _batch_of(values: list[Any]) -> Any:
     # Torch takes texts unless the first is None: whether an epoch fails would depend on its order.
-    if any(value is None for value in values):
+    if _has_none(values):
         raise TypeError("no batch is made of None")
     return default_collate(values)
 
 
+def _has_none(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_has_none, value.values()))
+    return value is None or (isinstance(value, list | tuple) and any(map(_has_none, value)))
+
+
 def _differences(values: Sequence[Any]) -> str:
     """In which plain way the values differ, for a message; empty where it is none of these."""
-    if any(value is None for value in values):
-        return ", of which some are None,"
+    if _has_none(values):
+        return ", of which some are or have None,"
     if all(isinstance(value, list | tuple) for value in values):
         lengths = sorted({len(value) for value in values})
         if len(lengths) > 1:
