@@ -19,6 +19,7 @@ from datasets import make_dataset
 from dead_mount import dead_mount
 from example_manifests import failure, video
 from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
+from killed_steps import Killer, killer
 from layers_everywhere import layers_everywhere
 from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server, share_models
 from shortgop.manifests.dataset_files.layout import create
@@ -301,6 +302,13 @@ def places(request: pytest.FixtureRequest) -> Places:
     found = request.getfixturevalue(f"{request.cls.where}_places")
     assert isinstance(found, Places)
     return found
+
+
+@pytest.fixture(scope="class")
+def killed_copies(places: Places) -> Iterator[Killer]:
+    """Start the process that has operations killed, where the URLs of these places mean the same as here."""
+    with killer() as run:
+        yield run
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ snapshot, and a rerun that ends as if nothing had happened. In a folder, in S3, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import pytest
 from dataset_places import Places, copied, left_over, place_of, shard_names
 from datasets import make_dataset, rows_of
 from example_manifests import failure
-from killed_steps import EDITS, MOVES, OPERATIONS, Killer, annotated, dropped, killer
+from killed_steps import EDITS, MOVES, OPERATIONS, Killer, annotated, dropped
 from shortgop.manifests.dataset_files.layout import is_dataset, read_root, set_id_roots, set_profile, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, write_part
 from shortgop.manifests.dataset_files.snapshots import open_current
@@ -92,13 +92,6 @@ def before_the_operation(operation: str, dataset: Storage) -> None:
         dropped(dataset)
     if operation == "published":
         write_part(dataset, "later", failure("later", "cut short"))
-
-
-@pytest.fixture(scope="class")
-def killed_copies(places: Places) -> Iterator[Killer]:
-    """Start the process that has operations killed, where the URLs of these places mean the same as here."""
-    with killer() as run:
-        yield run
 
 
 class Killed:

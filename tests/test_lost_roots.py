@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ import shortgop
 from dataset_places import Places, copied, names, overwrite
 from datasets import current_manifest, make_dataset, rows_of
 from example_manifests import failure
-from killed_steps import Killer, killer
+from killed_steps import Killer
 from lost_snapshots import HISTORIES, cut, edited, lost, make_four_videos, shown, verified
 from shortgop.errors import CorruptDataError, DatasetError, FormatVersionError, NotADatasetError, OutputError
 from shortgop.manifests.dataset_files.layout import ROOT_KEY, Root, create, part_key, read_root, snapshot_key, snapshots
@@ -177,13 +177,6 @@ class LostRoots:
             assert read_root(copy) == root, number
             assert rows_of(copy) == before, number
         assert seen == {False, True}
-
-
-@pytest.fixture(scope="class")
-def killed_copies(places: Places) -> Iterator[Killer]:
-    """Start the process that has operations killed, where the URLs of these places mean the same as here."""
-    with killer() as run:
-        yield run
 
 
 class TestOnADisk(LostRoots):

@@ -6,7 +6,7 @@ In a folder, with layers, and in S3.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import shortgop
 from dataset_places import Places, copied, names, overwrite
 from datasets import current_manifest, make_dataset, rows_of
 from example_manifests import colliding_parts, failure, rows, video
-from killed_steps import Killer, killer
+from killed_steps import Killer
 from lost_snapshots import (
     HISTORIES,
     current_key,
@@ -279,13 +279,6 @@ class RacesAndKills:
                 repair_snapshot(copy)
             assert rows_of(copy) == before, number
         assert seen == {False, True}
-
-
-@pytest.fixture(scope="class")
-def killed_copies(places: Places) -> Iterator[Killer]:
-    """Start the process that has operations killed, where the URLs of these places mean the same as here."""
-    with killer() as run:
-        yield run
 
 
 class TestRacesAndKillsOnADisk(RacesAndKills):
