@@ -13,11 +13,12 @@ import argparse
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -32,6 +33,11 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "cluster.md").read_text()
 ENVIRONMENT = Path(sys.prefix)
 _NODES = ROOT / "scripts" / "nodes.sh"
+# The programs that machines of each kind need, and the packages that bring them.
+_NEEDED = {
+    "slurm": (("mungekey", "slurmctld", "slurmd", "sbatch"), "slurm-wlm munge"),
+    "ssh": (("sshd", "rsync"), "openssh-server rsync"),
+}
 # A machine of one core, one of two, one of four.
 _CPUS = (1, 2, 4)
 # What the script for Slurm says then.
@@ -271,6 +277,18 @@ def machines_of(kind: str, mnt: Path) -> Iterator[Machines]:
         machines.script("stop")
 
 
+def refuse_missing(kinds: Collection[str]) -> None:
+    """End the program where machines of these kinds need a program that is not there."""
+    needed = [_NEEDED[kind] for kind in kinds]
+    missing = [name for names, _ in needed for name in names if shutil.which(name) is None]
+    if missing:
+        packages = " ".join(packages for names, packages in needed if set(names) & set(missing))
+        sys.exit(
+            f"nodes_check: not found on the PATH: {', '.join(missing)}; on Debian: "
+            f"apt install --no-install-recommends {packages}"
+        )
+
+
 def make_mnt(mnt: Path) -> None:
     """Sources, the environment, a home for the one who calls, and the undisturbed dataset."""
     (mnt / "videos").mkdir(parents=True)
@@ -292,12 +310,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", help="the names of cases")
     given = parser.parse_args()
+    chosen_of = {
+        kind: {case: run for case, run in cases.items() if not given.only or f"{kind}: {case}" in given.only}
+        for kind, cases in CASES.items()
+    }
+    refuse_missing([kind for kind, chosen in chosen_of.items() if chosen])
     failed = 0
     with tempfile.TemporaryDirectory(prefix="nodes-", dir="/var/tmp") as name:  # each node has a /tmp of its own
         mnt = Path(name) / "mnt"
         make_mnt(mnt)
-        for kind, cases in CASES.items():
-            chosen = {case: run for case, run in cases.items() if not given.only or f"{kind}: {case}" in given.only}
+        for kind, chosen in chosen_of.items():
             if not chosen:
                 continue
             with machines_of(kind, mnt) as machines:
