@@ -224,6 +224,7 @@ def slurm_cancelled(machines: Machines, dataset: Path) -> None:
 def ray_up(machines: Machines, dataset: Path) -> None:
     """The page's commands in their order. While the job runs a machine is lost, and joins again."""
     lines = machines.page(block_with("ray up --yes jobs/ray_up/machines.yaml")).splitlines()
+    (submits,) = (number for number, line in enumerate(lines) if "ray job submit" in line)
     (first_of_end,) = (number for number, line in enumerate(lines) if "ray stop" in line)
     (asks,) = (line for line in lines if "ray status" in line)
     own = {"HOME": str(machines.mnt / "home")}
@@ -236,7 +237,10 @@ def ray_up(machines: Machines, dataset: Path) -> None:
         active = re.findall(r"Active:\n(.*?)Pending:", run([asks]), re.DOTALL)[0]
         return sum(int(count) for count in re.findall(r"^ (\d+) ", active, re.MULTILINE))
 
-    run(lines[:first_of_end])
+    run(lines[:submits])
+    # A machine that is lost while Ray is started on it is one that Ray does not try again.
+    wait_for("all machines", lambda: machines_there() == len(_CPUS))
+    run(lines[submits:first_of_end])
     wait_for("the first videos", lambda: has_some(dataset, since=0.0))
     machines.script("kill", "n3")
     machines.script("boot", "n3")
