@@ -10,6 +10,7 @@ import numpy as np
 
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
+from .finding.lists import valid_text
 from .units import Item
 
 # Paths that are decoded at a time.
@@ -26,7 +27,7 @@ class KnownPaths:
     def are_there(self, paths: Iterable[str]) -> list[bool]:
         """For each path, whether the dataset may have the file at it; seldom is that said of one that it has not."""
         hashes, _ = self._by_hash()
-        wanted = np.fromiter(map(_hash, paths), np.int64)
+        wanted = np.fromiter((_hash(valid_text(path)) for path in paths), np.int64)
         if not len(hashes):
             return [False] * len(wanted)
         found: list[bool] = (hashes[np.searchsorted(hashes, wanted) % len(hashes)] == wanted).tolist()
@@ -57,7 +58,8 @@ class KnownPaths:
     def _rows(self, path: str) -> list[int]:
         paths = self._manifest.videos.path
         hashes, order = self._by_hash()
-        path, hashed = _without_dots(path), _hash(path)
+        path = _without_dots(valid_text(path))
+        hashed = hash(path)
         first, last = np.searchsorted(hashes, hashed), np.searchsorted(hashes, hashed, side="right")
         return [row for row in order[first:last].tolist() if _without_dots(paths.text(row)) == path]
 

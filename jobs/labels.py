@@ -110,7 +110,7 @@ def _with_known_ids(dataset: Storage, file: str, lines: list[Labels]) -> list[La
 
     def known_id(line: Labels) -> str | None:
         place = _place(folder, line.path) if line.path else None
-        return known.id_at(valid_text(place), line.part) if place else None
+        return known.id_at(place, line.part) if place else None
 
     return [replace(line, id=found) if (found := known_id(line)) else line for line in lines]
 

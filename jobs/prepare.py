@@ -30,7 +30,6 @@ from .changed import Changed, changed_failure, check_choice
 from .deciding import Decided, FindLost, decide
 from .encoding import encode
 from .failing import MaxFailures
-from .finding.ids import MAX_ROOTS
 from .finding.importing import PLAIN, Importing
 from .finding.lists import OnTypes, ignore_types
 from .finding.source import Found
@@ -251,7 +250,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
 
 def _remember(out: Storage, listing: Listing) -> None:
     """Let the dataset remember the folders that gave this job's sources their ids. The caller holds the writer lock."""
-    known, new = layout.read_root(out).id_roots, listing.id_roots[:MAX_ROOTS]
+    known, new = layout.read_root(out).id_roots, listing.id_roots[: layout.MAX_ID_ROOTS]
     # Of the same folders another job has made the same ids.
     if known not in (listing.roots_before, new):
         raise DatasetBusyError(

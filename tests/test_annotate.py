@@ -130,6 +130,8 @@ def test_paths_that_are_no_text_and_urls_that_are_none(kitchen: Path) -> None:
     done = shortgop.annotate(kitchen, "labels.csv")
     assert done.changed == ("\\udcff\\udce9.mp4",)
     assert done.unknown == ("http://[abc/v.mp4",)
+    Path("list.csv").write_bytes(b"path,label\n" + os.fsencode(odd) + b",3\n")
+    assert make_dataset([Path("list.csv")], kitchen).frames_added == 0
 
 
 def test_two_lines_that_are_one_video_may_not_disagree(kitchen: Path) -> None:

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 import shortgop
 from datasets import current_manifest
 from shortgop.cli import app
-from shortgop.jobs.finding.ids import MAX_ROOTS, id_roots, path_below, paths_of
+from shortgop.jobs.finding.ids import id_roots, path_below, paths_of
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.dataset_files.layout import read_root, set_id_roots
+from shortgop.manifests.dataset_files.layout import MAX_ID_ROOTS, read_root, set_id_roots
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo
@@ -237,9 +237,9 @@ def test_roots_do_not_depend_on_the_order_of_folders(bases: list[str], random: A
 
 def test_only_so_many_folders_are_remembered(corpus: Path) -> None:
     prep("A")
-    set_id_roots(DiskStorage(Path("dataset").absolute()), tuple(f"/gone/{number}" for number in range(MAX_ROOTS)))
+    set_id_roots(DiskStorage(Path("dataset").absolute()), tuple(f"/gone/{number}" for number in range(MAX_ID_ROOTS)))
     prep("A")
-    assert len(read_root(DiskStorage(Path("dataset"))).id_roots) == MAX_ROOTS
+    assert len(read_root(DiskStorage(Path("dataset"))).id_roots) == MAX_ID_ROOTS
 
 
 # The page

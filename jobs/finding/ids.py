@@ -17,10 +17,6 @@ from ...storage.locate import from_home
 from .addresses import is_url, parse
 from .lists import valid_text
 
-MAX_ROOTS = 1000
-"""A root lengthens zarr.json, which every reader reads. Folders beyond this number are not remembered."""
-
-
 Folder = Path | str
 """A folder of this machine, or the URL of one in a store."""
 

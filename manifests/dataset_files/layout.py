@@ -12,7 +12,6 @@ Only zarr.json, .status.json, and parts from which dropped rows are taken, are e
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import re
@@ -40,6 +39,8 @@ from ..zarr_files.zarr_read import (
 
 FORMAT_VERSION = 4
 ROOT_KEY = "zarr.json"
+MAX_ID_ROOTS = 1000
+"""An id root lengthens zarr.json, which every reader reads. Folders beyond this number are not remembered."""
 # Each time another writer changed the root meanwhile.
 _MAX_CHANGES = 100
 _MAX_LOOKS = 40
@@ -237,25 +238,24 @@ def _left_folder(dataset: Storage) -> str | None:
     try:
         if any(listed(dataset, "manifest")):
             return "manifest"
-        # Other folders may be called so.
-        return "parts" if any(map(_is_part, listed(dataset, "parts"))) else None
     except UnreadableDataError:
         return None
+    return "parts" if tells_its_root(dataset) else None
 
 
-def _is_part(stored: Stored) -> bool:
-    return re.fullmatch(r"parts/[0-9a-f]{16}(\.\d+)?\.zip", stored.key) is not None
+def tells_its_root(dataset: Storage) -> bool:
+    """Whether there is a snapshot or a part, of which zarr.json can be made again. False where a web server has no
+    listings. Version 1 of the format wrote snapshots that do not tell."""
+    # Other folders may be called so.
+    names = {"manifest": r"manifest/\d+\.zip", "parts": r"parts/[0-9a-f]{16}(\.\d+)?\.zip"}
+    try:
+        return any(re.fullmatch(name, file.key) for folder, name in names.items() for file in listed(dataset, folder))
+    except UnreadableDataError:
+        return False
 
 
 def _or_repair(dataset: Storage) -> str:
-    """The command that makes zarr.json again, where something tells what was in it."""
-    with contextlib.suppress(UnreadableDataError):
-        is_snapshot = re.compile(r"manifest/\d+\.zip")
-        if any(is_snapshot.fullmatch(stored.key) for stored in listed(dataset, "manifest")) or any(
-            map(_is_part, listed(dataset, "parts"))
-        ):
-            return f", or run `shortgop verify {dataset} --repair`, which makes it again"
-    return ""
+    return f", or run `shortgop verify {dataset} --repair`, which makes it again" if tells_its_root(dataset) else ""
 
 
 def _without_root(dataset: Storage, folder: str) -> str:

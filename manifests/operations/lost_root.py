@@ -14,7 +14,16 @@ from ...errors import CorruptDataError, DatasetError, MissingDataError, NotAData
 from ...storage.interface import Storage
 from ..dataset_files.aside import copied_aside
 from ..dataset_files.in_place import changing
-from ..dataset_files.layout import ROOT_KEY, Root, read_root, root_document, snapshot_key, snapshots
+from ..dataset_files.layout import (
+    MAX_ID_ROOTS,
+    ROOT_KEY,
+    Root,
+    read_root,
+    root_document,
+    snapshot_key,
+    snapshots,
+    tells_its_root,
+)
 from ..dataset_files.parts import finished_parts, open_part
 from ..dataset_files.publish import has_its_shards, next_snapshot, publish
 from ..dataset_files.snapshot_files import parts_in, snapshot_attributes
@@ -22,8 +31,6 @@ from ..dataset_files.snapshots import open_once
 from ..tables import Manifest
 from .recovery import is_of_snapshot
 
-# As many as jobs remember.
-_MAX_ROOTS = 1000
 # Videos whose texts are decoded at a time.
 _BLOCK_ROWS = 1 << 16
 
@@ -73,20 +80,12 @@ def _trouble(dataset: Storage) -> str:
     try:
         read_root(dataset)
     except CorruptDataError as error:
-        return error.message.partition("; ")[0] if _can_be_made(dataset) else ""
+        return error.message.partition("; ")[0] if tells_its_root(dataset) else ""
     except NotADatasetError:
         # A document of another kind may be somebody's, and is not replaced.
-        if dataset.find(ROOT_KEY) is None and _can_be_made(dataset):
+        if dataset.find(ROOT_KEY) is None and tells_its_root(dataset):
             return f"{dataset.place(ROOT_KEY)} is missing"
     return ""
-
-
-def _can_be_made(dataset: Storage) -> bool:
-    try:
-        return bool(_latest_first(dataset) or finished_parts(dataset))
-    except UnreadableDataError:
-        # A web server has no listings.
-        return False
 
 
 def _latest_first(dataset: Storage) -> list[str]:
@@ -170,7 +169,7 @@ def _folders_of_ids(manifest: Manifest) -> tuple[str, ...]:
                 others[inner] += 1
             inner = inner.rpartition("/")[0]
     in_order = sorted(own, key=lambda folder: (others[folder] > own[folder], -folder.count("/"), folder))
-    return tuple(in_order[:_MAX_ROOTS])
+    return tuple(in_order[:MAX_ID_ROOTS])
 
 
 def _named_by_paths(manifest: Manifest) -> Iterator[tuple[str, str]]:
