@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,9 +63,19 @@ def test_the_remedies_are_permission_and_a_copy(read_only: Path, command: str, m
     assert versions(DiskStorage(read_only)) == before
 
 
-def test_a_repair_says_the_same(read_only: Path) -> None:
-    (read_only / snapshot_key("000002")).unlink()
-    assert f"permission to write to {read_only}, or `shortgop copy" in said_by("verify", str(read_only), "--repair")
+@pytest.mark.parametrize("lost", ["zarr.json", snapshot_key("000001")])
+def test_a_repair_names_a_copy_that_does_not_need_what_is_lost(three_videos: Path, tmp_path: Path, lost: str) -> None:
+    dataset = copied(three_videos, DiskStorage(tmp_path / "dataset"))
+    (tmp_path / "dataset" / lost).unlink()
+    (tmp_path / "dataset").chmod(0o500)
+    said = said_by("verify", dataset.url, "--repair")
+    assert f"permission to write to {dataset}, or copy its files with another program, such as `cp -r`" in said
+    assert "shortgop copy" not in said
+    subprocess.run(["cp", "-r", tmp_path / "dataset", tmp_path / "copy"], check=True)
+    (tmp_path / "copy").chmod(0o700)
+    repaired = CliRunner().invoke(app, ["verify", str(tmp_path / "copy"), "--repair"])
+    assert repaired.exit_code == 0, repaired.output
+    assert list(shortgop.open(tmp_path / "copy").ids) == list(shortgop.open(three_videos).ids)
 
 
 def test_a_job_that_adds_to_it_says_the_same(

@@ -21,9 +21,17 @@ def changing(dataset: Storage) -> Iterator[None]:
 
 
 @contextmanager
-def writing_in_place(dataset: Storage) -> Iterator[None]:
+def repairing(dataset: Storage) -> Iterator[None]:
+    """Like `changing`, for a dataset whose zarr.json or snapshot is lost: `shortgop copy` does not read it."""
+    copying = "copy its files with another program, such as `cp -r`, and then repair the copy"
+    with writing_in_place(dataset, copying), dataset.lock():
+        yield
+
+
+@contextmanager
+def writing_in_place(dataset: Storage, copying: str = "") -> Iterator[None]:
     """Errors of the block that say that the dataset must not be written to name the remedies that there are for one
-    that is changed where it is."""
+    that is changed where it is. `copying` says how it is copied, "" by `shortgop copy`."""
     try:
         yield
     except OutputError as error:
@@ -33,6 +41,6 @@ def writing_in_place(dataset: Storage) -> Iterator[None]:
         permission = "" if cause.errno == errno.EROFS else f"give yourself permission to write to {dataset}, or "
         raise OutputError(
             f"cannot write {error.file}: {cause.strerror or cause}; this changes the dataset where it is: "
-            f"{permission}`shortgop copy {dataset} TARGET`, and then change the copy",
+            f"{permission}{copying or f'`shortgop copy {dataset} TARGET`, and then change the copy'}",
             file=error.file,
         ) from cause

@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import CorruptDataError, DatasetError, MissingDataError, NotADatasetError, UnreadableDataError
 from ...storage.interface import Storage
 from ..dataset_files.aside import copied_aside
-from ..dataset_files.in_place import changing
+from ..dataset_files.in_place import repairing
 from ..dataset_files.layout import (
     MAX_ID_ROOTS,
     ROOT_KEY,
@@ -58,7 +58,7 @@ def restore_root(dataset: Storage) -> RestoredRoot | None:
     """
     if not _trouble(dataset):
         return None
-    with changing(dataset):
+    with repairing(dataset):
         why = _trouble(dataset)
         if not why:
             return None

@@ -17,7 +17,7 @@ from ...errors import CorruptDataError, DatasetError, MissingDataError, Unreadab
 from ...storage.interface import Storage
 from ...wording import byte_size, counted
 from ..dataset_files.aside import copied_aside
-from ..dataset_files.in_place import changing
+from ..dataset_files.in_place import repairing
 from ..dataset_files.layout import Root, listed, part_key, read_root, shard_key, snapshot_key, snapshots
 from ..dataset_files.parts import finished_parts, open_part, unit_of
 from ..dataset_files.publish import (
@@ -93,7 +93,7 @@ def recover(dataset: Storage, damaged: str, why: str = "", *, accept_loss: bool 
     name. UnreadableDataError if a part cannot be read now, DatasetBusyError if a job writes to the dataset or another
     one publishes meanwhile.
     """
-    with changing(dataset):
+    with repairing(dataset):
         listed_before = snapshots(dataset)
         root = catch_up(dataset, listed_before)
         if root.snapshot != damaged:
