@@ -21,7 +21,7 @@ from .pictures.picture_filters import (
     without_colours,
 )
 from .pictures.sizes import picture_layout
-from .probing.opening import input_argv
+from .probing.opening import HOLDING_BACK, input_argv
 from .probing.probe import SourceVideo
 from .profile import Profile
 from .running.frame_report import STATS_FORMAT
@@ -198,9 +198,11 @@ def repeat_filters(fps: Fraction) -> list[str]:
 
 
 def _input_options(source: SourceVideo) -> list[str]:
-    decoder = source.picture.decoder
+    decoder, index = source.picture.decoder, source.stream_index
+    held_back = HOLDING_BACK if source.has_unknown_delay else {}
     return [
-        *([f"-c:{source.stream_index}", decoder] if decoder else []),
+        *([f"-c:{index}", decoder] if decoder else []),
+        *(word for name, value in held_back.items() for word in (f"-{name}:{index}", value)),
         # Source timestamps stay unchanged, so that the pts in STATS_FORMAT can be compared with the plan.
         "-copyts",
         # One filter graph for the whole source, also where its pictures change. It rotates them as well.

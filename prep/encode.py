@@ -144,8 +144,10 @@ def _prepare_whole(
 
 def look_closer(source: SourceVideo) -> None:
     """Scan the source; DamageFoundError when the scan finds damage."""
-    path, stream_index = source.path, source.stream_index
-    found = tried_again(path, lambda: read_in_time(path, lambda: scan(path, stream_index), "reading it"))
+    path, stream_index, delay = source.path, source.stream_index, source.has_unknown_delay
+    found = tried_again(
+        path, lambda: read_in_time(path, lambda: scan(path, stream_index, has_unknown_delay=delay), "reading it")
+    )
     found, joined = continued_scan(found, source.timebase)
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None:

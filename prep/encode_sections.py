@@ -277,7 +277,10 @@ def _look_closer_at(source: SourceVideo, encode: Encode, packets: int) -> None:
     entry. Frames before the entry lack their references here; they belong to the section before."""
     first_pts = None if encode.seek is None else round(encode.seek.seconds / source.timebase)
     last_pts = encode.pieces[-1].last_pts
-    found = scan_stretch(source.path, source.stream_index, first_pts, packets + _SCANNED_BEHIND)
+    found = scan_stretch(
+        source.path, source.stream_index, first_pts, packets + _SCANNED_BEHIND,
+        has_unknown_delay=source.has_unknown_delay,
+    )  # fmt: skip
     damage = assess(found, max_hole_units=np.iinfo(np.int64).max)
     if damage is None:
         return

@@ -50,6 +50,8 @@ def test_headers_say_whether_frames_may_have_fields(kind: str, tmp_path: Path) -
         headers = HeaderReader("h264", stream.codec_context.extradata)
         frames = list(container.decode(stream))
     assert headers.has_only_frames == has_only_frames
+    # x264 always says how many frames are to be held back.
+    assert not headers.lacks_delay
     assert not (headers.has_only_frames and any(frame.interlaced_frame for frame in frames))
     assert (probe(str(tmp_path / "v.mp4")).picture.fields == Fields.NO) == (not frames[0].interlaced_frame)
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
+
+import av
+import pytest
+from av.video.stream import VideoStream
 
 import shortgop
 from datasets import make_dataset
@@ -81,6 +86,46 @@ def test_frames_that_no_other_refers_to_may_have_the_number_of_the_frame_before(
     assert other != data
     (tmp_path / "x.h264").write_bytes(other)
     assert [read_number(frame) for frame in video_of(tmp_path / "x.h264")] == list(range(FRAMES))
+
+
+def without_restriction(sps: bytes) -> bytes:
+    """The SPS of x264 without its last fields, which say how many frames a decoder has to hold back."""
+    bits = "".join(f"{byte:08b}" for byte in sps.replace(b"\0\0\3", b"\0\0")).rstrip("0")[:-1]
+    # bitstream_restriction_flag and three fields of one bit; the lengths of vectors, 2 to the 7th to the 14th; and how
+    # many frames are held back, and kept.
+    at = re.search(r"1111(?:0001...){2}(?:1|01.|001..)(?:1|01.|001..)$", bits)
+    assert at is not None
+    bits = bits[: at.start()] + "01"
+    bits += "0" * (-len(bits) % 8)
+    return re.sub(rb"(?s)\x00\x00(?=[\x00-\x03])", b"\0\0\3", int(bits, 2).to_bytes(len(bits) // 8))
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "ts"])
+def test_b_frames_that_begin_late_are_all_there_where_the_stream_does_not_tell_of_them(
+    suffix: str, tmp_path: Path
+) -> None:
+    """FFmpeg's decoder left out a frame each time that it had held back too few, and the source was called damaged."""
+    packets: list[tuple[int, bytes]] = []
+    for first, b_frames in ((0, "0"), (FRAMES, "3")):
+        part = tmp_path / f"{b_frames}.ts"
+        options = ("-sc_threshold", "0", "-bf", b_frames, "-b_strategy", "0", "-pix_fmt", "yuv420p")
+        encode_pictures(part, numbered(range(first, first + FRAMES)), *X264, *options)
+        with av.open(part) as container:
+            found = [(packet.pts or 0, bytes(packet)) for packet in container.demux(video=0) if packet.size]
+        begin = min(pts for pts, _ in found)
+        packets += [((pts - begin) // 3000 + first, data) for pts, data in found]
+    sps = re.compile(rb"(?s)(?<=\x00\x00\x01)\x67.*?(?=\x00*\x00\x00\x01)")
+    source = tmp_path / f"x.{suffix}"
+    with av.open(tmp_path / "0.ts") as container, av.open(source, "w") as out:
+        template = container.streams.video[0]
+        stream = out.add_stream_from_template(template)
+        assert isinstance(stream, VideoStream)
+        for number, (pts, data) in enumerate(packets):
+            packet = av.Packet(sps.sub(lambda match: without_restriction(match[0]), data))
+            packet.stream, packet.time_base, packet.is_keyframe = stream, Fraction(1, 30), b"\0\0\1\x65" in data
+            packet.pts, packet.dts = pts + 4, number
+            out.mux(packet)
+    assert [read_number(frame) for frame in video_of(source)] == list(range(2 * FRAMES))
 
 
 def test_an_encrypted_video_is_called_that(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from av.video.stream import VideoStream
 from ..probing.access_units import HeaderReader
 from ..probing.chains import first_break, lacks_movi
 from ..probing.mp4_fragments import Unread, unread_fragments
-from ..probing.opening import open_source, packets_from, packets_of
+from ..probing.opening import HOLDING_BACK, open_source, packets_from, packets_of
 from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 from ..probing.transport_packets import REPEATED, Continuity, continuity_of
 from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MISSING_FRAGMENT, is_fragmented, left_out, unread_video
@@ -36,12 +36,14 @@ _EMPTY_BYTES = 16
 _INCOMPLETE = "a packet is incomplete"
 
 
-def scan(path: str, stream_index: int) -> Scan:
+def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Scan:
     """Decode a stream packet by packet. The result has what demuxer and decoder log about each packet."""
     with open_source(path) as container, _complaints_heard():
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
+        if has_unknown_delay:
+            stream.codec_context.options = HOLDING_BACK
         broken_at = first_break(path, container.format.name)
         break_at = broken_at.position if broken_at and not broken_at.is_end else None
         scanner = _Scanner(container, stream, packets_of(container, stream), break_at)
@@ -74,13 +76,17 @@ def scan(path: str, stream_index: int) -> Scan:
         )
 
 
-def scan_stretch(path: str, stream_index: int, first_pts: int | None, packets: int) -> Scan:
+def scan_stretch(
+    path: str, stream_index: int, first_pts: int | None, packets: int, *, has_unknown_delay: bool = False
+) -> Scan:
     """Scan the packets of this number of frames, beginning with the one at `first_pts`, to which the container can seek
     (None: the first)."""
     with open_source(path) as container, _complaints_heard():
         stream = container.streams[stream_index]
         if not isinstance(stream, VideoStream):
             raise TypeError(f"stream {stream_index} of {path} is no video")
+        if has_unknown_delay:
+            stream.codec_context.options = HOLDING_BACK
         return _Scanner(container, stream, packets_from(container, stream, first_pts), None, most=packets).run()
 
 

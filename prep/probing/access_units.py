@@ -75,6 +75,7 @@ class HeaderReader:
         self._aspects: set[object] = set()
         # None until there is an SPS.
         self._only_frames: bool | None = None
+        self._lacks_delay = False
         for nal in _stored_parameter_sets(codec, extradata or b""):
             self._keep_sps(nal)
 
@@ -104,6 +105,11 @@ class HeaderReader:
     def has_only_frames(self) -> bool:
         """Whether no picture can be a field or have two, by all SPS read so far (H.264)."""
         return bool(self._only_frames)
+
+    @property
+    def lacks_delay(self) -> bool:
+        """Whether an SPS read so far does not say how many frames a decoder has to hold back (H.264)."""
+        return self._lacks_delay
 
     @property
     def is_in_mid_frame(self) -> bool:
@@ -220,6 +226,7 @@ class HeaderReader:
             self._sps = None
         is_of_frames = self._sps is not None and self._sps.has_only_frames
         self._only_frames = is_of_frames and self._only_frames is not False
+        self._lacks_delay = self._lacks_delay or self._sps is None or not self._sps.states_delay
 
 
 def _mpeg2_pictures(data: bytes) -> list[_Picture]:

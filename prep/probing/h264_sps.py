@@ -38,7 +38,8 @@ class Bits:
 class Sps:
     """The fields that are needed to read slice headers, and the sample aspect ratio. `allows_fields`: a picture may be
     a field. `has_only_frames`: decoders mark no picture as one of two fields, since the SPS allows no fields and no
-    message says how pictures are to be shown."""
+    message says how pictures are to be shown. `states_delay`: the SPS says how many frames a decoder has to hold back,
+    so that they come out in the order in which they are shown."""
 
     frame_num_bits: int
     separate_planes: bool
@@ -46,6 +47,7 @@ class Sps:
     aspect: tuple[int, int]
     allows_fields: bool
     has_only_frames: bool
+    states_delay: bool = False
 
 
 def parse_sps(nal: bytes) -> Sps:
@@ -85,13 +87,13 @@ def parse_sps(nal: bytes) -> Sps:
         frames_only = bool(bits.take(1))  # frame_mbs_only_flag
     except IndexError:
         return Sps(frame_num_bits, separate_planes, gaps_allowed, (1, 1), allows_fields=False, has_only_frames=False)
-    aspect, has_only_frames = _shown(bits, frames_only=frames_only)
-    return Sps(frame_num_bits, separate_planes, gaps_allowed, aspect, not frames_only, has_only_frames)
+    aspect, has_only_frames, states_delay = _shown(bits, frames_only=frames_only)
+    return Sps(frame_num_bits, separate_planes, gaps_allowed, aspect, not frames_only, has_only_frames, states_delay)
 
 
-def _shown(bits: Bits, *, frames_only: bool) -> tuple[tuple[int, int], bool]:
-    """The sample aspect ratio, 1:1 where there is none, and whether there are only frames: from the bits after
-    frame_mbs_only_flag."""
+def _shown(bits: Bits, *, frames_only: bool) -> tuple[tuple[int, int], bool, bool]:
+    """The sample aspect ratio, 1:1 where there is none, whether there are only frames, and whether the delay of the
+    decoder is stated: from the bits after frame_mbs_only_flag."""
     aspect = (1, 1)
     try:
         if not frames_only:
@@ -101,12 +103,16 @@ def _shown(bits: Bits, *, frames_only: bool) -> tuple[tuple[int, int], bool]:
             for _ in range(4):
                 bits.exp_golomb()
         if not bits.take(1):  # vui_parameters_present_flag
-            return aspect, frames_only
+            return aspect, frames_only, False
         if bits.take(1):  # aspect_ratio_info_present_flag
             aspect = _aspect(bits)
-        return aspect, not _has_picture_structure(bits) and frames_only
+        has_only_frames = not _has_picture_structure(bits) and frames_only
     except IndexError:
-        return aspect, False
+        return aspect, False, False
+    try:
+        return aspect, has_only_frames, bool(bits.take(1))  # bitstream_restriction_flag
+    except IndexError:
+        return aspect, has_only_frames, False
 
 
 def _aspect(bits: Bits) -> tuple[int, int]:

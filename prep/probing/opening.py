@@ -53,6 +53,10 @@ _WHITELIST = ",".join(_FORMATS.split())
 _PROTOCOLS = {"protocol_whitelist": "file"}
 _LIMITS = {"format_whitelist": _WHITELIST, **_PROTOCOLS}
 
+# With this option the decoder of H.264 holds back as many frames as the stream's level allows to, where the stream does
+# not say how many.
+HOLDING_BACK = {"strict": "1"}
+
 _RAW_FORMATS = ("mpegvideo", "m4v", "h264", "hevc", "vvc", "mp3", "aac", "ac3", "eac3")
 
 _NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"

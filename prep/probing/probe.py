@@ -52,7 +52,8 @@ class SourceVideo:
     with "" ffmpeg detects it. `entries`: the pts of frames that are shown, int64, rising; a decoder that starts at one
     of them shows all later frames as they were encoded. `has_decode_times`: although there
     are B-frames, each packet has the same pts and dts, so that no pts is that of its own frame. `is_cut_off`: the file
-    ends before the end that it states.
+    ends before the end that it states. `has_unknown_delay`: H.264 that does not say how many frames a decoder has to
+    hold back for its B-frames. FFmpeg then finds out as it goes, and leaves out a frame each time that it was too few.
     """
 
     path: str
@@ -78,6 +79,7 @@ class SourceVideo:
     places: Array = field(default_factory=NO_ENTRIES.copy)
     has_decode_times: bool = False
     is_cut_off: bool = False
+    has_unknown_delay: bool = False
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -191,6 +193,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         entries=NO_ENTRIES if order is None or has_decode_times else packets.entries(container.format.name),
         has_decode_times=has_decode_times,
         is_cut_off=is_cut_off(path, container.format.name),
+        has_unknown_delay=packets.has_unknown_delay,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])

@@ -158,6 +158,15 @@ class PacketLog:
         return self._headers.aspect_changes
 
     @property
+    def has_unknown_delay(self) -> bool:
+        """Whether frames are not shown in the order of decoding, and the stream does not say how many of them a decoder
+        has to hold back for that. Only for streams whose packets all state when their frames are shown."""
+        if not self._headers.lacks_delay:
+            return False
+        known = self.known_pts
+        return len(known) == len(self.pts) and known != sorted(known)
+
+    @property
     def has_only_frames(self) -> bool:
         """Whether no frame of the stream can have two fields, by its headers. False where they were not read."""
         return self._keyframes_at is None and self._headers.has_only_frames
