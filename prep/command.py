@@ -203,6 +203,8 @@ def _input_options(source: SourceVideo) -> list[str]:
     return [
         *([f"-c:{index}", decoder] if decoder else []),
         *(word for name, value in held_back.items() for word in (f"-{name}:{index}", value)),
+        # Where times do not rise, libavcodec would take those of decoding from then on, which may be frames later.
+        *([f"-bsf:{index}", "setts=pts=PTS:dts=NOPTS"] if source.repeats_times else []),
         # Source timestamps stay unchanged, so that the pts in STATS_FORMAT can be compared with the plan.
         "-copyts",
         # One filter graph for the whole source, also where its pictures change. It rotates them as well.

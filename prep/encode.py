@@ -29,7 +29,7 @@ from .pictures.picture_check import check_picture
 from .pictures.sizes import check_taken, picture_layout
 from .probing.probe import UNREADABLE_REMEDY, SourceVideo, probe, with_pts
 from .running.attempts import raise_if_failed, raise_if_killed, tried_again
-from .running.ffmpeg import crops_by_itself, running
+from .running.ffmpeg import crops_by_itself, filters_packets, running
 from .running.frame_report import Shown, parse_stats
 from .running.mounts import read_in_time
 from .running.stalls import stall_limit
@@ -103,12 +103,19 @@ def prepare_video(
 def _prepare(
     path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
-    source = tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it"))
+    source = kept_to_its_times(
+        tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it")), ffmpeg_path
+    )
     try:
         return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
     except DamageFoundError as found:
         check_salvage(path, found.damage, source.timebase, options.policy)
         return _prepare_sound_part(source, found, options, ffmpeg_path, shards, watcher)
+
+
+def kept_to_its_times(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
+    """The source, of which ffmpeg is told to keep to the times of packets only if it can be."""
+    return replace(source, repeats_times=source.repeats_times and filters_packets(ffmpeg_path))
 
 
 def _prepare_whole(

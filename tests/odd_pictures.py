@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 import subprocess
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from pathlib import Path
 
+import av
 import imageio_ffmpeg
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +57,29 @@ def joined_h264(folder: Path, parts: Sequence[tuple[range, tuple[int, int], Sequ
 def remuxed(source: Path, target: Path) -> Path:
     """Put a raw stream without B-frames into a container, a frame every 1/RATE seconds."""
     ffmpeg("-f", "h264", "-r", str(RATE), "-i", source, "-c", "copy", "-bsf:v", "setts=ts=N", target)
+    return target
+
+
+def h264_packets(path: Path, numbers: range, *options: str) -> list[tuple[int, bytes]]:
+    """Packets of H.264 in the order of decoding, each with its parameter sets: the number of its frame, and its data.
+    `path` is where a transport stream of them is written."""
+    encode_pictures(path, numbered(numbers), *X264, "-sc_threshold", "0", "-pix_fmt", "yuv420p", *options)
+    with av.open(path) as container:
+        found = [(packet.pts or 0, bytes(packet)) for packet in container.demux(video=0) if packet.size]
+    shown = sorted(pts for pts, _ in found)
+    return [(numbers[shown.index(pts)], data) for pts, data in found]
+
+
+def timed(template: Path, target: Path, packets: Iterable[tuple[int, int, bytes]]) -> Path:
+    """Write packets of H.264, each with its pts, its dts, in frames, and its data, as a stream like the one in
+    `template`."""
+    with av.open(template) as container, av.open(target, "w") as out:
+        stream = out.add_stream_from_template(container.streams.video[0])
+        for pts, dts, data in packets:
+            packet = av.Packet(data)
+            packet.stream, packet.time_base, packet.pts, packet.dts = stream, Fraction(1, RATE), pts, dts
+            packet.is_keyframe = b"\0\0\1\x65" in data
+            out.mux(packet)
     return target
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 
-import av
 import pytest
-from av.video.stream import VideoStream
 
 import shortgop
 from datasets import make_dataset
 from encodes import encode
-from odd_pictures import X264, encode_pictures, ffmpeg, numbered
+from odd_pictures import X264, encode_pictures, ffmpeg, h264_packets, numbered, timed
 from shortgop.prep.probing.access_units import HeaderReader, has_alpha_layer
 from synthetic import read_number
 
@@ -105,26 +102,16 @@ def test_b_frames_that_begin_late_are_all_there_where_the_stream_does_not_tell_o
     suffix: str, tmp_path: Path
 ) -> None:
     """FFmpeg's decoder left out a frame each time that it had held back too few, and the source was called damaged."""
-    packets: list[tuple[int, bytes]] = []
-    for first, b_frames in ((0, "0"), (FRAMES, "3")):
-        part = tmp_path / f"{b_frames}.ts"
-        options = ("-sc_threshold", "0", "-bf", b_frames, "-b_strategy", "0", "-pix_fmt", "yuv420p")
-        encode_pictures(part, numbered(range(first, first + FRAMES)), *X264, *options)
-        with av.open(part) as container:
-            found = [(packet.pts or 0, bytes(packet)) for packet in container.demux(video=0) if packet.size]
-        begin = min(pts for pts, _ in found)
-        packets += [((pts - begin) // 3000 + first, data) for pts, data in found]
+    parts = [
+        h264_packets(tmp_path / f"{b_frames}.ts", range(first, first + FRAMES), "-bf", b_frames, "-b_strategy", "0")
+        for first, b_frames in ((0, "0"), (FRAMES, "3"))
+    ]
     sps = re.compile(rb"(?s)(?<=\x00\x00\x01)\x67.*?(?=\x00*\x00\x00\x01)")
-    source = tmp_path / f"x.{suffix}"
-    with av.open(tmp_path / "0.ts") as container, av.open(source, "w") as out:
-        template = container.streams.video[0]
-        stream = out.add_stream_from_template(template)
-        assert isinstance(stream, VideoStream)
-        for number, (pts, data) in enumerate(packets):
-            packet = av.Packet(sps.sub(lambda match: without_restriction(match[0]), data))
-            packet.stream, packet.time_base, packet.is_keyframe = stream, Fraction(1, 30), b"\0\0\1\x65" in data
-            packet.pts, packet.dts = pts + 4, number
-            out.mux(packet)
+    packets = [
+        (number + 4, place, sps.sub(lambda match: without_restriction(match[0]), data))
+        for place, (number, data) in enumerate([*parts[0], *parts[1]])
+    ]
+    source = timed(tmp_path / "0.ts", tmp_path / f"x.{suffix}", packets)
     assert [read_number(frame) for frame in video_of(source)] == list(range(2 * FRAMES))
 
 

@@ -6,18 +6,20 @@ import subprocess
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import imageio_ffmpeg
 import numpy as np
 import pytest
 
 import shortgop
 from datasets import make_dataset
+from odd_pictures import h264_packets, timed
 from shortgop.errors import DamagedSourceError
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import Profile
-from shortgop.prep.timing.source_times import check_order, longest_rise
+from shortgop.prep.timing.source_times import check_order, longest_rise, spaced
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -71,3 +73,50 @@ def test_a_few_frames_in_the_wrong_order_are_left_out_and_no_more(
         return
     with pytest.raises(DamagedSourceError, match=rf"jump back by 0\.133 s, .* at frame {together}"):
         check_order(source, decoded, longest_rise(decoded))
+
+
+def shown_at(source: Path, out: Path) -> list[tuple[int, float]]:
+    """The number of each frame, and the time that it is said to have, in frames after the first."""
+    assert make_dataset([source], out).failures == ()
+    video = shortgop.open(out)[0]
+    with av.open(source) as container:
+        unit = container.streams.video[0].time_base
+    assert unit is not None
+    first, *_ = pts = [int(each) for each in video.source_pts(range(len(video)))]
+    return [
+        (read_number(frame), round(float((each - first) * unit * RATE), 1))
+        for frame, each in zip(video, pts, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "flv", "mp4"])
+def test_where_times_overlap_only_the_frames_in_between_are_left_out(suffix: str, tmp_path: Path) -> None:
+    """A stream with B-frames goes on without, at the time of its last frame. From there on FFmpeg takes the times of
+    decoding, so that all frames were two late, and the last two were left out."""
+    b_frames = h264_packets(tmp_path / "b.ts", range(30), "-bf", "2", "-b_strategy", "0")
+    plain = h264_packets(tmp_path / "p.ts", range(30, 60), "-profile:v", "baseline")
+    packets = [(number + 2, place, data) for place, (number, data) in enumerate(b_frames)]
+    packets += [(number + 1, number + 1, data) for number, data in plain]
+    source = timed(tmp_path / "b.ts", tmp_path / f"x.{suffix}", packets)
+    frames = [*range(30), *range(31, 60)]
+    assert shown_at(source, tmp_path / "dataset") == [(number, place) for place, number in enumerate(frames)]
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "ts", "flv"])
+def test_a_time_that_comes_twice_is_put_right_where_one_is_missing(suffix: str, tmp_path: Path) -> None:
+    packets = h264_packets(tmp_path / "b.ts", range(60), "-bf", "2", "-b_strategy", "0")
+    times = [(number + 2 - (number == 25), place, data) for place, (number, data) in enumerate(packets)]
+    source = timed(tmp_path / "b.ts", tmp_path / f"x.{suffix}", times)
+    assert [number for number, _ in shown_at(source, tmp_path / "dataset")] == list(range(60))
+
+
+def test_times_that_do_not_rise_are_spaced_where_there_is_room() -> None:
+    for stated, found in (
+        ([0, 10, 20, 20, 40, 50], [0, 10, 20, 30, 40, 50]),
+        ([0, 10, 20, 20, 20, 50, 60], [0, 10, 20, 30, 40, 50, 60]),
+        # No room, as where the decoder shows a frame too early.
+        ([0, 10, 40, 20, 30, 50], [0, 10, 40, 20, 30, 50]),
+        ([0, 10, 20, 30, 30], [0, 10, 20, 30, 30]),
+        ([7, 7], [7, 7]),
+    ):
+        assert spaced(np.array(stated)).tolist() == found

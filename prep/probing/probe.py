@@ -54,6 +54,7 @@ class SourceVideo:
     are B-frames, each packet has the same pts and dts, so that no pts is that of its own frame. `is_cut_off`: the file
     ends before the end that it states. `has_unknown_delay`: H.264 that does not say how many frames a decoder has to
     hold back for its B-frames. FFmpeg then finds out as it goes, and leaves out a frame each time that it was too few.
+    `repeats_times`: every packet states a time, and some the same one; ffmpeg is told to keep to these times.
     """
 
     path: str
@@ -80,6 +81,7 @@ class SourceVideo:
     has_decode_times: bool = False
     is_cut_off: bool = False
     has_unknown_delay: bool = False
+    repeats_times: bool = False
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -194,6 +196,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         has_decode_times=has_decode_times,
         is_cut_off=is_cut_off(path, container.format.name),
         has_unknown_delay=packets.has_unknown_delay,
+        repeats_times=order is None and None not in pts,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])

@@ -27,6 +27,8 @@ _MOST_LEFT_OUT_TOGETHER = 4
 _MOST_COUNTED_WRONGLY = 32
 # Demuxers of streams that may state the times of some frames only.
 _STATES_SOME_TIMES = ("mpeg", "mpegts")
+# How much room, in intervals, a frame must have to be put between two others.
+_ROOM = 0.75
 # Two or three frames may lie close together for other reasons than a wrong rate.
 _FEWEST_FOR_A_RATE = 4
 # Each is a term of an expression that ffmpeg evaluates for every frame.
@@ -185,11 +187,26 @@ def mended_times(source: SourceVideo, decoded_pts: Array) -> Array:
     """The times of frames in the order of the decoder's output, int64, (frames,): FFmpeg's own, `decoded_pts`, except
     where they are known to be wrong."""
     if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
-        return evened(decoded_pts)
+        times = evened(decoded_pts)
+        return spaced(times) if source.repeats_times else times
     if source.pts is not None and source.has_decode_times and len(decoded_pts) == len(source.pts):
         # Frames are shown as evenly as they are decoded.
         return source.pts
-    return decoded_pts
+    return spaced(decoded_pts) if source.repeats_times else decoded_pts
+
+
+def spaced(times: Array) -> Array:
+    """The times of frames in the order of the decoder's output, with those put right that do not rise, where as many
+    frames are missing. `times`: int64, (frames,)."""
+    rising = np.flatnonzero(longest_rise(times))
+    before, after = rising[:-1], rising[1:]
+    counts, spans = after - before, times[after] - times[before]
+    interval = float(np.median(spans[counts == 1])) if (counts == 1).any() else 0.0
+    found = times.copy()
+    for place in np.flatnonzero((counts > 1) & (spans >= counts) & (spans >= _ROOM * interval * counts)).tolist():
+        first, count = int(before[place]), int(counts[place])
+        found[first : first + count] = times[first] + np.arange(count) * int(spans[place]) // count
+    return found
 
 
 def evened(times: Array) -> Array:
