@@ -24,6 +24,7 @@ from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
 from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
+from .edit_list import why_edits_are_misread
 from .opening import demuxer_of, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .ordered_chapters import has_other_order
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
@@ -116,6 +117,9 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
                 f"and FFmpeg shows the file as it lies; to have it so, give OUT.mkv of `{_WITHOUT_CHAPTERS}`",
                 file=path,
             )
+        # A fragmented MP4 has no frames in the index that edits are applied to.
+        if "mp4" in container.format.name and stream.frames and (why := why_edits_are_misread(path, stream.id)):
+            raise EncodeError(f"{path} {why}", file=path)
         return _probe_stream(path, container, stream, by_index=by_index)
 
 

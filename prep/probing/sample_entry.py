@@ -34,6 +34,17 @@ def sample_entry_boxes(path: str, track_id: int) -> dict[bytes, bytes]:
     return found
 
 
+def track_box(path: str, track_id: int, *kinds: bytes) -> bytes:
+    """What the first box of a track holds that lies below boxes of these kinds; b"" where there is none.
+    CorruptDataError, struct.error or OSError where it cannot be read."""
+    moov = _read_moov(Path(path))
+    for trak in _children(moov, boxes(moov), b"trak"):
+        if _track_id(moov, trak) == track_id:
+            for box in _children(moov, boxes(moov, trak.body, trak.stop), *kinds):
+                return moov[box.body : box.stop]
+    return b""
+
+
 def is_fragmented(path: str) -> bool:
     """Whether an MP4 states that it consists of fragments, which have indexes of their own."""
     moov = _read_moov(Path(path))
