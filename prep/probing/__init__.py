@@ -4,7 +4,8 @@ opening, playlists          open a source as one file
 file_kinds                  what a file is that is no video
 probe, picture              what its headers and first frames say
 clean_aperture, pixel_crop, container_crop  which part of its pictures is shown
-sample_entry, edit_list, matroska_elements, ordered_chapters, dolby_vision  what MP4 and Matroska say that PyAV does not tell
+sample_entry, matroska_elements, ordered_chapters, dolby_vision  what MP4 and Matroska say that PyAV does not tell
+edit_list                   edits of an MP4 that FFmpeg does not follow
 still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say
 signs, chains, holes        signs of damage: in packets, between chunks of a file, and as holes in times
