@@ -19,4 +19,4 @@ def nvdec(record: Record) -> None:
             found[codec, bit_depth] = ask_codec(library, codec, bit_depth)
             record.figure(f"{codec} {bit_depth} bits", str(found[codec, bit_depth]))
     if not found["h264", 8].supported:
-        raise RuntimeError("NVDEC does not decode H.264 of 8 bits here")
+        raise RuntimeError(f"NVDEC does not decode H.264 of 8 bits here: {found['h264', 8]}")

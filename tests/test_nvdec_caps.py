@@ -20,7 +20,7 @@ from shortgop.errors import CorruptDataError, UsageError, WrongTypeError
 from shortgop.manifests.mp4 import parse_init
 from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders.choose import ON_CPU, DeviceChoice, chosen, device_of
-from shortgop.readers.gpu.nvdec_caps import CodecCaps, DecodeCapsStruct, NvdecCaps, ask_codec, why_not
+from shortgop.readers.gpu.nvdec_caps import CodecCaps, DecodeCapsStruct, NvdecCaps, ask_all, ask_codec, why_not
 from shortgop.readers.gpu.stream_format import StreamFormat, stream_format
 
 CUDA = torch.device("cuda", 0)
@@ -118,6 +118,30 @@ def test_the_driver_is_asked_and_its_answer_is_read() -> None:
             return 0
 
     assert ask_codec(Library, "hevc", 10) == HOPPER.codecs["hevc", 10]
+
+
+@pytest.mark.parametrize("refused", [{("h264", 10)}, {("h264", 8), ("h264", 10), ("hevc", 8), ("hevc", 10)}])
+def test_a_question_that_the_driver_refuses_is_one_about_that_codec(refused: set[tuple[str, int]]) -> None:
+    """All of NVDEC would be missing where a driver answers for a codec that the chip lacks with an error."""
+    numbers = {4: "h264", 8: "hevc"}
+
+    class Library:
+        @staticmethod
+        def cuvidGetDecoderCaps(answer: Any) -> int:  # noqa: N802  # the driver's name
+            caps = answer._obj
+            caps.is_supported, caps.num_engines, caps.output_format_mask = 1, 7, 0b11
+            caps.max_width, caps.max_height, caps.max_macroblocks = 8192, 8192, 262144
+            return 801 if (numbers[caps.codec], caps.bit_depth_minus_8 + 8) in refused else 0
+
+    caps, config = ask_all(Library), encoded("hevc", "yuv420p")
+    error = "of NVIDIA's driver returns error 801"
+    if len(refused) == 1:
+        assert (caps.missing, caps.engines, why_not(config, caps)) == (None, 7, None)
+        assert error in str(caps.codecs["h264", 10])
+        assert error in str(why_not(encoded("h264", "yuv420p10le"), caps))
+    else:
+        assert caps.codecs == {}
+        assert error in str(why_not(config, caps))
 
 
 def test_the_driver_s_structure_has_the_layout_of_its_header() -> None:

@@ -50,7 +50,7 @@ class DecodeCapsStruct(ctypes.Structure):
 @dataclass(frozen=True)
 class CodecCaps:
     """Whether NVDEC decodes a codec of one bit depth in 4:2:0: on how many engines, to which surfaces, and the least
-    and greatest (width, height) in pixels."""
+    and greatest (width, height) in pixels. `refused` is the error of a driver that does not say."""
 
     supported: bool
     engines: int = 0
@@ -58,6 +58,7 @@ class CodecCaps:
     min_size: tuple[int, int] = (0, 0)
     max_size: tuple[int, int] = (0, 0)
     max_macroblocks: int = 0
+    refused: str = ""
 
     @staticmethod
     def of(answer: DecodeCapsStruct) -> CodecCaps:
@@ -74,7 +75,7 @@ class CodecCaps:
 
     def __str__(self) -> str:
         if not self.supported:
-            return "no"
+            return self.refused or "no"
         sizes = f"{self.min_size[0]}x{self.min_size[1]} to {self.max_size[0]}x{self.max_size[1]}"
         return f"{self.engines} engines, {sizes}, {self.max_macroblocks} macroblocks, to {', '.join(self.surfaces)}"
 
@@ -93,19 +94,29 @@ class NvdecCaps:
 
 
 def ask_codec(library: Any, codec: str, bit_depth: int) -> CodecCaps:
-    """Ask libnvcuvid for one codec in 4:2:0, in the current CUDA context. ToolError when it refuses the question."""
+    """Ask libnvcuvid for one codec in 4:2:0, in the current CUDA context. An error is an answer about this codec alone:
+    one that a chip lacks may be refused instead of denied."""
     answer = DecodeCapsStruct(codec=CODEC_NUMBERS[codec], chroma=_CHROMA_420, bit_depth_minus_8=bit_depth - 8)
-    check(library.cuvidGetDecoderCaps(ctypes.byref(answer)), f"cuvidGetDecoderCaps({codec}, {bit_depth} bits)")
+    try:
+        check(library.cuvidGetDecoderCaps(ctypes.byref(answer)), f"cuvidGetDecoderCaps({codec}, {bit_depth} bits)")
+    except ToolError as error:
+        return CodecCaps(False, refused=error.message)
     return CodecCaps.of(answer)
 
 
 def nvdec_caps() -> NvdecCaps:
     """What NVDEC of the current CUDA context's GPU decodes."""
     try:
-        library = load("libnvcuvid.so.1")
-        return NvdecCaps({asked: ask_codec(library, *asked) for asked in _ASKED})
+        return ask_all(load("libnvcuvid.so.1"))
     except ToolError as error:
         return NvdecCaps({}, missing=error.message)
+
+
+def ask_all(library: Any) -> NvdecCaps:
+    """Ask libnvcuvid for all that segments have. Where it refuses every question, NVDEC cannot be used."""
+    codecs = {asked: ask_codec(library, *asked) for asked in _ASKED}
+    refused = [caps.refused for caps in codecs.values() if caps.refused]
+    return NvdecCaps({}, missing=refused[0]) if len(refused) == len(codecs) else NvdecCaps(codecs)
 
 
 def why_not(config: CodecConfig, caps: NvdecCaps) -> str | None:
@@ -118,7 +129,7 @@ def why_not(config: CodecConfig, caps: NvdecCaps) -> str | None:
         return f"NVDEC is used for 4:2:0 only, and this is {config.codec} in {form.chroma}"
     codec = caps.codecs.get((config.codec, form.bit_depth), CodecCaps(False))
     if not codec.supported or _surface(form) not in codec.surfaces:
-        return f"NVDEC of this GPU does not decode {name}"
+        return f"NVDEC of this GPU does not decode {name}{f' ({codec.refused})' if codec.refused else ''}"
     return _why_not_size(config, codec, name)
 
 
