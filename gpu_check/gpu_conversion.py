@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from check_record import Record, Skipped
+from differences import EQUAL, difference
 from gpu_decoding import ready
 
 from shortgop.readers.frame_format import Geometry, PixelFormat
@@ -35,6 +36,8 @@ _FRAMES = 4
 # Frames are up to this high and up to twice as wide, those of the first format and those of the others.
 LARGEST, LARGEST_OF_OTHERS = 720, 256
 _BUSY_ROUNDS = 20
+# Of frames that differ, so many are described.
+_FEW = 8
 
 
 class Case(NamedTuple):
@@ -124,6 +127,17 @@ def wrong_frames(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
     return sum(not torch.equal(one.cpu(), other.cpu()) for one, other in zip(found, expected, strict=True))
 
 
+def first_wrong(name: str, case: Case, found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> str:
+    """The first frame of a case that differs, and how."""
+    numbers = (number for number in range(len(found)) if difference(found[number], expected[number]) != EQUAL)
+    number = next(numbers)
+    surface, geometry = case.surfaces[number], case.geometries[number]
+    return (
+        f"{name}: {surface.width}x{surface.height} of {surface.bit_depth} bits, {geometry}, {case.pixels}: "
+        f"{difference(found[number], expected[number])}"
+    )
+
+
 def equal(record: Record) -> None:
     """Triton and torch on the GPU give what torch gives on the CPU, which tests compare with the CPU reader."""
     ready()
@@ -133,16 +147,18 @@ def equal(record: Record) -> None:
     ways: dict[str, Fill] = {"torch": by_torch}
     if way.name == "triton":
         ways["triton"] = launch
-    count, wrong = 0, dict.fromkeys(ways, 0)
+    count, wrong, first = 0, dict.fromkeys(ways, 0), list[str]()
     for pixels in PIXELS:
         for case in cases(pixels, largest=LARGEST if pixels == PIXELS[0] else LARGEST_OF_OTHERS):
             expected = filled(case, torch.device("cpu"), by_torch)
             count += len(expected)
             for name, fill in ways.items():
-                differing = wrong_frames(filled(case, device, fill), expected)
+                found = filled(case, device, fill)
+                differing = wrong_frames(found, expected)
                 wrong[name] += differing
                 if differing:
-                    print(f"{name}: {differing} of {len(expected)} differ: {pixels}, {case.geometries[0]}")
+                    first.append(first_wrong(name, case, found, expected))
+                    record.figure("first wrong ones", first[:_FEW])
             record.figure("frames compared", count)
             record.figure("wrong ones", wrong)
     if any(wrong.values()):

@@ -22,6 +22,7 @@ from libav_log import logged
 from sample_gops import (
     Gop,
     Planes,
+    check_each_codec,
     check_pictures,
     cpu_pictures,
     cpu_planes,
@@ -72,9 +73,12 @@ def cuda_contexts() -> Contexts:
 def torch_context(record: Record) -> None:
     """Whether a decoder that takes torch's context gives right CUDA frames; what opening it and a GOP cost."""
     ready()
-    for codec_name in ("h264", "hevc"):
+
+    def check(codec_name: str) -> None:
         gop = gops_of(samples(record, codec_name))[0]
         record.figure(codec_name, _first_gops(gop, cpu_pictures([gop])[0], CURRENT_CONTEXT))
+
+    check_each_codec(check)
 
 
 def other_contexts(record: Record) -> None:
@@ -118,7 +122,8 @@ def _first_gops(gop: Gop, expected: Sequence[Planes], options: dict[str, str]) -
 def all_pictures(record: Record) -> None:
     """Every picture of every sample shows its number and equals the CPU's, in any order of GOPs, with any left out."""
     ready()
-    for codec_name in ("h264", "hevc"):
+
+    def check(codec_name: str) -> None:
         gops = gops_of(samples(record, codec_name))
         expected = cpu_pictures(gops)
         contexts = cuda_contexts()
@@ -132,6 +137,8 @@ def all_pictures(record: Record) -> None:
                 frames = frames_of(len(gop.pattern))
                 count += check_pictures(contexts.of(gop.config), gop, expected[number], frames)
             record.figure(f"pictures equal to the CPU's, {codec_name}", count)
+
+    check_each_codec(check)
 
 
 def _all(frames: int) -> Sequence[int]:

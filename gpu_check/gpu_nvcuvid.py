@@ -14,7 +14,7 @@ from check_record import Record
 from gpu_decoding import Clip, clips_of, decoding_of, ready, threaded_rate
 from gpu_driver import require_gpu
 from gpu_memory import Growth
-from sample_gops import Gop, Planes, check_planes, cpu_pictures, gops_of, samples
+from sample_gops import Gop, Planes, check_each_codec, check_planes, cpu_pictures, gops_of, samples
 
 from shortgop.readers.decoders.base import GopRequest
 from shortgop.readers.decoders.nvcuvid_source import DecoderKind, NvcuvidSource
@@ -91,7 +91,8 @@ def all_pictures(record: Record) -> None:
     ready()
     cuda: Any = torch.cuda
     rng = random.Random(_SEED)  # noqa: S311  # no secrets
-    for codec_name in ("h264", "hevc"):
+
+    def check(codec_name: str) -> None:
         gops = gops_of(samples(record, codec_name))
         expected = cpu_pictures(gops)
         sources = Sources(new_gpu())
@@ -106,6 +107,8 @@ def all_pictures(record: Record) -> None:
                             cuda._sleep(_LONG_KERNEL)  # noqa: SLF001
                         count += check_gop(sources.of(gop), gop, expected[number], frames)
             record.figure(f"{name}, {codec_name}", count)
+
+    check_each_codec(check)
 
 
 def soak(record: Record) -> None:

@@ -17,11 +17,12 @@ from typing import Any, NamedTuple
 
 import torch
 from check_record import Record
+from differences import EQUAL, difference
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, ready
 from gpu_loading import BATCH_SIZE, clips, expected_frames, in_batches, order_of
 from gpu_memory import Growth
 from gpu_samples import FIRST_NUMBERS
-from sample_gops import samples
+from sample_gops import check_each_codec, samples
 
 import shortgop
 from shortgop.errors import CorruptDataError, UsageError
@@ -59,14 +60,17 @@ Requests = list[tuple[int, list[int]]]
 def equal(record: Record) -> None:
     """Every frame shows its number and equals the CPU reader's; random requests in several formats, many threads."""
     ready()
-    for codec in ("h264", "hevc"):
-        record.figure(codec, compared(samples(record, codec), CUDA))
+
+    def check(codec: str) -> None:
+        for name, value in compared(samples(record, codec), CUDA):
+            record.figure(f"{codec}, {name}", value)
+
+    check_each_codec(check)
 
 
-def compared(dataset: Path, device: str) -> dict[str, Any]:
+def compared(dataset: Path, device: str) -> Iterator[tuple[str, Any]]:
     """How frames of a device compare with the CPU's. RuntimeError where they are others."""
     on_cpu = shortgop.open(dataset)
-    found: dict[str, Any] = {}
     for threads in (1, None):
         opened = shortgop.open(dataset, device=device, threads=threads)
         for row, (video, expected) in enumerate(zip(opened, on_cpu, strict=True)):
@@ -76,25 +80,29 @@ def compared(dataset: Path, device: str) -> dict[str, Any]:
             for number, frame in enumerate(frames):
                 if read_number(frame) != FIRST_NUMBERS * row + number:
                     raise RuntimeError(f"{opened.ids[row]}: frame {number} shows {read_number(frame)}")
-            if not torch.equal(frames.cpu(), expected.get_frames_at(range(len(video))).data):
-                raise RuntimeError(f"{opened.ids[row]}: frames differ from the CPU's, which they should equal")
-        found[f"frames equal to the CPU's, threads={threads}"] = sum(map(len, on_cpu))
+            differs = difference(frames, expected.get_frames_at(range(len(video))).data)
+            if differs != EQUAL:
+                raise RuntimeError(
+                    f"{opened.ids[row]}: frames differ from the CPU's, which they should equal: {differs}"
+                )
+        yield f"frames equal to the CPU's, threads={threads}", sum(map(len, on_cpu))
     rng = random.Random(_SEED)  # noqa: S311  # no secrets
     for options in FORMATS:
         requests = random_requests(on_cpu, rng, clips=24, frames=4)
         converted = shortgop.open(dataset, device=device, **options).get_clips(requests).data.cpu()
-        levels = (converted.float() - shortgop.open(dataset, **options).get_clips(requests).data.float()).abs()
+        right = shortgop.open(dataset, **options).get_clips(requests).data
+        levels = (converted.float() - right.float()).abs()
         if options.get("dtype", torch.uint8) != torch.uint8:
             std = min(options["normalize"][1]) if "normalize" in options else 1.0
             levels = levels * std / _LEVEL
-        found[f"largest difference and part that differs, {options}"] = [
-            round(float(levels.max()), 2),
-            float((levels > 0).float().mean()),
-        ]
+        figures = [round(float(levels.max()), 2), float((levels > 0).float().mean())]
+        yield f"largest difference and part that differs, {options}", figures
         # float16 has a rounding error of its own.
         if levels.max() > 1.5:
-            raise RuntimeError(f"frames of {options} differ from the CPU's by {float(levels.max())} levels")
-    return found
+            raise RuntimeError(
+                f"frames of {options} differ from the CPU's by {float(levels.max())} levels: "
+                f"{difference(converted, right)}"
+            )
 
 
 def random_requests(dataset: Dataset, rng: random.Random, *, clips: int, frames: int) -> Requests:

@@ -3,6 +3,7 @@ decodes."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ import torch
 from av.packet import Packet
 from av.video.frame import VideoFrame
 from check_record import Record, Skipped
-from gpu_samples import FIRST_NUMBERS, MADE, make_samples
+from differences import difference
+from gpu_samples import ENCODERS, FIRST_NUMBERS, MADE, make_samples
 
 import shortgop
 from shortgop.errors import ToolError
@@ -48,6 +50,9 @@ class Planes:
 
     def equal(self, other: Planes) -> bool:
         return torch.equal(self.y.cpu(), other.y.cpu()) and torch.equal(self.uv.cpu(), other.uv.cpu())
+
+    def difference(self, other: Planes) -> str:
+        return f"Y: {difference(self.y, other.y)}. Chroma: {difference(self.uv, other.uv)}"
 
 
 def samples(record: Record, codec: str) -> Path:
@@ -149,7 +154,22 @@ def check_pictures(
 def check_planes(gop: Gop, number: int, found: Planes, expected: Planes) -> None:
     """RuntimeError unless this picture of a GOP shows its number and equals the CPU's."""
     shown = read_number(found.y)
-    if shown != gop.first_number + number:
-        raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} shows {shown}")
-    if not found.equal(expected):
-        raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} differs from the CPU's")
+    if shown == gop.first_number + number and found.equal(expected):
+        return
+    what = "differs from the CPU's" if shown == gop.first_number + number else f"shows {shown}"
+    raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} {what}. {found.difference(expected)}")
+
+
+def check_each_codec(check: Callable[[str], None]) -> None:
+    """Call it for the samples of each codec, also where it fails for one. RuntimeError says for which, and why."""
+    errors = []
+    for codec in ENCODERS:
+        try:
+            check(codec)
+        except Skipped:
+            raise
+        except Exception as error:  # noqa: BLE001  # the other codec may be right, which tells where to look
+            traceback.print_exc()
+            errors.append(f"{codec}: {type(error).__name__}: {error}")
+    if errors:
+        raise RuntimeError("; ".join(errors))

@@ -18,17 +18,19 @@ import gpu_samples
 import pytest
 import torch
 from check_record import Skipped
-from gpu_conversion import by_torch
+from differences import EQUAL, difference
+from gpu_conversion import by_torch, cases, first_wrong
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
 from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
 from gpu_nvcuvid import check_gop
 from gpu_sanitizer import FOUND_STATUS, NO_TRITON_STATUS, case_of_each_formula, checked_by, convert_all
 from gpu_torchcodec import reason_of
-from sample_gops import check_pictures, cpu_pictures, cpu_planes, gops_of
+from sample_gops import check_each_codec, check_pictures, cpu_pictures, cpu_planes, gops_of
 
 import shortgop
 from shortgop.readers.decoders.pyav import open_context
 from shortgop.readers.decoders.pyav_upload import PyavUpload
+from shortgop.readers.frame_format import PixelFormat
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def test_batches_of_the_samples_are_those_of_the_order_and_others_are_noticed(sa
 
 @pytest.mark.long
 def test_what_compares_a_device_with_the_cpu_passes_for_the_cpu(samples_folder: Path) -> None:
-    found = gpu_reader.compared(samples_folder / "h264", "cpu")
+    found = dict(gpu_reader.compared(samples_folder / "h264", "cpu"))
     assert (
         found.pop("frames equal to the CPU's, threads=1") == found.pop("frames equal to the CPU's, threads=None") == 90
     )
@@ -102,7 +104,44 @@ def test_what_compares_a_device_notices_a_level(samples_folder: Path, monkeypatc
 
     monkeypatch.setattr(shortgop, "open", other_colours)
     with pytest.raises(RuntimeError, match="differ from the CPU's, which they should equal|frame 0 shows"):
-        gpu_reader.compared(samples_folder / "h264", "cpu")
+        list(gpu_reader.compared(samples_folder / "h264", "cpu"))
+
+
+def test_how_pictures_differ_is_said_in_a_line() -> None:
+    expected = torch.randint(0, 200, (40, 30), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    assert difference(expected.clone(), expected) == EQUAL
+    found = expected.clone()
+    found[38:, 5] += 3
+    said = f"the first is {int(found[38, 5])} instead of {int(expected[38, 5])}"
+    assert difference(found, expected) == f"0.167 % differ, by up to 3; at 38 to 39 of 40, 5 to 5 of 30; {said}"
+    # As where chroma is looked for below another height.
+    assert difference(expected[2:], expected[:-2]).endswith("; line i is what line i + 2 should be")
+    assert difference(expected[:-1], expected[1:]).endswith("; line i is what line i + -1 should be")
+    nothing = torch.zeros((2, 3, 4), dtype=torch.uint16)
+    assert difference(nothing, torch.full_like(nothing, 9)).endswith("all are the same number")
+    assert difference(expected[:1], expected).startswith("(1, 30) of torch.uint8, not (40, 30)")
+
+
+def test_the_other_codec_is_checked_where_one_fails() -> None:
+    asked = []
+
+    def check(codec: str) -> None:
+        asked.append(codec)
+        if codec == "h264":
+            raise ValueError("no H.264")
+
+    with pytest.raises(RuntimeError, match=r"^h264: ValueError: no H\.264$"):
+        check_each_codec(check)
+    assert asked == ["h264", "hevc"]
+
+
+def test_what_is_wrong_with_converted_frames_is_told() -> None:
+    case = next(iter(cases(PixelFormat(), largest=96)))
+    expected = [torch.zeros(4, 4)] * 2
+    found = [expected[0], torch.ones(4, 4)]
+    said = first_wrong("triton", case, found, expected)
+    assert said.startswith(f"triton: {case.surfaces[1].width}x{case.surfaces[1].height} of 8 bits, Geometry(")
+    assert "100 % differ, by up to 1" in said
 
 
 def test_a_damaged_gop_is_noticed_by_its_check(samples_folder: Path, tmp_path: Path) -> None:
