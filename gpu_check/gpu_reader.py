@@ -22,7 +22,7 @@ from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, ready
 from gpu_loading import BATCH_SIZE, clips, expected_frames, in_batches, order_of
 from gpu_memory import Growth
 from gpu_samples import FIRST_NUMBERS
-from sample_gops import check_each_codec, samples
+from sample_gops import check_each_codec, samples, shown_number
 
 import shortgop
 from shortgop.errors import CorruptDataError, UsageError
@@ -33,7 +33,6 @@ from shortgop.readers.decoders.choose import DeviceChoice
 from shortgop.readers.frame_format import FrameFormat
 from shortgop.readers.reader import ReadOptions, SnapshotReader
 from shortgop.storage.disk import DiskStorage
-from synthetic import read_number
 
 CUDA = "cuda"
 # A matrix of what frames may become. Unscaled frames equal the CPU's; scaled ones may differ by one level.
@@ -77,10 +76,13 @@ def compared(dataset: Path, device: str) -> Iterator[tuple[str, Any]]:
             frames = video.get_frames_at(range(len(video))).data
             if frames.device.type != torch.device(device).type:
                 raise RuntimeError(f"frames are on {frames.device}")
-            for number, frame in enumerate(frames):
-                if read_number(frame) != FIRST_NUMBERS * row + number:
-                    raise RuntimeError(f"{opened.ids[row]}: frame {number} shows {read_number(frame)}")
             differs = difference(frames, expected.get_frames_at(range(len(video))).data)
+            for number, frame in enumerate(frames):
+                shown = shown_number(frame)
+                if shown != FIRST_NUMBERS * row + number:
+                    raise RuntimeError(
+                        f"{opened.ids[row]}: frame {number} shows {shown}. All frames of the video: {differs}"
+                    )
             if differs != EQUAL:
                 raise RuntimeError(
                     f"{opened.ids[row]}: frames differ from the CPU's, which they should equal: {differs}"
@@ -162,9 +164,9 @@ def read_damaged(dataset: Path, copy: Path, device: str) -> str:
         said = error.message
     else:
         raise RuntimeError("a damaged GOP is no error")
-    shown = [read_number(frame) for frame in opened[row].get_frames_at(third).data]
+    shown = [shown_number(frame) for frame in opened[row].get_frames_at(third).data]
     if shown != [FIRST_NUMBERS * row + number for number in third]:
-        raise RuntimeError("the GOP behind a damaged one gives other frames")
+        raise RuntimeError(f"the GOP behind a damaged one gives other frames: {shown}")
     return said
 
 

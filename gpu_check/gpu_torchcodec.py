@@ -14,13 +14,12 @@ import torch
 from check_record import Record, Skipped
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, ready
 from gpu_samples import FIRST_NUMBERS
-from sample_gops import samples
+from sample_gops import samples, shown_number
 
 import shortgop
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.export import export
 from shortgop.storage.disk import DiskStorage
-from synthetic import read_number
 
 _CLIPS = 20
 # The major version of FFmpeg in PyAV's wheel, whose libraries TorchCodec is shown.
@@ -51,9 +50,9 @@ def pictures(record: Record) -> None:
                 raise RuntimeError(f"{name}: frames are on {frames.device}")
             record.figure(f"{name}: where it decoded", str(getattr(decoder, "cpu_fallback", "not told")))
             for number, frame in enumerate(frames):
-                shown = read_number(frame)
+                shown = shown_number(frame)
                 if shown != FIRST_NUMBERS * row + number:
-                    raise RuntimeError(f"{name}: frame {number} shows {shown - FIRST_NUMBERS * row}")
+                    raise RuntimeError(f"{name}: frame {number} shows {shown}, not {FIRST_NUMBERS * row + number}")
             ours = video.get_frames_at(list(range(len(video)))).data
             levels = (frames.cpu().int() - ours.int()).abs()
             record.figure(

@@ -25,7 +25,7 @@ from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of,
 from gpu_nvcuvid import check_gop
 from gpu_sanitizer import FOUND_STATUS, NO_TRITON_STATUS, case_of_each_formula, checked_by, convert_all
 from gpu_torchcodec import reason_of
-from sample_gops import check_each_codec, check_pictures, cpu_pictures, cpu_planes, gops_of
+from sample_gops import Planes, check_each_codec, check_pictures, check_planes, cpu_pictures, cpu_planes, gops_of
 
 import shortgop
 from shortgop.readers.decoders.pyav import open_context
@@ -49,6 +49,11 @@ def test_the_samples_show_their_numbers_and_the_comparison_notices_what_does_not
             assert check_pictures(open_context(gop.config), gop, expected, frames, cpu_planes) == len(frames)
     with pytest.raises(RuntimeError, match=r"a\.mp4: frame 0 differs from the CPU's"):
         check_pictures(open_context(gops[0].config), gops[0], pictures[1][:1], [0], cpu_planes)
+    grey = [Planes(torch.full_like(picture.y, 128), picture.uv) for picture in pictures[0]]
+    with pytest.raises(
+        RuntimeError, match=r"(?s)a\.mp4: frame 0 shows no number \(no anchor.*same number\. Chroma: equal"
+    ):
+        check_planes(gops[0], 0, grey[0], pictures[0][0])
     wrong = dataclasses.replace(gops[0], first_number=1)
     with pytest.raises(RuntimeError, match=r"a\.mp4: frame 1 shows 0"):
         check_pictures(open_context(wrong.config), wrong, pictures[0], [0], cpu_planes)
