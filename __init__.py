@@ -69,7 +69,15 @@ if TYPE_CHECKING:
         Weighted,
     )
     from .training.outputs import Output
-    from .training.policies import AllClips, CenterClips, ClipsAt, RandomClips, RandomFrames, UniformClips
+    from .training.policies import (
+        AllClips,
+        CenterClips,
+        ClipsAt,
+        RandomClips,
+        RandomFrames,
+        SegmentFrames,
+        UniformClips,
+    )
     from .training.sampler import ElasticSampler
     from .training.stretches import Stretches
 
@@ -114,6 +122,7 @@ __all__ = [
     "RandomClips",
     "RandomFrames",
     "Report",
+    "SegmentFrames",
     "Sequential",
     "ShortGopError",
     "Shuffled",
@@ -169,7 +178,9 @@ _MODULES = {
         "Weighted",
     ),
     "training.outputs": ("Output",),
-    "training.policies": ("AllClips", "CenterClips", "ClipsAt", "RandomClips", "RandomFrames", "UniformClips"),
+    "training.policies": (
+        *("AllClips", "CenterClips", "ClipsAt", "RandomClips", "RandomFrames", "SegmentFrames", "UniformClips"),
+    ),
     "training.sampler": ("ElasticSampler",),
     "training.stretches": ("Stretches",),
 }

@@ -33,6 +33,7 @@ def shown(item: Any) -> list[int]:
         shortgop.CenterClips(3, fps=5, ends="drop"),
         shortgop.AllClips(shortgop.Offsets(frames=[-3, 0, 2]), step=7),
         shortgop.RandomFrames(),
+        shortgop.SegmentFrames(5, place="random"),
         shortgop.ClipsAt(["c.mp4", "a.mp4"], frames=[3, 30], num_frames=2),
     ],
     ids=repr,

@@ -24,7 +24,7 @@ from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, check_reading
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
-from .policies import RandomClips, RandomFrames
+from .policies import RandomClips, RandomFrames, SegmentFrames
 from .policy_index import Policy, index_of, policy_of
 from .rows import Rows
 from .shared import SharedNumbers
@@ -70,8 +70,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     - `dataset`: the path of a prepared dataset, or a shortgop.Dataset. With a path, what is not named here is passed
       on to shortgop.open: `size`, `crop`, `dtype`, `normalize`, `threads`, `device`, `snapshot`, ...
-    - `clips`: a policy (AllClips, RandomClips, UniformClips, CenterClips, RandomFrames, ClipsAt), a ClipTable, or a
-      MultiRate or Offsets alone, which stands for RandomClips of it.
+    - `clips`: a policy (AllClips, RandomClips, UniformClips, CenterClips, RandomFrames, SegmentFrames, ClipsAt), a
+      ClipTable, or a MultiRate or Offsets alone, which stands for RandomClips of it.
     - `outputs`: what frames become, as a dict of shortgop.Output by name: several of them are made of one decode, and
       each has a size, crop, dtype, ... and frames of its own. Without it items have `frames` as the dataset was opened.
     - `videos`: ids or numbers, to take clips of these alone, in this order: where a list of ids says which. Where
@@ -351,6 +351,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     def _is_random(self) -> bool:
         if self._outputs is not None and self._outputs.are_random:
             return True
+        if isinstance(self._policy, SegmentFrames):
+            return self._policy.place == "random"
         return isinstance(self._policy, (RandomClips, RandomFrames)) or bool(getattr(self._policy, "jitter", 0))
 
     def _items(self, clips: list[Clip], rows: Rows | None) -> list[Item]:

@@ -1,8 +1,8 @@
 """Policies: which clips a dataset has. Each is a small frozen dataclass, and drawn in its docstring.
 
-All but RandomFrames and ClipsAt place clips at starts. A start is a frame of the video from which all frames of a clip
-exist; of n frames and a clip that spans s there are n - s + 1, from 0 to n - s. A video with fewer frames than the clip
-spans has none: what becomes of it says `ends` (see `ends.py`). Under "error" it is an error, under "drop" the video is
+All but RandomFrames, SegmentFrames and ClipsAt place clips at starts. A start is a frame of the video from which all
+frames of a clip exist; of n frames and a clip that spans s there are n - s + 1, from 0 to n - s. A video with fewer
+frames than the clip spans has none: what becomes of it says `ends` (see `ends.py`). Under "error" it is an error, under "drop" the video is
 left out, and under the other rules it has one start, its first frame.
 
 What these policies have in common:
@@ -240,6 +240,32 @@ class RandomFrames:
 
     The order is a part of the policy, so a DataLoader that does not shuffle reads random frames as well.
     """
+
+
+@dataclass(frozen=True)
+class SegmentFrames:
+    """One clip of each video whose frames are spread over all of it: one frame of each of `num_frames` equal segments.
+
+        frames        0 1 2 3 4 5 6 7 8 9 0 1
+        middle            f       f       f        SegmentFrames(3, place="middle")
+        epoch 0         f           f   f          SegmentFrames(3, place="random")
+
+    Segment j of k has the frames from floor(j * n / k) to before floor((j + 1) * n / k) of n. With place="random" each
+    of them is as likely, drawn anew in each epoch and for each segment. With place="middle" it is the frame in the
+    middle of the video's j-th part of k, floor((j + 1/2) * n / k). Of a video with fewer frames than segments,
+    neighbouring segments have the same frame, so that no video is too short.
+    """
+
+    num_frames: int
+    place: Literal["random", "middle"]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_frames", at_least_one(self.num_frames, "num_frames"))
+        if self.place not in ("random", "middle"):
+            raise UsageError(
+                f'place is {self.place!r}; it is which frame of each segment to take: "random", for training, or '
+                '"middle"'
+            )
 
 
 @dataclass(frozen=True, eq=False)

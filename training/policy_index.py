@@ -12,19 +12,20 @@ from ..manifests.ragged import Array
 from .clip_table import ClipTable, listed_index
 from .clips import Clips, placed_index
 from .offsets import MultiRate, Offsets
-from .policies import ClipsAt, Placement, RandomClips, RandomFrames
+from .policies import ClipsAt, Placement, RandomClips, RandomFrames, SegmentFrames
+from .segments import SegmentIndex
 from .table_index import table_index
 from .video_table import VideoTable
 
-Policy = Placement | RandomFrames | ClipsAt | ClipTable | MultiRate | Offsets
-Indexed = Placement | RandomFrames | ClipsAt | ClipTable
+Policy = Placement | RandomFrames | SegmentFrames | ClipsAt | ClipTable | MultiRate | Offsets
+Indexed = Placement | RandomFrames | SegmentFrames | ClipsAt | ClipTable
 
 
 def policy_of(clips: Any) -> Indexed:
     """The policy that `clips` is or stands for. WrongTypeError when it is none."""
     if isinstance(clips, (MultiRate, Offsets)):
         return RandomClips(clips)
-    if isinstance(clips, (Placement, RandomFrames, ClipsAt, ClipTable)):
+    if isinstance(clips, (Placement, RandomFrames, SegmentFrames, ClipsAt, ClipTable)):
         return clips
     raise WrongTypeError(
         f"clips is {clips!r}; it is a policy such as shortgop.RandomClips(16, stride=4), or a shortgop.ClipTable"
@@ -39,6 +40,8 @@ def index_of(
     seed: int,
 ) -> Clips:
     """The index of a policy over `videos`, which lie in the rows `chosen`, or in all; `rows_of` finds them by name."""
+    if isinstance(policy, SegmentFrames):
+        return SegmentIndex(policy, videos, seed)
     if not isinstance(policy, (ClipsAt, ClipTable)):
         return placed_index(policy, videos, seed)
     if videos.first_frames is not None:
