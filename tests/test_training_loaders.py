@@ -130,6 +130,31 @@ def test_lightning_sets_the_epoch_of_a_clip_loader_and_resumes_it_in_mid_epoch(
     assert trained_by_lightning(tmp_path, loader(), epochs=3, resumed_from=checkpoint) == whole[8:]
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_lightning_validates_tests_and_predicts_with_a_clip_loader(
+    dataset: shortgop.ClipDataset, tmp_path: Path
+) -> None:
+    """There it asks a loader for more than in training, and every sample comes once."""
+    lightning = import_module("pytorch_lightning")
+    seen: list[int] = []
+
+    class Model(lightning.LightningModule):  # type: ignore[misc,name-defined]
+        def validation_step(self, batch: Any) -> None:
+            seen.extend(batch["draw"].tolist())
+
+        test_step = predict_step = validation_step
+
+    trainer = lightning.Trainer(
+        accelerator="cpu", devices=1, logger=False, enable_progress_bar=False, default_root_dir=tmp_path
+    )
+    sampler = shortgop.ElasticSampler(dataset, 9, order=shortgop.Sequential(), drop_last=False)
+    loader = shortgop.ClipLoader(dataset, sampler, workers=0)
+    for run in (trainer.validate, trainer.test, trainer.predict):
+        seen.clear()
+        run(Model(), loader)
+        assert seen == list(range(len(dataset)))
+
+
 def test_accelerate_leaves_a_clip_loader_alone(dataset: shortgop.ClipDataset) -> None:
     accelerate = import_module("accelerate")
     loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0)

@@ -8,7 +8,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Never, Self
+from typing import Any, ClassVar, Never, Self
 
 import torch
 from torch.utils._pytree import register_pytree_node
@@ -129,6 +129,9 @@ class ClipLoader:
 
     Not for several threads at the same time, and not for a forked process.
     """
+
+    # Lightning asks loaders of validation, testing and prediction that have a sampler for this one too.
+    batch_sampler: ClassVar[None] = None
 
     def __init__(
         self,
