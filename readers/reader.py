@@ -159,10 +159,15 @@ class SnapshotReader:
         for output, tensor in zip(outputs, tensors, strict=True):
             shape = check_outputs(output, sizes, len(frames[0]) if frames else 0)[1:]
             if frames and (tuple(tensor.shape[1:]), tensor.dtype) != (shape, output.pixels.dtype):
+                place = output.layout.index("T")
+                remedy = (
+                    "open the dataset with size=(height, width), or give its shortgop.Output that"
+                    if shape[place] == tensor.shape[1 + place]
+                    else "all clips of a batch have as many frames"
+                )
                 raise UsageError(
                     f"clips of video {self._id(videos[0])!r} are {output.pixels.dtype} {shape}, and do not go into "
-                    f"rows of {tensor.dtype} {tuple(tensor.shape[1:])}: open the dataset with size=(height, width), or "
-                    "give its shortgop.Output that",
+                    f"rows of {tensor.dtype} {tuple(tensor.shape[1:])}: {remedy}",
                     video=self._id(videos[0]),
                 )
         self._fill(videos, frames, outputs, tensors, rows)
@@ -287,7 +292,8 @@ class SnapshotReader:
                 one, other = self._id(videos[0]), self._id(video)
                 raise UsageError(
                     f"frames of video {other!r} have shape {self._shape(video)}, those of video {one!r} "
-                    f"{first}: open the dataset with size=(height, width) to read both in one batch",
+                    f"{first}: open the dataset with size=(height, width) to read both in one batch, and with "
+                    'crop="center" to keep proportions',
                     video=other,
                 )
         return first

@@ -45,6 +45,33 @@ def test_a_loader_over_frames_of_several_sizes_says_what_get_clips_says(folder: 
         list(alone)
 
 
+def test_clips_of_several_lengths_in_a_loader_are_told_as_such(folder: Path) -> None:
+    """It asked for a size, where the number of frames differs."""
+    videos = shortgop.open(folder, size=(32, 48))
+    parts = [shortgop.ClipDataset(videos, shortgop.CenterClips(frames)) for frames in (4, 8)]
+    both = shortgop.MixedClips(parts)
+    sampler = shortgop.ElasticSampler(both, 4, order=shortgop.Sequential())
+    with pytest.raises(UsageError, match=r"\(8, 3, 32, 48\), .*: all clips of a batch have as many frames$"):
+        list(shortgop.ClipLoader(both, sampler, workers=0))
+
+
+def test_a_size_with_width_and_height_exchanged_is_noticed(tmp_path: Path) -> None:
+    """`prepare` takes (width, height), and `open` took the same tuple without a word."""
+    pts = constant_rate_pts(Fraction(10), 8)
+    make_video(tmp_path / "a.mp4", pts=pts, timebase=Fraction(1, 10), size=(96, 64))
+    make_dataset([tmp_path / "a.mp4"], tmp_path / "one", gop_frames=8)
+    with pytest.warns(shortgop.DatasetWarning, match=r"size=\(96, 64\) is .* with size=\(64, 96\) frames keep"):
+        assert shortgop.open(tmp_path / "one", size=(96, 64))["a.mp4"][0].shape == (3, 96, 64)
+    with pytest.warns(shortgop.DatasetWarning, match=r"all videos have height 64 and width 96"):
+        shortgop.ClipDataset(tmp_path / "one", shortgop.RandomClips(4), size=(96, 64), crop="center")
+    for size in ((64, 96), (96, 65), (64, 64), 64, None):
+        shortgop.open(tmp_path / "one", size=size)
+    # Videos of other sizes beside them: any size may be meant.
+    make_video(tmp_path / "b.mp4", pts=pts, timebase=Fraction(1, 10), size=(64, 96))
+    make_dataset([tmp_path / "a.mp4", tmp_path / "b.mp4"], tmp_path / "both", gop_frames=8)
+    shortgop.open(tmp_path / "both", size=(96, 64))
+
+
 @pytest.mark.parametrize(
     ("start", "stop", "why"),
     [

@@ -18,7 +18,7 @@ from torch.utils.data import BatchSampler, DistributedSampler
 
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
 from shortgop.training.clips import Clips
-from shortgop.training.orders import Chunked, Order, Sequential, Shuffled, Weighted
+from shortgop.training.orders import Chunked, Mixture, Order, Sequential, Shuffled, Weighted
 from shortgop.training.policies import AllClips
 from shortgop.training.sampler import ElasticSampler
 from video_tables import clips_of
@@ -233,6 +233,7 @@ def test_its_repr_says_what_it_is_and_where() -> None:
     assert repr(sampler) == f"<ElasticSampler of 20 clips: {of}, epoch 0 at 8 of 20>"
     weighted = ElasticSampler(numbered(10, 10), 4, order=Weighted([1, 2]))
     assert "20 clips: Weighted(of='videos'), seed 0" in repr(weighted), "weights may be millions"
+    assert "20 clips: Mixture(quotas=(3,)), seed 0" in repr(ElasticSampler(numbered(10, 10), 4, order=Mixture([3])))
 
 
 def test_what_is_dropped_is_other_samples_each_time() -> None:

@@ -133,3 +133,33 @@ def test_videos_are_named_by_an_id_or_a_number(dataset: shortgop.Dataset, key: A
 def test_requests_are_a_list(dataset: shortgop.Dataset, requests: Any) -> None:
     with pytest.raises(shortgop.WrongTypeError, match="it has to be a list of"):
         dataset.get_clips(requests)
+
+
+UNORDERED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: shortgop.ClassBalanced({"a.mp4": 3}), "labels is the dict {'a.mp4': 3}; it has to be a list"),
+    (lambda: shortgop.Weighted({0: 0.5}), "weights is the dict"),
+    (lambda: shortgop.Systematic({0.5}), "weights is the set"),
+    (lambda: shortgop.Mixture({3, 1}), "quotas is the set"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("make", "message"), UNORDERED, ids=[message for _, message in UNORDERED])
+def test_a_dict_or_a_set_is_no_list(dataset: shortgop.Dataset, make: Callable[[], Any], message: str) -> None:
+    """The keys of a dict of labels were taken for labels."""
+    clips = shortgop.ClipDataset(dataset, shortgop.RandomClips(4))
+    with pytest.raises(shortgop.WrongTypeError, match=message):
+        shortgop.ElasticSampler(clips, 1, order=make())
+
+
+def test_a_set_of_videos_is_in_the_order_of_the_dataset(tmp_path: Path) -> None:
+    """Each process has another order of a set of texts: ranks would divide other clips than each other's."""
+    names = [f"{letter}.mp4" for letter in "abcdefgh"]
+    for name in names:
+        make_video(tmp_path / name, pts=constant_rate_pts(Fraction(10), 8), timebase=Fraction(1, 10))
+    assert make_dataset([tmp_path], tmp_path / "out").failures == ()
+    dataset = shortgop.open(tmp_path / "out")
+    for chosen in (set(names[2:]), frozenset(names[2:]), set(range(2, 8))):
+        clips = shortgop.ClipDataset(dataset, shortgop.CenterClips(4), videos=chosen)
+        assert clips.video_numbers.tolist() == list(range(2, 8))
+    last = shortgop.ClipDataset(dataset[5:], shortgop.CenterClips(4), videos={"h.mp4", "f.mp4"})
+    assert last.video_numbers.tolist() == [0, 2]

@@ -15,12 +15,13 @@ fps=29.97 is 2997/100. A text counts as `prep --fps` reads it: fps="29.97" is 30
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from math import floor
+from reprlib import repr as shortened
 from typing import Any
 
 from ..arguments import frame_rate, integer, number
@@ -176,7 +177,10 @@ def at_least_one(value: Any, what: str) -> int:
 
 
 def listed(values: Any, what: str) -> list[Any]:
-    """The values of any list, array or tensor; WrongTypeError for anything else."""
+    """The values of any list, array or tensor; WrongTypeError for anything else, and for what has no order or only keys
+    in it."""
+    if isinstance(values, (set, frozenset, Mapping)):
+        raise WrongTypeError(f"{what} is the {type(values).__name__} {shortened(values)}; it has to be a list")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise WrongTypeError(f"{what} is {values!r}; it has to be a list")
     return list(values)

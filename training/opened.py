@@ -86,8 +86,12 @@ class OpenedDataset:
         return chosen_of(self.dataset).rows
 
     def rows(self, videos: Iterable[str | int]) -> Array:
-        """The rows of videos by id or number; VideoNotFoundError when there is none of that name."""
+        """The rows of videos by id or number, those of a set in the order of the dataset: a set has another one in each
+        process, and ranks would read other clips than their share. VideoNotFoundError when there is none of that
+        name."""
         chosen, manifest = chosen_of(self.dataset), self.manifest
+        if isinstance(videos, (set, frozenset)):
+            return np.sort(self.rows(list(videos)))
         keys = listed(videos, "videos")
         if keys and all(map(is_boolean, keys)):
             raise WrongTypeError(

@@ -142,7 +142,8 @@ class ElasticSampler(DistributedSampler[int]):
     def __repr__(self) -> str:
         order, position = self._given_order, self._place()[0]
         # Weights may be millions.
-        options = [f"{name}={value!r}" for name, value in vars(order).items() if isinstance(value, int | str)]
+        shown = {name: value for name, value in vars(order).items() if isinstance(value, int | str) or name == "quotas"}
+        options = [f"{name}={value!r}" for name, value in shown.items()]
         return (
             f"<ElasticSampler of {len(self._clips)} clips: {type(order).__name__}({', '.join(options)}), seed "
             f"{self.seed}, global batches of {self.global_batch_size}, rank {self.rank} of {self.num_replicas}, epoch "
