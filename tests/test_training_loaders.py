@@ -218,6 +218,7 @@ def test_hugging_faces_trainer_resumes_with_the_samples_that_were_left(
             report_to=[], disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
         names: dict[str, Any] = {"shortgop": shortgop, "DataLoader": DataLoader, "transformers": transformers}
+        names["torch"] = torch
         names |= {"model": Model(), "arguments": arguments, "dataset": dataset}
         exec(text, names)
         names["trainer"].train(**resumed)
@@ -231,3 +232,41 @@ def test_hugging_faces_trainer_resumes_with_the_samples_that_were_left(
     assert run() == expected
     for step in (2, 6, 9):
         assert run(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}")) == expected[step:]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hugging_faces_trainer_evaluates_as_the_page_says(
+    dataset: shortgop.ClipDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own collator renames `label`, of which a model that is trained as the page writes it knows nothing."""
+    transformers = import_module("transformers")
+    # It takes the tests' module of that name for the package.
+    monkeypatch.setattr(import_module("transformers.trainer"), "is_datasets_available", lambda: False)
+    page = PAGE.read_text()
+    for said in ("data_collator=torch.utils.data.default_collate", 'TrainingArguments(label_names=["label"])'):
+        assert said in page
+    labels = [number % 3 for number in range(len(dataset.source))]
+
+    class Labelled(shortgop.ClipDataset):
+        def items(self, draws: Any, rows: Any = None) -> Any:
+            return [{**item, "label": labels[item["video"]]} for item in super().items(draws, rows)]
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3 * 16 * 16, 3)
+
+        def forward(self, frames: torch.Tensor, label: torch.Tensor, **_: Any) -> dict[str, torch.Tensor]:
+            logits = self.layer(frames.float().flatten(1))
+            return {"loss": torch.nn.functional.cross_entropy(logits, label), "logits": logits}
+
+    clips = Labelled(dataset.source, shortgop.CenterClips(1))
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path), per_device_eval_batch_size=2, use_cpu=True, report_to=[], disable_tqdm=True,
+        label_names=["label"],
+    )  # fmt: skip
+    trainer = transformers.Trainer(
+        Model(), arguments, eval_dataset=clips, data_collator=torch.utils.data.default_collate,
+        compute_metrics=lambda found: {"labels": found.label_ids.tolist()},
+    )  # fmt: skip
+    assert trainer.evaluate()["eval_labels"] == labels
