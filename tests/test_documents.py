@@ -38,6 +38,7 @@ FENCED = {
         "test_training_page.test_clips_of_frames_one_second_apart",
         "test_training_page.test_parts_of_videos",
         "test_documents.test_two_outputs_of_one_decode",
+        "test_training_page.test_several_views_at_test_time",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
         "test_training_page.test_pairs_of_clips_are_of_one_video",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
@@ -307,7 +308,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
     with shortgop.ClipLoader(names["dataset"], names["sampler"], workers=0) as loader:
         first, second = ((batch["draw"].tolist(), batch.state) for batch in loader)
     names["checkpoint"] = {"loader": first[1]}
-    exec(few(fenced("training.md", 10)), names)
+    exec(few(fenced("training.md", 11)), names)
     names["loader"].close()
     assert names["batch"]["draw"].tolist() == second[0]
     assert names["checkpoint"] == {"loader": second[1]}
@@ -315,7 +316,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
 
 
 def test_the_dataset_class_before_and_after(names: dict[str, Any]) -> None:
-    text, _, after = fenced("training.md", 14).rpartition("\n\n\n")
+    text, _, after = fenced("training.md", 15).rpartition("\n\n\n")
     exec(text, names)
     before = names["Clips"]()
     before.paths, before.labels = ["kitchen/001.mp4"], [7]

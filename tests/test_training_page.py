@@ -97,6 +97,36 @@ def test_clips_of_several_sizes(tmp_path: Path) -> None:
         assert shown == item["frame_numbers"].tolist()
 
 
+def test_several_views_at_test_time(tmp_path: Path) -> None:
+    """Of videos with other shapes, on one rank and on four: each view of a video counts once."""
+    for number, size in enumerate(((96, 64), (64, 128), (160, 64))):
+        pts = constant_rate_pts(Fraction(10), 70)
+        make_video(tmp_path / f"{number}.mp4", pts=pts, timebase=Fraction(1, 10), size=size, first_number=100 * number)
+    make_dataset(sorted(tmp_path.glob("*.mp4")), tmp_path / "dataset")
+    block = re.search(r"```python\n(def three_crops.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    seen: list[torch.Tensor] = []
+
+    def model(clips: torch.Tensor) -> torch.Tensor:
+        seen.append(clips)
+        return torch.zeros(len(clips), 4)
+
+    names: dict[str, Any] = {"shortgop": shortgop, "torch": torch, "DataLoader": DataLoader}
+    names |= {"model": model, "num_classes": 4, "world_size": 1}
+    text = block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("224", "64")
+    exec(text, names)
+    assert torch.allclose(names["scores"], torch.full((3, 4), 15 / 4))
+    assert {tuple(clips.shape[1:]) for clips in seen} == {(16, 3, 64, 64)}
+    crops = names["three_crops"](torch.arange(100).expand(2, 3, 64, 100))
+    assert crops[:, 0, 0, 0, 0].tolist() == [0, 18, 36]
+    of_ranks = torch.zeros(3, 4)
+    for rank in range(4):
+        ranks = text.replace("drop_last=False", f"drop_last=False, rank={rank}, world_size=4")
+        exec(ranks, own := names | {"world_size": 4})
+        of_ranks += own["scores"]
+    assert torch.allclose(of_ranks, torch.full((3, 4), 15 / 4))
+
+
 def test_columns_and_some_of_the_videos(tmp_path: Path) -> None:
     rows = [{"label": 2, "split": "train"}, {"label": 3, "split": "train"}, {"label": 5, "split": "val"}]
     lines = []

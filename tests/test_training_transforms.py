@@ -114,3 +114,47 @@ def test_torchvision_draws_one_crop_for_a_whole_batch(path: Path) -> None:
     """What docs/training.md warns of."""
     for batch in loaded(clips_of_one_start(path, transform=of_torchvision(), transform_batch=True)):
         assert len({frames[0].numpy().tobytes() for frames in batch["frames"]}) == 1
+
+
+def corner(frames: torch.Tensor) -> torch.Tensor:
+    """A random part of 32x32 of frames of any size."""
+    top, left = (int(torch.randint(side - 31, ())) for side in frames.shape[-2:])
+    return frames[..., top : top + 32, left : left + 32]
+
+
+@pytest.fixture(scope="module")
+def of_several_sizes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("sizes")
+    for number, size in enumerate(((96, 64), (64, 96), (128, 64), (96, 64))):
+        pts = constant_rate_pts(Fraction(30), 8)
+        make_video(root / f"{number}.mp4", pts=pts, timebase=Fraction(1, 30), size=size, first_number=100 * number)
+    make_dataset(sorted(root.glob("*.mp4")), root / "dataset", gop_frames=8)
+    return root / "dataset"
+
+
+@pytest.mark.parametrize("size", [None, 48, (40, 40)])
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_transform_makes_a_batch_of_clips_of_several_sizes(of_several_sizes: Path, size: Any, on_error: Any) -> None:
+    """They were refused before the transform saw them, unless a batch happened to have one size."""
+    clips = shortgop.ClipDataset(
+        of_several_sizes, shortgop.RandomClips(6, stride=2, ends="black"), size=size, transform=corner,
+        on_error=on_error,
+    )  # fmt: skip
+    alone = [clips[draw] for draw in range(len(clips))]
+    (batch,) = DataLoader(clips, batch_size=len(clips))
+    sampler = shortgop.ElasticSampler(clips, len(clips), order=shortgop.Sequential())
+    (other,) = shortgop.ClipLoader(clips, sampler, workers=0)
+    for name in ("frames", "pts_seconds", "mask", "video", "start"):
+        expected = torch.stack([torch.as_tensor(item[name]) for item in alone])
+        assert torch.equal(batch[name], expected)
+        assert torch.equal(other[name], expected)
+    assert batch["frames"].shape == (4, 6, 3, 32, 32)
+    assert not batch["frames"][:, 4:].any()
+    assert clips.items([]) == []
+
+
+def test_several_sizes_are_refused_where_no_transform_sees_one_clip(of_several_sizes: Path) -> None:
+    for options in ({}, {"transform": corner, "transform_batch": True}):
+        clips = shortgop.ClipDataset(of_several_sizes, shortgop.CenterClips(2), **options)  # type: ignore[arg-type]
+        with pytest.raises(shortgop.UsageError, match=r"open the dataset with size=\(height, width\)"):
+            next(iter(DataLoader(clips, batch_size=4)))

@@ -390,7 +390,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         ]
 
     def _read(self, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
-        return read_clips(self._opened, self._outputs, clips, rows, black=self._is_black)
+        alone = self._transform is not None and not self._transform_batch
+        return read_clips(self._opened, self._outputs, clips, rows, black=self._is_black, several_sizes=alone)
 
     @property
     def _is_black(self) -> bool:

@@ -15,21 +15,26 @@ from .transforms import Read
 
 
 def read_clips(
-    opened: OpenedDataset, outputs: Outputs | None, clips: Sequence[Clip], rows: Rows | None, *, black: bool
+    opened: OpenedDataset,
+    outputs: Outputs | None,
+    clips: Sequence[Clip],
+    rows: Rows | None,
+    *,
+    black: bool,
+    several_sizes: bool = False,
 ) -> dict[str, Read]:
     """What is read of these clips, by the names that items have for it: each entry is (clips, ...).
 
-    With `rows`, frames are read into these. With `black`, frames that stand in for others are painted black. The one
-    place that asks for pixels.
+    With `rows`, frames are read into these. With `black`, frames that stand in for others are painted black. With
+    `several_sizes`, as for a transform that makes one size of them, an entry may be a list. The one place that asks for
+    pixels.
     """
     if outputs is not None:
         return _read_outputs(opened, outputs, clips, rows, black=black)
     videos, wanted = _videos_and_frames(clips)
     if rows is None:
-        numbers = opened.numbers_of(videos).tolist()
-        batch = opened.dataset.get_clips(list(zip(numbers, wanted, strict=True)))
-        frames: Read = batch.data
-        pts_seconds = batch.pts_seconds
+        groups = _of_one_size(opened, videos) if several_sizes else [list(range(len(clips)))]
+        frames, pts_seconds = _read_groups(opened, videos, wanted, groups)
     else:
         pts_seconds = opened.read_into(videos, wanted, None, rows)
         frames = rows.views("frames")
@@ -37,6 +42,34 @@ def read_clips(
     for place, mask in _to_be_black(clips) if black else ():
         paint_black(frames[place], chosen.pixels, chosen.layout, mask, full_range=full_range[place])
     return {"frames": frames, "pts_seconds": pts_seconds}
+
+
+def _of_one_size(opened: OpenedDataset, videos: Sequence[int]) -> list[list[int]]:
+    """The places of clips of these videos, in groups whose frames have one size each."""
+    chosen, _ = opened.format_of(videos)
+    if not videos or 0 not in chosen.shape_of_no_frame():
+        return [list(range(len(videos)))]
+    places: dict[tuple[int, int], list[int]] = {}
+    for place, size in enumerate(opened.sizes_and_ids(videos)[0]):
+        places.setdefault(size, []).append(place)
+    return list(places.values())
+
+
+def _read_groups(
+    opened: OpenedDataset, videos: Sequence[int], wanted: Sequence[list[int]], groups: Sequence[Sequence[int]]
+) -> tuple[Read, Read]:
+    """The frames of clips and their times, in the order of the clips; the clips of a group are read together."""
+    numbers = opened.numbers_of(videos).tolist()
+    read = [opened.dataset.get_clips([(numbers[place], wanted[place]) for place in group]) for group in groups]
+    if len(groups) == 1:
+        return read[0].data, read[0].pts_seconds
+    found = {
+        place: (batch.data[row], batch.pts_seconds[row])
+        for group, batch in zip(groups, read, strict=True)
+        for row, place in enumerate(group)
+    }
+    frames, pts_seconds = zip(*(found[place] for place in range(len(videos))), strict=True)
+    return list(frames), list(pts_seconds)
 
 
 def _read_outputs(
