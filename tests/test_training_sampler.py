@@ -224,6 +224,26 @@ def test_it_is_a_distributed_sampler_for_those_who_look() -> None:
     assert (ElasticSampler(numbered(100), 16).num_replicas, ElasticSampler(numbered(100), 16).rank) == (1, 0)
 
 
+def test_another_epoch_than_the_one_that_was_resumed_is_noticed() -> None:
+    """A loop that counts its epochs from 0 again trained on all of them once more without a word."""
+    sampler = ElasticSampler(numbered(20), 4)
+    sampler.set_epoch(2)
+    samples = iter(sampler)
+    for _ in range(8):
+        next(samples)
+    state = sampler.state_dict()
+    for planned in (False, True):
+        resumed = ElasticSampler(numbered(20), 4)
+        resumed.load_state_dict(state)
+        with pytest.warns(DatasetWarning, match=r"set_epoch\(0\) leaves epoch 2, which load_state_dict resumed"):
+            resumed.set_epoch(0)
+        resumed.set_epoch(1)
+        resumed.load_state_dict(state)
+        resumed.set_epoch(2)
+        assert len(list(resumed.planned_batches() if planned else resumed)) == (3 if planned else 12)
+        resumed.set_epoch(3)
+
+
 def test_its_repr_says_what_it_is_and_where() -> None:
     sampler = ElasticSampler(numbered(10, 10), 4, order=Chunked(3), seed=7, rank=1, world_size=2)
     samples = iter(sampler)

@@ -126,6 +126,8 @@ class ElasticSampler(DistributedSampler[int]):
         self._running: EpochPass | None = None
         # How often all that was left of this epoch was delivered.
         self._passes = 0
+        # Whether the epoch is that of a state, and nothing was read of it since.
+        self._resumed = False
 
     def __getstate__(self) -> dict[str, Any]:
         # What is bound to the index of clips is bound anew where the copy is used: a function, and much larger.
@@ -161,12 +163,18 @@ class ElasticSampler(DistributedSampler[int]):
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next iteration goes through, from its start.
 
-        The epoch that `load_state_dict` resumed goes on from where it was.
+        The epoch that `load_state_dict` resumed goes on from where it was. DatasetWarning where another one is chosen
+        before anything was read of it.
         """
         epoch = integer(epoch, "epoch")
         if epoch < 0:
             raise UsageError(f"epoch is {epoch}; epochs count from 0")
         if epoch != self.epoch:
+            if self._resumed:
+                warn(
+                    f"set_epoch({epoch}) leaves epoch {self.epoch}, which load_state_dict resumed, before anything was "
+                    "read of it: begin with that one, as in `for epoch in range(sampler.epoch, epochs)`"
+                )
             self._go_to(epoch, 0, 0)
 
     def planned_batches(self) -> Iterator[PlannedBatch]:
@@ -178,7 +186,7 @@ class ElasticSampler(DistributedSampler[int]):
         self._check_ranks()
         self._notice_repetition()
         epoch, offset, slices = self.epoch, self._offset, self._slices(self._start)
-        self._began_at, self._running = slices.start, None
+        self._began_at, self._running, self._resumed = slices.start, None, False
         number = 0
         for parts in slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
@@ -303,11 +311,12 @@ class ElasticSampler(DistributedSampler[int]):
             self._go_to(epoch, start, offset)
         else:
             self._go_to(epoch + 1, 0, 0)
+        self._resumed = True
 
     def _go_to(self, epoch: int, position: int, offset: int) -> None:
         self.epoch, self._start, self._offset = epoch, position, offset
         self._began_at, self._running = position, None
-        self._passes = 0
+        self._passes, self._resumed = 0, False
 
     def _notice_repetition(self) -> None:
         """DatasetWarning, once in an epoch, where a random order is gone through again and again."""
@@ -320,7 +329,7 @@ class ElasticSampler(DistributedSampler[int]):
     def _draws(self, running: EpochPass) -> Iterator[int]:
         # Here the first draw is asked for: loaders begin some iterations that they never use.
         self._notice_repetition()
-        self._running, self._began_at = running, running.slices.start
+        self._running, self._began_at, self._resumed = running, running.slices.start, False
         skipped = running.taken
         # A pass that begins within a global batch has another number of its samples.
         equal = self.drop_last and not skipped
