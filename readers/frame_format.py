@@ -19,6 +19,8 @@ Crop = Literal["center"] | tuple[int, int, int, int]
 Normalize = tuple[tuple[float, ...], tuple[float, ...]]
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
+# Values from 0 to 1 have a standard deviation of at most a half; more than this is one of values from 0 to 255.
+_MOST_STD = 10.0
 _CHANNELS = {"rgb": 3, "ycbcr": 3, "grey": 1, "yuv420": 1}
 
 
@@ -82,6 +84,11 @@ class PixelFormat:
             if self.color == "ycbcr":
                 channels = "three numbers each for Y, Cb and Cr"
             raise UsageError(f"normalize is {self.normalize!r}; it has to be (mean, std), {channels} from 0 to 1")
+        if max(mean) > 1 or max(std) > _MOST_STD:
+            raise UsageError(
+                f"normalize is {self.normalize!r}: these are numbers for values from 0 to 255, and values are from 0 "
+                "to 1, so divide all of them by 255"
+            )
         return mean, std
 
     @property

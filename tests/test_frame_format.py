@@ -34,6 +34,11 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
         ),
         ({"normalize": MEAN_STD}, "normalize makes floats: give dtype=torch.float32"),
         ({"normalize": (0.5, 0.5), "dtype": torch.float32}, r"normalize is \(0.5, 0.5\); it has to be \(mean, std\)"),
+        # As they stand in the configurations of mmaction2 and Caffe: frames would be black to a model.
+        *(
+            ({"normalize": numbers, "dtype": torch.float32}, "are numbers for values from 0 to 255.*divide all of them")
+            for numbers in (((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)), ((0, 0, 0), (255, 255, 255)))
+        ),
         (
             {"normalize": ((0, 0, 0), (1, 0, 1)), "dtype": torch.float32},
             "by std, and the one of channel 1 is 0",
