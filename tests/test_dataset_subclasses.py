@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 import shortgop
@@ -63,3 +66,44 @@ def test_a_subclass_of_several_datasets_is_called_too(folder: Path) -> None:
     assert batch["draw"].tolist() == [100, 101, 102, 103, 104, 105]
     with pytest.raises(UsageError, match="Both has a __getitem__ of its own, which ClipLoader does not call"):
         shortgop.ClipLoader(both, range(6), batch_size=6, workers=0)
+
+
+class WithRandomNumbers(shortgop.ClipDataset):
+    """As for masks, or for one of several captions."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        of_torch = torch.rand(len(draws)).tolist()
+        drawn = [(each, float(np.random.rand()), random.random()) for each in of_torch]  # noqa: NPY002
+        return [
+            {**item, "drawn": torch.tensor(each)} for item, each in zip(super().items(draws, rows), drawn, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_of_a_clip_loader_draw_numbers_of_their_own(folder: Path, workers: int) -> None:
+    """Those of torch were the same in all workers, and in each run."""
+    dataset = WithRandomNumbers(folder, shortgop.AllClips(2, step=2))
+    sampler = shortgop.ElasticSampler(dataset, 4)
+    with shortgop.ClipLoader(dataset, sampler, workers=workers) as loader:
+        drawn = []
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            drawn += [batch["drawn"].clone() for batch in loader]
+    whole = torch.cat(drawn)
+    assert len(whole) > 40
+    for numbers_of_one in whole.T:
+        assert len(numbers_of_one.unique()) == len(whole)
+
+
+class WithTuples(shortgop.ClipDataset):
+    def items(self, draws: Any, rows: Any = None) -> Any:
+        return [(item["frames"], item["video"]) for item in super().items(draws, rows)]
+
+
+def test_items_that_are_no_dicts_are_told_as_such(folder: Path) -> None:
+    dataset = WithTuples(folder, shortgop.CenterClips(2))
+    sampler = shortgop.ElasticSampler(dataset, 3)
+    (batch,) = DataLoader(dataset, batch_size=3, sampler=sampler)
+    assert len(batch) == 2
+    with pytest.raises(shortgop.WrongTypeError, match="an item is a tuple; ClipLoader makes batches of dicts"):
+        next(iter(shortgop.ClipLoader(dataset, sampler, workers=0)))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...errors import UsageError
+from ...errors import UsageError, WrongTypeError
 from ...readers.convert.copies import copy_frame
 
 # Columns begin at pages.
@@ -66,7 +66,12 @@ def _tensor(memory: Any, column: Column, num_bytes: int, offset: int) -> torch.T
 
 
 def rows_for(item: Mapping[str, Any], num_rows: int) -> BatchRows:
-    """The rows for items such as this one."""
+    """The rows for items such as this one. WrongTypeError for one that is no dict, as a subclass may make it."""
+    if not isinstance(item, Mapping):
+        raise WrongTypeError(
+            f"an item is a {type(item).__name__}; ClipLoader makes batches of dicts, so let `items` of the subclass "
+            "return one for each clip, or take a DataLoader"
+        )
     tensors = {name: as_tensor(value) for name, value in item.items()}
     columns = [Column(name, each.dtype, tuple(each.shape), 0) for name, each in tensors.items() if each is not None]
     return with_rows(BatchRows(tuple(columns), tuple(item), 0, 0), num_rows)

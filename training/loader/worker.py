@@ -17,7 +17,9 @@ from typing import Any
 import torch
 
 from ...errors import UsageError
+from ..keyed import key
 from ..rows import Rows
+from ..transforms import seeded
 from .arena import Arena, MappedArena
 from .batch_rows import write_item
 from .messages import Cancel, Done, ReadsItems, Ready, Spent, UseArena, Work
@@ -32,7 +34,10 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
     rest: tuple[dict[str, Any], ...] = ()
     failed: BaseException | None = None
     try:
-        items = dataset.items(work.draws, Rows(arena.tensors, work.rows))
+        # A subclass may draw random numbers in its items, and all processes of a fork server start with torch's
+        # generator in the same state.
+        with seeded(key(0, "items", *work.draws)):
+            items = dataset.items(work.draws, Rows(arena.tensors, work.rows))
         rest = tuple(
             write_item(item, arena.names, arena.tensors, row) for item, row in zip(items, work.rows, strict=True)
         )
