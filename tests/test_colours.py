@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import stat
 import struct
@@ -17,12 +16,11 @@ import numpy as np
 import pytest
 from av.sidedata.sidedata import SideData
 from numpy.typing import NDArray
-from PIL import Image
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
 from datasets import current_manifest, make_dataset
-from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed, with_entry_box
+from odd_pictures import X264, encode_pictures, ffmpeg, numbered, with_entry_box
 from shortgop.manifests.operations.export import export
 from shortgop.prep.profile import Size
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
@@ -33,7 +31,6 @@ PQ, HLG = 16, 18
 # Linear light of BT.709 primaries to those of BT.2020, ITU-R BT.2087.
 TO_BT2020 = np.array([[0.6274, 0.3293, 0.0433], [0.0691, 0.9195, 0.0114], [0.0164, 0.0880, 0.8956]])
 WHITE_NITS = 203
-_ORIENTATION, _TURN_RIGHT = 0x0112, 6
 
 
 def pq(nits: NDArray[Any]) -> NDArray[Any]:
@@ -343,36 +340,6 @@ def test_light_of_openexr_is_shown_as_a_signal(tmp_path: Path) -> None:
     dataset, given_up = prepare([tmp_path / "x.mov"], tmp_path, crf=5)
     assert given_up == [("linear light to BT.709", "floating point to 8 bits", "RGB to 4:2:0")]
     assert np.abs(dataset[0][0].numpy().mean() - 191) < 3
-
-
-@pytest.mark.parametrize("flip", ["hflip", "vflip"])
-@pytest.mark.parametrize("rotation", [0, 90, 270])
-def test_pictures_that_are_mirrored_when_shown_are_mirrored(rotation: int, flip: str, tmp_path: Path) -> None:
-    """What the exported file shows is what ffmpeg itself shows of the source, and is not turned again."""
-    plain = encode_pictures(tmp_path / "plain.h264", numbered(range(2), (64, 64)), "-pix_fmt", "yuv420p", *X264)
-    source = tmp_path / "x.mp4"
-    turn = ("-display_rotation", str(rotation), f"-display_{flip}")
-    ffmpeg(*turn, "-i", remuxed(plain, tmp_path / "plain.mp4"), "-c", "copy", source)
-    shown = ffmpeg("-i", source, "-frames:v", "1", "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
-    dataset, _ = prepare([source], tmp_path, crf=5)
-    expected = np.frombuffer(shown, np.uint8).reshape(64, 64, 3).transpose(2, 0, 1).astype(int)
-    assert np.abs(dataset[0][0].numpy() - expected).mean() < 6
-    export(DiskStorage(tmp_path / "dataset"), current_manifest(tmp_path / "dataset"), 0, tmp_path / "out.mp4")
-    with av.open(tmp_path / "out.mp4") as container:
-        assert next(container.decode(video=0)).rotation == 0
-
-
-def test_photographs_that_say_how_the_camera_was_held_are_turned_upright(tmp_path: Path) -> None:
-    """Exif in Motion JPEG, which PyAV has no name for."""
-    exif = Image.Exif()
-    exif[_ORIENTATION] = _TURN_RIGHT
-    data = io.BytesIO()
-    for picture in numbered(range(5), (96, 64)):
-        Image.fromarray(np.rot90(picture)).save(data, "JPEG", exif=exif, quality=90)
-    (tmp_path / "x.mjpeg").write_bytes(data.getvalue())
-    dataset, _ = prepare([tmp_path / "x.mjpeg"], tmp_path)
-    assert dataset[0][0].shape == (3, 64, 96)
-    assert [read_number(frame) for frame in dataset[0]] == list(range(5))
 
 
 def test_streams_that_are_left_behind_are_told(tmp_path: Path) -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 from typing import cast
 
 import numpy as np
 from av.container import InputContainer
-from av.sidedata.sidedata import SideData
+from av.filter import Graph
+from av.sidedata.sidedata import SideData, Type
 from av.video.format import VideoFormat
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
@@ -33,6 +34,8 @@ UNSPECIFIED = 2
 _RGB_MATRIX = 0
 _LINEAR = 8
 _COMMON_PROFILE = 5
+# FFmpeg 8.1 has four.
+_UNKNOWN_KINDS = 16
 _DOLBY_VISION_TAGS = ("dvh1", "dvhe", "dva1", "dvav")
 # FFmpeg's own decoders ignore the alpha that WebM stores beside the picture.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
@@ -178,10 +181,26 @@ def _is_mirrored(frame: VideoFrame) -> bool:
 
 
 def _side_data(frame: VideoFrame) -> Iterator[tuple[str, bytes]]:
-    # PyAV raises ValueError for all side data if it does not know one kind that its FFmpeg has, such as Exif.
-    with contextlib.suppress(ValueError):
-        for side_data in cast("Iterable[SideData]", frame.side_data):
-            yield side_data.type.name, bytes(side_data)
+    try:
+        found = frame.side_data
+    except ValueError:
+        # PyAV tells nothing at all if it does not know one kind that its FFmpeg has, such as Exif.
+        found = _with_known_side_data(frame).side_data
+    for side_data in cast("Iterable[SideData]", found):
+        yield side_data.type.name, bytes(side_data)
+
+
+def _with_known_side_data(frame: VideoFrame) -> VideoFrame:
+    """The same frame without side data of kinds that PyAV does not know, which FFmpeg added at the end of its list."""
+    first_unknown = len(Type)
+    graph = Graph()
+    graph.link_nodes(
+        graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1)),
+        *(graph.add("sidedata", f"mode=delete:type={first_unknown + kind}") for kind in range(_UNKNOWN_KINDS)),
+        graph.add("buffersink"),
+    ).configure()
+    graph.push(frame)
+    return cast("VideoFrame", graph.pull())
 
 
 def _left_behind(stream: VideoStream, container: InputContainer) -> tuple[str, ...]:
