@@ -36,6 +36,7 @@ def kind(picture: bytes) -> str:
 
 
 def written(path: Path, chunks: list[bytes]) -> Path:
+    """Write packets with the times at which they are decoded."""
     head = chunks[0][: chunks[0].index(PICTURE)]
     with av.open(path, "w") as container:
         stream = container.add_stream("mpeg4", rate=30)
@@ -50,7 +51,10 @@ def written(path: Path, chunks: list[bytes]) -> Path:
     return path
 
 
-def test_b_frames_that_are_packed_with_the_frame_before_are_all_there(pictures: list[bytes], tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["avi", "mp4", "mkv"])
+def test_b_frames_that_are_packed_with_the_frame_before_are_all_there(
+    suffix: str, pictures: list[bytes], tmp_path: Path
+) -> None:
     chunks: list[bytes] = []
     for picture in pictures:
         if kind(picture) == "B":
@@ -59,9 +63,39 @@ def test_b_frames_that_are_packed_with_the_frame_before_are_all_there(pictures: 
             chunks.append(picture)
     assert sum(chunk == NOTHING_CODED for chunk in chunks) > 10
     chunks[0] = chunks[0].replace(PICTURE, DIVX + PICTURE, 1)
-    assert make_dataset([written(tmp_path / "x.avi", chunks)], tmp_path / "dataset").failures == ()
-    shown = [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]]
-    assert shown == list(range(FRAMES))
+    assert make_dataset([written(tmp_path / f"x.{suffix}", chunks)], tmp_path / "dataset").failures == ()
+    assert numbers_in(tmp_path / "dataset") == list(range(FRAMES))
+
+
+def numbers_in(dataset: Path) -> list[int]:
+    return [read_number(frame) for frame in shortgop.open(dataset)[0]]
+
+
+@pytest.mark.parametrize("suffix", ["avi", "mp4", "mkv"])
+def test_the_frame_before_a_picture_that_is_not_coded_is_shown_again(
+    suffix: str, pictures: list[bytes], tmp_path: Path
+) -> None:
+    """FFmpeg shows nothing of it, and later frames came too late where packets have the times of decoding."""
+    chunks, expected = list[bytes](), list[int]()
+    for number, picture in enumerate(pictures):
+        chunks.append(picture)
+        expected.append(number)
+        # B-frames have even numbers in the order of decoding.
+        if number in (4, 12, 20):
+            chunks.append(not_coded(pictures[number - 1]))
+            expected.append(number)
+    assert make_dataset([written(tmp_path / f"x.{suffix}", chunks)], tmp_path / "dataset").failures == ()
+    assert numbers_in(tmp_path / "dataset") == expected
+
+
+def not_coded(before: bytes) -> bytes:
+    """A picture of which nothing is coded, at the time of the one `before`, in 5 bits for 30 frames/s."""
+    start = before.index(PICTURE) + len(PICTURE)
+    bits = f"{int.from_bytes(before[start : start + 4]):032b}"
+    # Behind the type (2 bits): the seconds, each 1, a 0, a marker, and the time.
+    time = bits.index("0", 2) + 2
+    # The time, a marker, a 0, and what fills the byte.
+    return PICTURE + int(f"0101{bits[time : time + 5]}1001111", 2).to_bytes(2)
 
 
 def without_b_frames(picture: bytes) -> bytes:

@@ -1,50 +1,85 @@
-"""Finds MPEG-4 streams whose header says that they have no B-frames, while they do. Codes: ISO/IEC 14496-2, 6.2.3.
+"""What the headers of MPEG-4 say of the order of frames, and of those that are not coded. Codes: ISO/IEC 14496-2, 6.2.3
+and 6.2.5.
 
-FFmpeg believes the header, and shows each frame as it is decoded: those before B-frames come too early.
+Where the header of a layer says that there are no B-frames, FFmpeg believes it, and shows each frame as it is decoded:
+those before B-frames come too early. Of a picture that is not coded, the one before it is to be shown again, and FFmpeg
+shows nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
+from dataclasses import dataclass, replace
 
 from .h264_sps import Bits
 
 _LAYER = re.compile(rb"\x00\x00\x01[\x20-\x2f]")
 _PICTURE = b"\0\0\1\xb6"
-_LAYER_BYTES = 16
+_LAYER_BYTES, _PICTURE_BYTES = 32, 16
 _OWN_ASPECT, _B = 15, 2
+_VBV_BITS = 79
 
 
-class OrderCheck:
-    """Looks at the packets of a stream in turn. `is_wrong`: FFmpeg shows its frames in the order of decoding."""
+class PictureHeaders:
+    """Looks at the packets of a stream in turn. `has_wrong_order`: FFmpeg shows its frames in the order of decoding.
+    `shows_nothing`: the one picture of the last packet is not coded."""
 
     def __init__(self, extradata: bytes | None) -> None:
-        self._says_no_b_frames = _says_no_b_frames(extradata or b"") or False
-        self.is_wrong = False
+        self._layer = _layer(extradata or b"", _Layer())
+        self.has_wrong_order = False
+        self.shows_nothing = False
 
     def see(self, data: bytes) -> None:
-        said = _says_no_b_frames(data)
-        if said is not None:
-            self._says_no_b_frames = said
-        if self._says_no_b_frames and not self.is_wrong:
-            self.is_wrong = any(part[:1] and part[0] >> 6 == _B for part in data.split(_PICTURE)[1:])
+        self._layer = _layer(data, self._layer)
+        pictures = data.split(_PICTURE)[1:]
+        if self._layer.says_no_b_frames and not self.has_wrong_order:
+            self.has_wrong_order = any(part[:1] and part[0] >> 6 == _B for part in pictures)
+        self.shows_nothing = len(pictures) == 1 and not _is_coded(pictures[0], self._layer.time_bits)
 
 
-def _says_no_b_frames(data: bytes) -> bool | None:
-    """What the header of a layer says of B-frames (low_delay); None where there is none, or it does not say."""
+@dataclass(frozen=True)
+class _Layer:
+    """Whether the header of a layer says that there are no B-frames (low_delay), and how many bits a picture's time
+    has (vop_time_increment), 0 where that is not known."""
+
+    says_no_b_frames: bool = False
+    time_bits: int = 0
+
+
+def _layer(data: bytes, before: _Layer) -> _Layer:
+    """What the header of a layer says in these data; what the one `before` said, where there is none or it does not
+    say."""
     found = _LAYER.search(data)
     if found is None:
-        return None
-    bits = Bits(data[found.end() : found.end() + _LAYER_BYTES])
-    try:
+        return before
+    bits, layer = Bits(data[found.end() : found.end() + _LAYER_BYTES]), before
+    with contextlib.suppress(IndexError):
         bits.take(9)  # random_accessible_vol, video_object_type_indication
         if bits.take(1):  # is_object_layer_identifier
             bits.take(7)
         if bits.take(4) == _OWN_ASPECT:
             bits.take(16)
-        if not bits.take(1):  # vol_control_parameters
-            return None
-        bits.take(2)  # chroma_format
-        return bool(bits.take(1))
+        if bits.take(1):  # vol_control_parameters
+            bits.take(2)  # chroma_format
+            layer = replace(layer, says_no_b_frames=bool(bits.take(1)))
+            if bits.take(1):  # vbv_parameters
+                bits.take(_VBV_BITS)
+        is_rectangle = not bits.take(2)  # video_object_layer_shape: other ones have other fields here
+        bits.take(1)
+        resolution = bits.take(16)  # vop_time_increment_resolution
+        layer = replace(layer, time_bits=max(1, (resolution - 1).bit_length()) if is_rectangle else 0)
+    return layer
+
+
+def _is_coded(picture: bytes, time_bits: int) -> bool:
+    """Whether a picture says that it is coded (vop_coded), or that is not known."""
+    bits = Bits(picture[:_PICTURE_BYTES])
+    try:
+        bits.take(2)  # vop_coding_type
+        while bits.take(1):  # modulo_time_base
+            pass
+        bits.take(1 + time_bits + 1)
+        return not time_bits or bool(bits.take(1))
     except IndexError:
-        return None
+        return True

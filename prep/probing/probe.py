@@ -51,11 +51,12 @@ class SourceVideo:
     so that the source has to be decoded. `end_pts`: where the last frame ends. `num_packets`: how many packets have
     frames that are shown. `suspicion`: a sign of damage, "" if there is none. `demuxer`: FFmpeg's name for the format;
     with "" ffmpeg detects it. `entries`: the pts of frames that are shown, int64, rising; a decoder that starts at one
-    of them shows all later frames as they were encoded. `has_decode_times`: although there
-    are B-frames, each packet has the same pts and dts, so that no pts is that of its own frame. `is_cut_off`: the file
-    ends before the end that it states. `has_unknown_delay`: H.264 that does not say how many frames a decoder has to
-    hold back for its B-frames. FFmpeg then finds out as it goes, and leaves out a frame each time that it was too few.
-    `repeats_times`: every packet states a time, and some the same one; ffmpeg is told to keep to these times.
+    of them shows all later frames as they were encoded. `has_decode_times`: although there are B-frames, pts rise in
+    the order of decoding, so that no pts is that of its own frame. `not_coded`: the pts of packets of which FFmpeg
+    shows nothing: the frame before is to be shown again. `is_cut_off`: the file ends before the end that it states.
+    `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
+    then finds out as it goes, and leaves out a frame each time that it was too few. `repeats_times`: every packet
+    states a time, and some the same one; ffmpeg is told to keep to these times.
     """
 
     path: str
@@ -80,6 +81,7 @@ class SourceVideo:
     entries: Array = field(default_factory=NO_ENTRIES.copy)
     places: Array = field(default_factory=NO_ENTRIES.copy)
     has_decode_times: bool = False
+    not_coded: Array = field(default_factory=NO_ENTRIES.copy)
     is_cut_off: bool = False
     has_unknown_delay: bool = False
     repeats_times: bool = False
@@ -168,7 +170,12 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
-    has_decode_times = order is not None and packets.has_decode_times and stream.codec_context.has_b_frames
+    has_decode_times = (
+        order is not None
+        and stream.codec_context.has_b_frames
+        # Where pts and dts differ by the same in all packets, only frames that come out in another order tell.
+        and (packets.has_decode_times or (packets.rises and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])))
+    )
     picture = picture_of(
         frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
         dolby_vision_profile=profile_without_base(path, container.format.name, stream.index, stream.id),
@@ -198,12 +205,18 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         crop=crop,
         entries=NO_ENTRIES if order is None or has_decode_times else packets.entries(container.format.name),
         has_decode_times=has_decode_times,
+        not_coded=np.array(packets.not_coded, dtype=np.int64),
         is_cut_off=is_cut_off(path, container.format.name),
         has_unknown_delay=packets.has_unknown_delay,
         repeats_times=order is None and None not in pts,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])
+
+
+def _falls(times: Sequence[int | None]) -> bool:
+    known = [time for time in times if time is not None]
+    return known != sorted(known)
 
 
 def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceVideo:

@@ -23,7 +23,7 @@ from .access_units import HeaderReader, has_alpha_layer
 from .chains import Break, first_break, lacks_asf_end
 from .holes import frames_behind_hole
 from .mp4_fragments import top_boxes, unread_fragments
-from .mpeg4_headers import OrderCheck
+from .mpeg4_headers import PictureHeaders
 from .playlists import SCRIPT_DEMUXERS
 from .transport_packets import ends_in_mid_packet
 from .unread import fragment_sign, has_another_mp4, is_fragmented, unread_video
@@ -76,6 +76,10 @@ class PacketLog:
         self.last_position: int | None = None
         self.last_end = 0
         self.has_decode_times = True
+        # The pts of packets of which FFmpeg shows nothing.
+        self.not_coded: list[int] = []
+        # Whether packets have pts that rise in the order of decoding.
+        self.rises = True
         self.ends_incomplete = False
         # Whether some packets have frames that are not shown.
         self.has_hidden = False
@@ -84,7 +88,7 @@ class PacketLog:
         self._headers = HeaderReader(decoder.name, decoder.extradata)
         self._extradata, self._codec = decoder.extradata, decoder.name
         self.has_alpha_layer = False
-        self._order = OrderCheck(decoder.extradata) if decoder.name == "mpeg4" else None
+        self._pictures = PictureHeaders(decoder.extradata) if decoder.name == "mpeg4" else None
         self._is_entry: bool | None = None
         self._is_second_field = False
         self._latest: int | None = None
@@ -96,8 +100,8 @@ class PacketLog:
             self.suspect("its video begins without a keyframe")
         if not self._seen and self._codec == "hevc":
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
-        if self._order is not None and self._keyframes_at is None:
-            self._order.see(bytes(packet))
+        if self._pictures is not None and self._keyframes_at is None:
+            self._pictures.see(bytes(packet))
         self._seen += 1
         self.last_position, self.last_end = packet.pos, (packet.pos or 0) + packet.size
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
@@ -127,10 +131,13 @@ class PacketLog:
             self.durations[-1] += (packet.duration or 0) if packet.pts is not None else 0
             self.last_dts = packet.dts
             return
+        if self._pictures is not None and self._pictures.shows_nothing and packet.pts is not None:
+            self.not_coded.append(packet.pts)
         self.pts.append(packet.pts)
         self.durations.append(packet.duration or 0)
         self.last_dts = packet.dts
         self.has_decode_times = self.has_decode_times and packet.pts == packet.dts
+        self.rises = self.rises and packet.pts is not None and (self._latest is None or packet.pts > self._latest)
         if packet.pts is not None:
             # Frames that are decoded before an entry and shown after it could refer to what is before the entry.
             is_latest = self._latest is None or packet.pts > self._latest
@@ -150,7 +157,7 @@ class PacketLog:
     @property
     def has_wrong_order(self) -> bool:
         """Whether FFmpeg shows frames in the order of decoding although that is not their order."""
-        return self._order is not None and self._order.is_wrong
+        return self._pictures is not None and self._pictures.has_wrong_order
 
     @property
     def aspect_changes(self) -> bool:

@@ -192,6 +192,10 @@ def mended_times(source: SourceVideo, decoded_pts: Array) -> Array:
     if source.pts is not None and source.has_decode_times and len(decoded_pts) == len(source.pts):
         # Frames are shown as evenly as they are decoded.
         return source.pts
+    if source.pts is not None and len(source.not_coded):
+        # FFmpeg gives the time of what is not coded to a frame near it.
+        coded = np.setdiff1d(source.pts, source.not_coded)
+        return coded if len(coded) == len(decoded_pts) else decoded_pts
     return spaced(decoded_pts) if source.repeats_times else decoded_pts
 
 
