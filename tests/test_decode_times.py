@@ -12,6 +12,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
+from odd_pictures import h264_packets, timed
 from shortgop.prep.probing.probe import probe
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -65,3 +66,16 @@ def test_without_b_frames_each_packet_has_the_time_of_its_frame(tmp_path: Path) 
     video = make_video(tmp_path / "v.mp4", pts=pts, timebase=1 / RATE, gop=10, b_frames=0)
     assert not probe(str(video.path)).has_decode_times
     assert probe(str(video.path)).entries.tolist() != []
+
+
+@pytest.mark.parametrize("late", [0, 2])
+@pytest.mark.parametrize("suffix", ["mkv", "mp4", "ts"])
+def test_times_that_are_later_than_those_of_decoding_by_the_same_in_all_packets(
+    suffix: str, late: int, tmp_path: Path
+) -> None:
+    """In Matroska, FFmpeg makes up the times of decoding. Where one frame was looked at, the source was refused."""
+    packets = enumerate(h264_packets(tmp_path / "v.ts", range(40), "-bf", "2", "-b_strategy", "0"))
+    times = [(place + late, place, data) for place, (_, data) in packets]
+    source = timed(tmp_path / "v.ts", tmp_path / f"x.{suffix}", times)
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]] == list(range(40))

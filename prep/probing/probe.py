@@ -164,17 +164,19 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
-    frames = (_frame_of(first, stream) if first and packets.has_only_frames else []) or first_frames(path, stream.index)
+    has_b_frames = bool(stream.codec_context.has_b_frames)
+    # Only frames that come out in another order tell that no pts is that of its own frame.
+    may_be_late = has_b_frames and packets.rises and not packets.has_decode_times
+    is_one_enough = packets.has_only_frames and not may_be_late
+    frames = (_frame_of(first, stream) if first and is_one_enough else []) or first_frames(path, stream.index)
     frame = frames[0]
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
     order = _presentation_order(pts)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
-    has_decode_times = (
-        order is not None
-        and stream.codec_context.has_b_frames
-        # Where pts and dts differ by the same in all packets, only frames that come out in another order tell.
-        and (packets.has_decode_times or (packets.rises and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])))
+    has_decode_times = order is not None and (
+        (has_b_frames and packets.has_decode_times)
+        or (may_be_late and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]]))
     )
     picture = picture_of(
         frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
