@@ -72,6 +72,18 @@ def test_a_dataset_of_them_is_read_by_all_loaders(clips_folder: Path) -> None:
         list(DataLoader(clips, batch_size=2))
 
 
+def test_a_draw_has_the_same_frames_whatever_integer_it_is(clips_folder: Path) -> None:
+    """Those of a sampler and of numpy had others than those that equal them."""
+    segments = shortgop.ClipDataset(clips_folder, shortgop.SegmentFrames(5, place="random"), size=(32, 32))
+    jittered = shortgop.ClipDataset(clips_folder, shortgop.AllClips(3, stride=4, jitter=3), size=(32, 32))
+    for clips in (segments, jittered):
+        sampler = shortgop.ElasticSampler(clips, 1)
+        draws = list(sampler)[:6]
+        expected = [clips.items([int(draw)])[0]["frame_numbers"].tolist() for draw in draws]
+        for same in (draws, cast(Any, np.array(draws))):
+            assert [item["frame_numbers"].tolist() for item in clips.items(same)] == expected
+
+
 def test_segments_of_stretches_lie_in_them(clips_folder: Path) -> None:
     videos = shortgop.Stretches([0, 0, 1], frames=[(10, 22), (2, 5), (0, None)])
     clips = shortgop.ClipDataset(clips_folder, shortgop.SegmentFrames(3, place="middle"), videos=videos)

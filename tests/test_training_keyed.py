@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -32,6 +33,7 @@ def test_the_values_never_change() -> None:
     """Orders of trainings that are under way depend on them: a change here is a new version of the sampler's state."""
     assert key(1, "x") == 8963517277132131811
     assert key("1", "x") != key(1, "x")
+    assert key(cast(Any, np.int64(1)), "x") == key(1, "x")
     assert hashes(key(1, "x"), [0, 1, 2, 2**62]).tolist() == [
         8270123735862677493,
         970200832668167205,

@@ -26,7 +26,8 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 
 def key(*parts: int | str) -> int:
     """A key of 64 bits made of integers and texts, by BLAKE2b: other parts make a key that has nothing in common."""
-    text = "\0".join(f"{type(part).__name__}:{part}" for part in parts)
+    # Draws of samplers and integers of numpy are the integers that they equal.
+    text = "\0".join(f"{'str' if isinstance(part, str) else 'int'}:{part}" for part in parts)
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
