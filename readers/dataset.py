@@ -129,7 +129,7 @@ def open(  # noqa: A001
         raise next(iter(lost.values()))
     if lost:
         warn(lost_text(place, manifest, lost))
-    _notice_swapped_sides(options.format.size, manifest)
+    _notice_swapped_sides(options.format, manifest)
     return Dataset(SnapshotReader(place, snapshot, options, manifest), root.profile, tuple(lost), root.format_version)
 
 
@@ -153,12 +153,15 @@ def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallbac
     return choice
 
 
-def _notice_swapped_sides(size: Size | None, manifest: Manifest) -> None:
+def _notice_swapped_sides(frame_format: FrameFormat, manifest: Manifest) -> None:
     """DatasetWarning where `size` is just the (width, height) of all videos: `prep --size` and shortgop.prepare name
-    the width first, and frames would be stretched without a word."""
-    sizes = {(config.width, config.height) for config in map(manifest.config, range(len(manifest.configs)))}
-    if isinstance(size, tuple) and sizes == {size} and size[0] != size[1]:
-        width, height = size
+    the width first, and frames would be stretched without a word. A crop by numbers may have any shape."""
+    size = frame_format.size
+    if not isinstance(size, tuple) or size[0] == size[1] or isinstance(frame_format.crop, tuple):
+        return
+    width, height = size
+    configs = manifest.configs
+    if len(configs) and (configs.width == width).all() and (configs.height == height).all():
         warn(
             f"size={size} is (height, width), and all videos have height {height} and width {width}: with "
             f"size={(height, width)} frames keep their shape"

@@ -66,6 +66,8 @@ def test_a_size_with_width_and_height_exchanged_is_noticed(tmp_path: Path) -> No
         shortgop.ClipDataset(tmp_path / "one", shortgop.RandomClips(4), size=(96, 64), crop="center")
     for size in ((64, 96), (96, 65), (64, 64), 64, None):
         shortgop.open(tmp_path / "one", size=size)
+    # A part of the pictures may have the shape that is asked for.
+    shortgop.open(tmp_path / "one", size=(96, 64), crop=(0, 0, 60, 40))
     # Videos of other sizes beside them: any size may be meant.
     make_video(tmp_path / "b.mp4", pts=pts, timebase=Fraction(1, 10), size=(64, 96))
     make_dataset([tmp_path / "a.mp4", tmp_path / "b.mp4"], tmp_path / "both", gop_frames=8)
