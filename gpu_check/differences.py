@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 EQUAL = "equal"
-# Lines that a plane may be off, where something takes another height for it.
-_MOST_LINES = 32
+# Lines that a plane may be off, where something takes another height for it, or frames that a clip may be off.
+_MOST_PLACES = 32
 
 
 def difference(found: torch.Tensor, expected: torch.Tensor) -> str:
@@ -28,8 +28,8 @@ def difference(found: torch.Tensor, expected: torch.Tensor) -> str:
     ]
     if (found == found.flatten()[0]).all():
         texts.append("all are the same number")
-    elif lines := _lines_off(found, expected):
-        texts.append(f"line i is what line i + {lines} should be")
+    elif off := _places_off(found, expected):
+        texts.append(f"what is at i of the first dimension should be at i {off:+d}")
     return "; ".join(texts)
 
 
@@ -39,11 +39,12 @@ def _span(differs: torch.Tensor, dimension: int) -> str:
     return f"{int(places[0])} to {int(places[-1])} of {differs.shape[dimension]}"
 
 
-def _lines_off(found: torch.Tensor, expected: torch.Tensor) -> int:
-    """By how many lines a plane is off; 0 where that does not explain how it differs."""
-    for lines in range(1, min(_MOST_LINES, len(found) - 1) + 1):
-        if torch.equal(found[:-lines], expected[lines:]):
-            return lines
-        if torch.equal(found[lines:], expected[:-lines]):
-            return -lines
+def _places_off(found: torch.Tensor, expected: torch.Tensor) -> int:
+    """By how many places all is off in the first dimension: lines of a plane, frames of a clip. 0 where that does not
+    explain how they differ."""
+    for places in range(1, min(_MOST_PLACES, len(found) - 1) + 1):
+        if torch.equal(found[:-places], expected[places:]):
+            return places
+        if torch.equal(found[places:], expected[:-places]):
+            return -places
     return 0

@@ -120,8 +120,8 @@ def test_how_pictures_differ_is_said_in_a_line() -> None:
     said = f"the first is {int(found[38, 5])} instead of {int(expected[38, 5])}"
     assert difference(found, expected) == f"0.167 % differ, by up to 3; at 38 to 39 of 40, 5 to 5 of 30; {said}"
     # As where chroma is looked for below another height.
-    assert difference(expected[2:], expected[:-2]).endswith("; line i is what line i + 2 should be")
-    assert difference(expected[:-1], expected[1:]).endswith("; line i is what line i + -1 should be")
+    assert difference(expected[2:], expected[:-2]).endswith("; what is at i of the first dimension should be at i +2")
+    assert difference(expected[:-1], expected[1:]).endswith("should be at i -1")
     nothing = torch.zeros((2, 3, 4), dtype=torch.uint16)
     assert difference(nothing, torch.full_like(nothing, 9)).endswith("all are the same number")
     assert difference(expected[:1], expected).startswith("(1, 30) of torch.uint8, not (40, 30)")
