@@ -21,7 +21,7 @@ from .pictures.picture_filters import (
     without_colours,
 )
 from .pictures.sizes import picture_layout
-from .probing.opening import HOLDING_BACK, input_argv
+from .probing.opening import HOLDING_BACK, WITHOUT_EDITS, input_argv
 from .probing.probe import SourceVideo
 from .profile import Profile
 from .running.frame_report import STATS_FORMAT
@@ -199,12 +199,14 @@ def repeat_filters(fps: Fraction) -> list[str]:
 
 def _input_options(source: SourceVideo) -> list[str]:
     decoder, index = source.picture.decoder, source.stream_index
+    without_edits = WITHOUT_EDITS if source.is_without_edits else {}
     held_back = HOLDING_BACK if source.has_unknown_delay else {}
     return [
         *([f"-c:{index}", decoder] if decoder else []),
         *(word for name, value in held_back.items() for word in (f"-{name}:{index}", value)),
         # Where times do not rise, libavcodec would take those of decoding from then on, which may be frames later.
         *([f"-bsf:{index}", "setts=pts=PTS:dts=NOPTS"] if source.repeats_times else []),
+        *(word for name, value in without_edits.items() for word in (f"-{name}", value)),
         # Source timestamps stay unchanged, so that the pts in STATS_FORMAT can be compared with the plan.
         "-copyts",
         # One filter graph for the whole source, also where its pictures change. It rotates them as well.

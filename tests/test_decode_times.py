@@ -8,11 +8,12 @@ from pathlib import Path
 
 import av
 import imageio_ffmpeg
+import numpy as np
 import pytest
 
 import shortgop
 from datasets import make_dataset
-from odd_pictures import h264_packets, timed
+from odd_pictures import X264, encode_pictures, ffmpeg, h264_packets, numbered, timed
 from shortgop.prep.probing.probe import probe
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -28,12 +29,12 @@ def copied(codec: str, suffix: str, folder: Path) -> Path:
         folder / ("v.avi" if codec == "mpeg4" else "v.mkv"),
         pts=constant_rate_pts(RATE, _FRAMES, 1 / RATE), timebase=1 / RATE, codec=codec, gop=24, b_frames=2,
     )  # fmt: skip
-    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "quiet"]
+    program = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "quiet"]
     headers = ["-bsf:v", "h264_mp4toannexb"] if codec == "libx264" else []
     if codec == "libx264":
         # With the rate, as Matroska's milliseconds would make AVI have empty chunks.
-        subprocess.run([*ffmpeg, "-r", "25", "-i", video.path, "-c", "copy", *headers, avi], check=True)
-    subprocess.run([*ffmpeg, "-i", avi, "-c", "copy", *(headers if suffix == ".mxf" else []), copy], check=True)
+        subprocess.run([*program, "-r", "25", "-i", video.path, "-c", "copy", *headers, avi], check=True)
+    subprocess.run([*program, "-i", avi, "-c", "copy", *(headers if suffix == ".mxf" else []), copy], check=True)
     with av.open(copy) as container:
         packets = [packet for packet in container.demux(video=0) if packet.size]
         assert all(packet.pts == packet.dts for packet in packets)
@@ -79,3 +80,54 @@ def test_times_that_are_later_than_those_of_decoding_by_the_same_in_all_packets(
     source = timed(tmp_path / "v.ts", tmp_path / f"x.{suffix}", times)
     assert make_dataset([source], tmp_path / "dataset").failures == ()
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]] == list(range(40))
+
+
+X265 = ("-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error:bframes=3:keyint=12:pools=none")
+WITH_B_FRAMES = {
+    "h264": (*X264[:-2], "-bf", "3", "-g", "12", "-pix_fmt", "yuv420p"),
+    "hevc": (*X265, "-pix_fmt", "yuv420p"),
+    "mpeg": ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "2", "-g", "12"),
+    "mpg": ("-c:v", "mpeg1video", "-q:v", "2", "-bf", "2", "-g", "12"),
+    "mp4": (*X265, "-pix_fmt", "yuv420p"),
+}
+
+
+def in_even_steps(copy: Path, dataset: Path, frames: int) -> bool:
+    """Whether a dataset of this video shows each frame once, at even times."""
+    assert make_dataset([copy], dataset).failures == ()
+    (video,) = shortgop.open(dataset)
+    assert [read_number(frame) for frame in video] == list(range(frames))
+    times = video.source_seconds(range(frames)).numpy()
+    return bool(np.abs(np.diff(times) - 1 / 25).max() < 0.0011)
+
+
+@pytest.mark.parametrize(("raw", "suffix"), [("h264", "mp4"), ("h264", "mov"), ("h264", "3gp"), ("hevc", "mp4")])
+def test_no_edit_hides_frames_of_raw_streams_that_are_decoded_first(raw: str, suffix: str, tmp_path: Path) -> None:
+    """FFmpeg copies a raw stream with the times of decoding, which begin before 0, and an edit that begins at 0."""
+    stream = encode_pictures(tmp_path / f"x.{raw}", numbered(range(30)), *WITH_B_FRAMES[raw], rate=25)
+    copy = tmp_path / f"x.{suffix}"
+    ffmpeg("-r", "25", "-i", stream, "-c", "copy", copy)
+    with av.open(copy) as container:
+        assert any(packet.is_discard for packet in container.demux(video=0))
+    assert in_even_steps(copy, tmp_path / "dataset", 30)
+
+
+def test_an_edit_that_cuts_into_a_gop_is_followed(tmp_path: Path) -> None:
+    """Packets that say when they are shown, and a track without B-frames, have edits that mean what they say."""
+    for frames in ("0", "2"):
+        full = tmp_path / f"full{frames}.mp4"
+        encode_pictures(full, numbered(range(30)), *X264[:-1], frames, "-g", "12", "-pix_fmt", "yuv420p", rate=25)
+        cut = tmp_path / f"cut{frames}.mp4"
+        ffmpeg("-ss", "0.56", "-i", full, "-c", "copy", cut)
+        assert make_dataset([cut], tmp_path / f"dataset{frames}").failures == ()
+        (video,) = shortgop.open(tmp_path / f"dataset{frames}")
+        assert [read_number(frame) for frame in video] == list(range(14, 30))
+
+
+@pytest.mark.parametrize(("native", "suffix"), [("mpeg", "wmv"), ("mpg", "wmv"), ("mpg", "avi"), ("mp4", "avi")])
+def test_the_first_and_the_last_frame_last_as_long_as_others(native: str, suffix: str, tmp_path: Path) -> None:
+    """AVI and ASF say when packets are decoded. When they are shown FFmpeg works out, but not for those at the ends."""
+    source = encode_pictures(tmp_path / f"x.{native}", numbered(range(30)), *WITH_B_FRAMES[native], rate=25)
+    copy = tmp_path / f"copy.{suffix}"
+    ffmpeg("-i", source, "-c", "copy", copy)
+    assert in_even_steps(copy, tmp_path / "dataset", 30)

@@ -48,13 +48,14 @@ def test_a_rate_that_no_video_has_is_refused(tmp_path: Path) -> None:
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "timed")[0]] == list(range(60))
 
 
-def test_frames_without_times_before_0_are_not_left_out_in_silence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("offset", ["-0.5", "-0.1"])
+def test_frames_without_times_before_0_are_not_left_out_in_silence(offset: str, tmp_path: Path) -> None:
     """FFmpeg gives them times from 0 on, and then the others from 0 on."""
     source = make_video(tmp_path / "v.mp4", pts=constant_rate_pts(RATE, 120), timebase=1 / RATE)
     options = ("-c", "copy", "-avoid_negative_ts", "disabled")
-    ffmpeg("-itsoffset", "-0.5", "-i", source.path, *options, tmp_path / "v.mkv")
+    ffmpeg("-itsoffset", offset, "-i", source.path, *options, tmp_path / "v.mkv")
     (failure,) = prepared(tmp_path / "v.mkv", tmp_path / "refused", salvage=False).failures
-    assert "its timestamps jump back by 0.4" in failure.reason
+    assert "its timestamps jump back by 0." in failure.reason
     assert "--salvage" in failure.reason
     assert prepared(tmp_path / "v.mkv", tmp_path / "salvaged", salvage=True).failures == ()
     video = shortgop.open(tmp_path / "salvaged")[0]

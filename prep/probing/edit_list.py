@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from typing import NamedTuple
+
+from av.video.stream import VideoStream
 
 from ...errors import CorruptDataError
 from .sample_entry import track_box
@@ -13,6 +15,8 @@ from .sample_entry import track_box
 _ENTRIES = {0: struct.Struct(">IiI"), 1: struct.Struct(">QqI")}
 _FIELDS = struct.Struct(">BxxxI")
 _EMPTY = -1
+# For so many frames encoders may delay others that have B-frames before them.
+_MOST_DELAY = 4
 _WITHOUT_EDITS = (
     "`ffmpeg -ignore_editlist 1 -i FILE -c copy OUT.mov` writes all that was recorded, without the edits: give "
     "that, or export it anew without them"
@@ -41,6 +45,22 @@ def why_edits_are_misread(path: str, track_id: int) -> str:
     if edits and not any(edit.duration for edit in edits):
         return f"has an edit list that states no duration, and FFmpeg shows nothing of its video; {_WITHOUT_EDITS}"
     return ""
+
+
+def hides_decoded_first(path: str, track: VideoStream) -> bool:
+    """Whether an edit hides frames by their times of decoding, of a track with B-frames that has no other times.
+
+    FFmpeg writes that where packets do not say when they are shown, as those of raw H.264 and HEVC: the edit is to
+    leave out the delay that B-frames cause, but as no packet has it, it hides the frames that are decoded first.
+    """
+    if not (track.frames and track.codec_context and track.codec_context.has_b_frames):
+        return False
+    hidden = sum(entry.timestamp < 0 for entry in islice(track.index_entries, _MOST_DELAY + 1))
+    if not 0 < hidden <= _MOST_DELAY:
+        return False
+    with contextlib.suppress(CorruptDataError, struct.error, OSError):
+        return not track_box(path, track.id, b"mdia", b"minf", b"stbl", b"ctts")
+    return False
 
 
 def _edits(path: str, track_id: int) -> list[_Edit]:

@@ -23,19 +23,26 @@ _VBV_BITS = 79
 
 class PictureHeaders:
     """Looks at the packets of a stream in turn. `has_wrong_order`: FFmpeg shows its frames in the order of decoding.
-    `shows_nothing`: the one picture of the last packet is not coded."""
+    `is_packed`: a packet has a B-frame behind another frame, and a later one without a coded picture stands for it.
+    `shows_nothing`: the one picture of the last packet is not coded, and stands for none."""
 
     def __init__(self, extradata: bytes | None) -> None:
         self._layer = _layer(extradata or b"", _Layer())
         self.has_wrong_order = False
+        self.is_packed = False
         self.shows_nothing = False
+        self._waiting = 0
 
     def see(self, data: bytes) -> None:
         self._layer = _layer(data, self._layer)
         pictures = data.split(_PICTURE)[1:]
         if self._layer.says_no_b_frames and not self.has_wrong_order:
             self.has_wrong_order = any(part[:1] and part[0] >> 6 == _B for part in pictures)
-        self.shows_nothing = len(pictures) == 1 and not _is_coded(pictures[0], self._layer.time_bits)
+        self._waiting += max(0, len(pictures) - 1)
+        self.is_packed = self.is_packed or len(pictures) > 1
+        is_empty = len(pictures) == 1 and not _is_coded(pictures[0], self._layer.time_bits)
+        self.shows_nothing = is_empty and not self._waiting
+        self._waiting -= is_empty and self._waiting > 0
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from ...errors import NotAVideoError, SourceError
+from .edit_list import hides_decoded_first
 from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import promised_end, why_mp4_does_not_open
@@ -57,6 +58,8 @@ _LIMITS = {"format_whitelist": _WHITELIST, **_PROTOCOLS}
 # not say how many.
 HOLDING_BACK = {"strict": "1"}
 
+WITHOUT_EDITS = {"ignore_editlist": "1"}
+
 _RAW_FORMATS = ("mpegvideo", "m4v", "h264", "hevc", "vvc", "mp3", "aac", "ac3", "eac3")
 
 _NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"
@@ -73,7 +76,7 @@ def open_source(path: str) -> InputContainer:
     try:
         if follower is not None:
             return _open(f"file:{path}", follower, limits=_limits_of(follower))
-        return _of_transport(path, _open(f"file:{path}"))
+        return _of_mp4(path, _of_transport(path, _open(f"file:{path}")))
     except av.error.ArgumentError as error:
         # FFmpeg may have taken the name for a pattern of image names, so only the contents determine the format.
         demuxer = _format_by_contents(path)
@@ -97,6 +100,20 @@ def _of_transport(path: str, container: InputContainer) -> InputContainer:
         container.close()
         raise NotAVideoError(f"{path} does not open as a video: {lost}", file=path)
     return container
+
+
+def _of_mp4(path: str, container: InputContainer) -> InputContainer:
+    """The container, or one without edits that hide what is decoded first."""
+    best = container.streams.best("video") if "mp4" in container.format.name else None
+    if not isinstance(best, VideoStream) or not hides_decoded_first(path, best):
+        return container
+    container.close()
+    return _open(f"file:{path}", limits={**_LIMITS, **WITHOUT_EDITS})
+
+
+def is_without_edits(container: InputContainer) -> bool:
+    """Whether the container was opened so that the edits of an MP4 do not count."""
+    return WITHOUT_EDITS.items() <= container.container_options.items()
 
 
 class Readable(Protocol):

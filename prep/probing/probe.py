@@ -25,7 +25,7 @@ from .container_crop import ContainerCrop, container_crop
 from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
 from .edit_list import why_edits_are_misread
-from .opening import demuxer_of, open_contents, open_source, packets_of, refuse_archive, video_stream
+from .opening import demuxer_of, is_without_edits, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .ordered_chapters import has_other_order
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
 from .signs import JOIN_SEGMENTS, PacketLog, may_have_index, suspicion_of_end
@@ -36,6 +36,9 @@ from .still_pictures import why_still
 _LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 _PACKETS_TO_A_FRAME = 64
 _MIXED_FROM_SECONDS = 2
+# Demuxers of containers that give each packet one time, at which it is decoded. FFmpeg works out when frames are shown,
+# wrongly for the first and the last one around B-frames.
+_ONE_TIME = ("avi", "asf")
 NO_ENTRIES = np.zeros(0, dtype=np.int64)
 _WITHOUT_CHAPTERS = "ffmpeg -i FILE -map 0 -c copy -map_chapters -1 OUT.mkv"
 UNREADABLE_REMEDY = "copy or download it again, or decrypt it if it is encrypted"
@@ -56,7 +59,8 @@ class SourceVideo:
     shows nothing: the frame before is to be shown again. `is_cut_off`: the file ends before the end that it states.
     `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
     then finds out as it goes, and leaves out a frame each time that it was too few. `repeats_times`: every packet
-    states a time, and some the same one; ffmpeg is told to keep to these times.
+    states a time, and some the same one; ffmpeg is told to keep to these times. `is_without_edits`: the edits of an MP4
+    do not count, as they hide what is decoded first.
     """
 
     path: str
@@ -85,6 +89,7 @@ class SourceVideo:
     is_cut_off: bool = False
     has_unknown_delay: bool = False
     repeats_times: bool = False
+    is_without_edits: bool = False
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -164,20 +169,15 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
-    has_b_frames = bool(stream.codec_context.has_b_frames)
-    # Only frames that come out in another order tell that no pts is that of its own frame.
-    may_be_late = has_b_frames and packets.rises and not packets.has_decode_times
+    # Frames that are not shown in the order of decoding, while pts rise in it, can only be told by several frames.
+    may_be_late = packets.rises and bool(stream.codec_context.has_b_frames) and not packets.has_decode_times
     is_one_enough = packets.has_only_frames and not may_be_late
     frames = (_frame_of(first, stream) if first and is_one_enough else []) or first_frames(path, stream.index)
     frame = frames[0]
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
-    order = _presentation_order(pts)
+    order, has_decode_times = _frame_times(packets, stream, demuxer_of(container), frames)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
-    has_decode_times = order is not None and (
-        (has_b_frames and packets.has_decode_times)
-        or (may_be_late and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]]))
-    )
     picture = picture_of(
         frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
         dolby_vision_profile=profile_without_base(path, container.format.name, stream.index, stream.id),
@@ -211,9 +211,39 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         is_cut_off=is_cut_off(path, container.format.name),
         has_unknown_delay=packets.has_unknown_delay,
         repeats_times=order is None and None not in pts,
+        is_without_edits=is_without_edits(container),
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])
+
+
+def _frame_times(
+    packets: PacketLog, stream: VideoStream, demuxer: str, frames: Sequence[VideoFrame]
+) -> tuple[Array | None, bool]:
+    """The times of a stream's frames, rising, or None where packets do not tell them, and whether they are those of
+    decoding. `frames`: the first ones that decode."""
+    order = _presentation_order(packets.pts)
+    if not stream.codec_context.has_b_frames:
+        return order, False
+    if demuxer in _ONE_TIME and None not in packets.pts and not packets.not_coded:
+        decoded = _presentation_order(packets.dts)
+        if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)):
+            return decoded, True
+    return (
+        order,
+        order is not None
+        and (
+            packets.has_decode_times
+            # FFmpeg gives a frame the time of the packet that it is in, and not that of the one that stands for it.
+            or packets.is_packed
+            # Where pts and dts differ by the same in all packets, only frames that come out in another order tell.
+            or (packets.rises and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]]))
+        ),
+    )
+
+
+def _unevenness(times: Array) -> int:
+    return int(np.ptp(np.diff(times))) if len(times) > 1 else 0
 
 
 def _falls(times: Sequence[int | None]) -> bool:

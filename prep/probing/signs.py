@@ -72,7 +72,7 @@ class PacketLog:
         self._keyframes_at = keyframes_at
         self.pts: list[int | None] = []
         self.durations = array("q")
-        self.last_dts: int | None = None
+        self.dts: list[int | None] = []
         self.last_position: int | None = None
         self.last_end = 0
         self.has_decode_times = True
@@ -129,13 +129,13 @@ class PacketLog:
             # Its frame is the one of the packet before. Without a time of its own, both fields come from one packet of
             # the file, and FFmpeg gives each of them the duration of the frame.
             self.durations[-1] += (packet.duration or 0) if packet.pts is not None else 0
-            self.last_dts = packet.dts
+            self.dts[-1] = packet.dts
             return
         if self._pictures is not None and self._pictures.shows_nothing and packet.pts is not None:
             self.not_coded.append(packet.pts)
         self.pts.append(packet.pts)
         self.durations.append(packet.duration or 0)
-        self.last_dts = packet.dts
+        self.dts.append(packet.dts)
         self.has_decode_times = self.has_decode_times and packet.pts == packet.dts
         self.rises = self.rises and packet.pts is not None and (self._latest is None or packet.pts > self._latest)
         if packet.pts is not None:
@@ -158,6 +158,15 @@ class PacketLog:
     def has_wrong_order(self) -> bool:
         """Whether FFmpeg shows frames in the order of decoding although that is not their order."""
         return self._pictures is not None and self._pictures.has_wrong_order
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether some packet of MPEG-4 has two frames, of which a later packet gives the time."""
+        return self._pictures is not None and self._pictures.is_packed
+
+    @property
+    def last_dts(self) -> int | None:
+        return self.dts[-1] if self.dts else None
 
     @property
     def aspect_changes(self) -> bool:

@@ -158,7 +158,9 @@ def check_order(source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
     latest = np.maximum.accumulate(decoded_pts)
     back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
     if not len(back):
-        back = _runs_left_out(decoded_pts, rising)
+        # Matroska's demuxer gives no times before 0, and those that decoders guess are of other frames.
+        begins_before_0 = source.pts is None and source.demuxer == "matroska" and not source.repeats_times
+        back = _runs_left_out(decoded_pts, rising, 0 if begins_before_0 else _MOST_LEFT_OUT_TOGETHER)
     if len(back):
         first = int(back[0])
         seconds, at = (
@@ -173,12 +175,11 @@ def check_order(source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
         )
 
 
-def _runs_left_out(decoded_pts: Array, rising: Array) -> Array:
-    """Where times first jump back in a run of frames that do not rise, if it is too long for a decoder's mistake: the
-    number of a frame, or none."""
+def _runs_left_out(decoded_pts: Array, rising: Array, span: int) -> Array:
+    """Where times first jump back in a run of more than `span` frames that do not rise, which is too long for a
+    decoder's mistake: the number of a frame, or none."""
     left_out = np.flatnonzero(~rising)
-    span = _MOST_LEFT_OUT_TOGETHER
-    runs = np.flatnonzero(left_out[span:] - left_out[:-span] == span)
+    runs = np.flatnonzero(left_out[span:] - left_out[: len(left_out) - span] == span)
     falls = np.flatnonzero(np.diff(decoded_pts) <= 0) + 1
     return falls[:1] if len(runs) else runs
 
