@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -86,3 +88,34 @@ def test_a_table_may_be_given_as_lists(folder: Path) -> None:
         given: Any = {"videos": ["a.mp4"], "starts": [0], "frames": [[0, 1]], name: wrong}
         with pytest.raises(WrongTypeError, match=f"{name} of a ClipTable is .*; it has to be an array or a list"):
             shortgop.ClipTable(**given)
+
+
+def test_columns_of_a_file_that_are_no_frame_numbers_are_refused(folder: Path, tmp_path: Path) -> None:
+    """Such as pandas makes of them: fractions were cut off, and a missing start became the least int64."""
+    file = tmp_path / "clips.parquet"
+    right: dict[str, Any] = {"video": ["a.mp4", "b.mp4"], "start": [0.0, 3.0], "frames": [[0.0, 2.0], [3.0, 4.0]]}
+
+    def read(**columns: Any) -> shortgop.ClipTable:
+        pq.write_table(pa.table({**right, **columns}), file)
+        return shortgop.ClipTable.from_parquet(file)
+
+    table = read(mask=[[1, 1], [1, 0]])
+    assert (table.starts.tolist(), table.frames.tolist()) == ([0, 3], [[0, 2], [3, 4]])
+    assert table.mask is not None
+    assert table.mask.tolist() == [[True, True], [True, False]]
+    starts: list[Any] = [[0.5, 3.0], [None, 3], ["0", "3"]]
+    for wrong in starts:
+        with pytest.raises(UsageError, match=r"column 'start' of .* has \[.*\], and not frame numbers alone"):
+            read(start=wrong)
+    frames: list[Any] = [
+        [[0.0, 2.5], [3.0, 4.0]],
+        [[0, None], [3, 4]],
+        [["0", "2"], ["3", "4"]],
+        [None, [3, 4]],
+        [0, 3],
+    ]
+    for wrong in frames:
+        with pytest.raises(UsageError, match=r"column 'frames' of .* has .*, and not frame numbers alone"):
+            read(frames=wrong)
+    with pytest.raises(UsageError, match=r"column 'mask' of .* has .*, and not booleans alone"):
+        read(mask=[None, [True, False]])

@@ -102,9 +102,9 @@ class ClipTable:
             raise UsageError(f"{path} has no column {min(lacking)!r}; it is no table of clips", file=str(path))
         return ClipTable(
             videos=table["video"].to_pylist(),
-            starts=np.asarray(table["start"].to_numpy(), dtype=np.int64),
-            frames=_rectangle(table["frames"], np.int64, path),
-            mask=_rectangle(table["mask"], np.bool_, path) if "mask" in table.column_names else None,
+            starts=_whole(table["start"].to_numpy(), "start", path),
+            frames=_rectangle(table, "frames", path),
+            mask=_rectangle(table, "mask", path).astype(np.bool_) if "mask" in table.column_names else None,
             black=(table.schema.metadata or {}).get(_BLACK.encode()) == b"1",
         )
 
@@ -241,13 +241,30 @@ def _lists(arrow: Any, rows: Array) -> Any:
     return arrow.FixedSizeListArray.from_arrays(arrow.array(rows.ravel()), rows.shape[1])
 
 
-def _rectangle(column: Any, dtype: Any, path: Any) -> Array:
-    """The lists of a column as (rows, length); UsageError when their lengths differ."""
-    lists = [chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks]
-    rows = [row for chunk in lists for row in chunk]
+def _rectangle(table: Any, name: str, path: Any) -> Array:
+    """The lists of a column as (rows, length); UsageError when their lengths differ, or one is missing."""
+    rows = [row for chunk in table[name].chunks for row in chunk.to_numpy(zero_copy_only=False)]
+    if any(not isinstance(row, np.ndarray) for row in rows):
+        raise _refused(name, "a value that is no list", path)
     if len({len(row) for row in rows}) > 1:
         raise UsageError(f"{path} has clips with different numbers of frames", file=str(path))
-    return np.array(rows, dtype=dtype).reshape(len(rows), len(rows[0]) if rows else 0)
+    return np.array([_whole(row, name, path) for row in rows], dtype=np.int64).reshape(
+        len(rows), len(rows[0]) if rows else 0
+    )
+
+
+def _whole(values: Array, name: str, path: Any) -> Array:
+    """Values of a column as int64, also floats that are whole, as pandas makes them. UsageError for any others."""
+    if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.rint(values)).all():
+        values = values.astype(np.int64)
+    if values.dtype.kind not in "iub" and len(values):
+        raise _refused(name, f"{shortened(values.tolist())}", path)
+    return values.astype(np.int64)
+
+
+def _refused(name: str, found: str, path: Any) -> UsageError:
+    what = "booleans" if name == "mask" else "frame numbers"
+    return UsageError(f"column {name!r} of {path} has {found}, and not {what} alone", file=str(path))
 
 
 def _pyarrow() -> tuple[Any, Any]:
