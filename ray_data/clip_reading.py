@@ -14,6 +14,8 @@ import ray
 from ..errors import DatasetError, MissingDataError, NotADatasetError
 from ..training.clip_dataset import ClipDataset
 from ..training.clips import Draw
+from ..training.keyed import key
+from ..training.transforms import seeded
 from .clip_columns import Column
 from .clip_ranges import block_ranges
 from .clip_tables import Item, table_of
@@ -77,10 +79,15 @@ def read_blocks(
 
 
 def read_items(dataset: ClipDataset, epoch: int, places: Sequence[int]) -> list[Item]:
-    """The items of clips at these places in the order of videos."""
+    """The items of clips at these places in the order of videos.
+
+    Random numbers that a subclass draws for them are the same each time.
+    """
     index = dataset.clip_index
     numbers = index.clip_numbers(np.asarray(places, dtype=np.int64))
-    return dataset.__getitems__([Draw(epoch * len(index) + number) for number in numbers.tolist()])
+    draws = [Draw(epoch * len(index) + number) for number in numbers.tolist()]
+    with seeded(key(*dataset.seeds, "items", *map(int, draws))):
+        return dataset.__getitems__(draws)
 
 
 @lru_cache(maxsize=1)

@@ -165,6 +165,8 @@ class SnapshotReader:
                     if shape[place] == tensor.shape[1 + place]
                     else "all clips of a batch have as many frames"
                 )
+                if shape == tuple(tensor.shape[1:]):
+                    remedy = "all clips of a batch have one dtype"
                 raise UsageError(
                     f"clips of video {self._id(videos[0])!r} are {output.pixels.dtype} {shape}, and do not go into "
                     f"rows of {tensor.dtype} {tuple(tensor.shape[1:])}: {remedy}",

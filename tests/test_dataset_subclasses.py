@@ -95,6 +95,20 @@ def test_workers_of_a_clip_loader_draw_numbers_of_their_own(folder: Path, worker
         assert len(numbers_of_one.unique()) == len(whole)
 
 
+def drawn_of_all(dataset: Any) -> torch.Tensor:
+    sampler = shortgop.ElasticSampler(dataset, 1, order=shortgop.Sequential())
+    with shortgop.ClipLoader(dataset, sampler, workers=0) as loader:
+        return torch.cat([batch["drawn"].clone() for batch in loader])
+
+
+def test_another_seed_of_the_dataset_draws_other_numbers(folder: Path) -> None:
+    one, again, other = (WithRandomNumbers(folder, shortgop.CenterClips(2), seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(drawn_of_all(one), drawn_of_all(again))
+    assert not (drawn_of_all(one) == drawn_of_all(other)).any()
+    mixed = [drawn_of_all(shortgop.MixedClips([first, one])) for first in (one, other)]
+    assert not (mixed[0] == mixed[1]).any()
+
+
 class WithTuples(shortgop.ClipDataset):
     def items(self, draws: Any, rows: Any = None) -> Any:
         return [(item["frames"], item["video"]) for item in super().items(draws, rows)]

@@ -76,6 +76,23 @@ class OtherLabels(shortgop.ClipDataset):
         return [{**item, "label": torch.nn.functional.one_hot(item["label"], 2), "kind": 3.5} for item in items]
 
 
+class WithRandomNumbers(shortgop.ClipDataset):
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        return [{**item, "drawn": torch.rand(2)} for item in super().items(draws, rows)]
+
+
+def test_random_numbers_of_items_are_the_same_when_a_block_is_read_again(folder: Path) -> None:
+    """As that of a worker that was killed is: rows of a block would be of two kinds."""
+    drawn = []
+    for seed in (0, 0, 1):
+        clips = WithRandomNumbers(folder, POLICY, seed=seed)
+        rows = shortgop.ray_dataset(clips, override_num_blocks=4).take_all()
+        drawn.append(np.array([row["drawn"] for row in rows]))
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not (drawn[0] == drawn[2]).any()
+    assert len(np.unique(drawn[0])) == 2 * len(clips)
+
+
 def test_items_of_a_subclass_are_rows(folder: Path) -> None:
     clips = InItems(folder, POLICY, factor=10, metadata=["label", "kind"])
     rows = shortgop.ray_dataset(clips, override_num_blocks=1).take_all()

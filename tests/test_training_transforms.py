@@ -158,3 +158,25 @@ def test_several_sizes_are_refused_where_no_transform_sees_one_clip(of_several_s
         clips = shortgop.ClipDataset(of_several_sizes, shortgop.CenterClips(2), **options)  # type: ignore[arg-type]
         with pytest.raises(shortgop.UsageError, match=r"open the dataset with size=\(height, width\)"):
             next(iter(DataLoader(clips, batch_size=4)))
+
+
+def with_mask(frames: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """As for masked autoencoders."""
+    return {**frames, "mask": torch.rand(16) < 0.9}
+
+
+def test_an_entry_of_a_transform_that_items_have_already_is_refused(path: Path) -> None:
+    """The mask of padded clips took its place without a word."""
+    outputs = {"frames": shortgop.Output()}
+    whole = shortgop.ClipDataset(path, shortgop.CenterClips(2), outputs=outputs, transform=with_mask)
+    assert whole[0]["mask"].shape == (16,)
+    padded = shortgop.ClipDataset(path, shortgop.CenterClips(6, ends="black"), outputs=outputs, transform=with_mask)
+    with pytest.raises(shortgop.UsageError, match="the transform returned 'mask', which items have already"):
+        padded[0]
+
+
+@pytest.mark.parametrize("made", [torch.tensor(0.5), 0.5], ids=repr)
+def test_one_value_for_a_whole_batch_is_told_as_such(path: Path, made: Any) -> None:
+    clips = shortgop.ClipDataset(path, shortgop.AllClips(2), transform=lambda _: made, transform_batch=True)
+    with pytest.raises(shortgop.UsageError, match="returned one value 'frames' for 3 clips; with transform_batch it"):
+        clips.__getitems__([0, 1, 2])

@@ -7,8 +7,8 @@ video_table, stretches, running_counts  the videos, or stretches of them, that c
 keyed                          random numbers that are functions of a key
 orders, weights, mixing, slices, sampler  in which order clips come, and the sampler that deals them to ranks
 outputs                        what the frames of a clip become: several tensors, random crops and flips
-clip_dataset, clip_pixels, policy_index, opened, rows, shared, transforms, unreadable  the Dataset: reads clips, in
-                               any worker
+clip_dataset, clip_pixels, policy_index, opened, rows, shared, transforms, unreadable, repetition  the Dataset: reads
+                               clips, in any worker
 own_items                      subclasses of the Dataset that make items of their own
 loader                         ClipLoader: workers that read clips into batches in shared memory
 clip_table, mixed              clips that were written down, and several datasets as one

@@ -19,25 +19,24 @@ from ..readers.stats import Stats
 from ..warned import warn
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
-from .clips import NO_CLIPS, Clip, Clips, Draw, check_share, in_epoch, one_draw
+from .clips import NO_CLIPS, Clip, Clips, check_share, in_epoch, one_draw
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, check_reading
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
 from .policies import RandomClips, RandomFrames, SegmentFrames
 from .policy_index import Policy, index_of, policy_of
+from .repetition import notice_repetition
 from .rows import Rows
 from .shared import SharedNumbers
 from .stretches import Stretches, within
-from .transforms import Read, Transform, explaining_forks, transformed
+from .transforms import Read, Transform, explaining_forks, joined, transformed
 from .unreadable import Otherwise, Skipping, read_what_can_be
 from .video_table import VideoTable
 
 Item = dict[str, Any]
 OnError = Literal["raise"] | Otherwise
 
-# Once or twice may be meant.
-_READ_TWICE = 2
 # What items have of their own.
 _KEYS = ("frames", "pts_seconds", "video", "start", "frame_numbers", "mask", "draw", "dataset")
 
@@ -179,6 +178,11 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         return self._metadata
 
     @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seed, as a tuple: MixedClips has several."""
+        return (self._seed,)
+
+    @property
     def source(self) -> Dataset:
         """The dataset that clips are read from."""
         return self._opened.dataset
@@ -264,7 +268,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
         DatasetWarning where this makes random clips the same ones again and again.
         """
-        self._notice_repetition(draws)
+        if not self._warned and self.is_random:
+            self._warned = notice_repetition(self._shared, draws, len(self), fixed="dataset.clip_table()")
         return in_epoch(draws, self._shared.epoch, len(self))
 
     def example(self, draw: int) -> Item:
@@ -330,25 +335,13 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             black=self._is_black,
         )
 
-    def _notice_repetition(self, draws: Sequence[int]) -> None:
-        """DatasetWarning, once in a process, where random clips are read again and again without another epoch."""
-        plain = sum(not isinstance(draw, Draw) for draw in draws)
-        if not plain or self._warned or not self._is_random or not len(self):
-            return
-        self._shared.count_read(plain)
-        if self._shared.read > _READ_TWICE * len(self):
-            self._warned = True
-            warn(
-                "random clips are read for the third time with the same choices: call dataset.set_epoch(epoch) in each "
-                "epoch, or use shortgop.ElasticSampler (for clips that are to stay the same, dataset.clip_table())"
-            )
-
     def _told(self, clip: Clip) -> str:
         name = self._opened.manifest.videos.id.text(clip.video)
         return f"draw {clip.draw}, which starts at frame {clip.start} of video {name!r}"
 
     @property
-    def _is_random(self) -> bool:
+    def is_random(self) -> bool:
+        """Whether clips or crops are others in each epoch."""
         if self._outputs is not None and self._outputs.are_random:
             return True
         if isinstance(self._policy, SegmentFrames):
@@ -374,9 +367,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             tell=lambda place: self._told(clips[place]),
         )
         numbers = self._opened.numbers_of([clip.video for clip in clips]).tolist()
-        return [
+        others = [
             {
-                **frames[place],
                 **{name: column[place] for name, column in read.items()},
                 "video": video,
                 "start": clip.start,
@@ -388,6 +380,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             }
             for place, (clip, video) in enumerate(zip(clips, numbers, strict=True))
         ]
+        return joined(frames, others)
 
     def _read(self, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
         alone = self._transform is not None and not self._transform_batch

@@ -16,6 +16,7 @@ from .clips import check_share, in_epoch, one_draw
 from .mixing import MixedIndex
 from .offsets import listed
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
+from .repetition import notice_repetition
 from .rows import Rows
 from .shared import SharedNumbers
 
@@ -32,6 +33,10 @@ class MixedClips(torch.utils.data.Dataset[Item]):
     """
 
     def __init__(self, datasets: Sequence[ClipDataset]) -> None:
+        given: object = datasets
+        if isinstance(given, (ClipDataset, MixedClips)):
+            # Each has items, which would be read one by one.
+            raise WrongTypeError(f"datasets is a {type(given).__name__}; give MixedClips a list of ClipDatasets")
         self._datasets = tuple(listed(datasets, "datasets"))
         for each in self._datasets:
             if not isinstance(each, ClipDataset):
@@ -45,7 +50,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
                 f"the datasets are decoded on {', '.join(sorted(map(str, devices)))}; open all with one device"
             )
         self._shared = SharedNumbers()
-        self._warned = False
+        self._warned = self._warned_of_repetition = False
 
     def __repr__(self) -> str:
         return f"<MixedClips of {len(self)} clips: {', '.join(map(repr, self._datasets))}>"
@@ -67,6 +72,11 @@ class MixedClips(torch.utils.data.Dataset[Item]):
     def videos_fingerprint(self) -> str:
         """Those of the datasets."""
         return "+".join(each.videos_fingerprint for each in self._datasets)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Those of the datasets."""
+        return tuple(seed for each in self._datasets for seed in each.seeds)
 
     @property
     def skipped(self) -> int:
@@ -109,6 +119,10 @@ class MixedClips(torch.utils.data.Dataset[Item]):
 
     def full_draws(self, draws: Sequence[int]) -> list[int]:
         """As ClipDataset.full_draws."""
+        if not self._warned_of_repetition and any(each.is_random for each in self._datasets):
+            self._warned_of_repetition = notice_repetition(
+                self._shared, draws, len(self), fixed="clip_table() of each ClipDataset"
+            )
         return in_epoch(draws, self._shared.epoch, len(self))
 
     def example(self, draw: int) -> Item:
@@ -161,15 +175,30 @@ class MixedClips(torch.utils.data.Dataset[Item]):
 
     def _notice_other_entries(self, items: Sequence[Item]) -> None:
         """DatasetWarning, once in a process, where items that are read together differ in what they have: torch's
-        default_collate takes the first one's entries, and drops all others, or misses them, without their names."""
-        entries = {item["dataset"]: frozenset(item) for item in items}
-        if self._warned or len(set(entries.values())) < 2:
+        default_collate takes the first one's entries, and drops all others, or misses them, without their names. It
+        makes one dtype of several, so that bytes from 0 to 255 lie beside floats from 0 to 1."""
+        one_of_each = {item["dataset"]: item for item in items}
+        if self._warned or len(one_of_each) < 2:
             return
-        self._warned = True
-        name = min(frozenset().union(*entries.values()) - frozenset.intersection(*entries.values()))
-        have = ", ".join(str(part) for part in sorted(entries) if name in entries[part])
-        lack = ", ".join(str(part) for part in sorted(entries) if name not in entries[part])
-        warn(
-            f"items of dataset {have} have {name!r}, and those of dataset {lack} do not: a batch of both leaves it "
-            f"out, or is an error. Give all of them the same metadata, or add it in `items` of a subclass"
-        )
+        entries = {part: frozenset(item) for part, item in one_of_each.items()}
+        both = frozenset.intersection(*entries.values())
+        if len(set(entries.values())) > 1:
+            self._warned = True
+            name = min(frozenset().union(*entries.values()) - both)
+            have = ", ".join(str(part) for part in sorted(entries) if name in entries[part])
+            lack = ", ".join(str(part) for part in sorted(entries) if name not in entries[part])
+            warn(
+                f"items of dataset {have} have {name!r}, and those of dataset {lack} do not: a batch of both leaves it "
+                f"out, or is an error. Give all of them the same metadata, or add it in `items` of a subclass"
+            )
+            return
+        for name in sorted(both):
+            dtypes = {part: getattr(item[name], "dtype", None) for part, item in sorted(one_of_each.items())}
+            if None not in dtypes.values() and len(set(dtypes.values())) > 1:
+                self._warned = True
+                found = ", ".join(f"{dtype} in dataset {part}" for part, dtype in dtypes.items())
+                warn(
+                    f"{name!r} of items is {found}: a batch has one of these for all, and the values stay as they are. "
+                    "Give all of them the same dtype"
+                )
+                return

@@ -274,6 +274,11 @@ class Mixture:
                 f"the mixture has {len(self.quotas)} quotas and {len(orders)} orders for {len(parts)} datasets; "
                 "each has one (MixedClips joins datasets)"
             )
+        if not all(map(len, parts)):
+            raise UsageError(
+                f"dataset {list(map(len, parts)).index(0)} of the mixture has no clips, and its quota asks for some: "
+                "leave it out of MixedClips, or see ClipDataset.too_short"
+            )
         bound = [order.bound(part, seed) for order, part in zip(orders, parts, strict=True)]
         block = sum(self.quotas)
         needed = max(-(-each.length // quota) for each, quota in zip(bound, self.quotas, strict=True))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ..errors import UsageError
+
 
 @dataclass(frozen=True, eq=False)
 class Rows:
@@ -19,7 +21,16 @@ class Rows:
         """The rows of some of the clips."""
         return Rows(self.tensors, [self.numbers[place] for place in places])
 
+    def tensor(self, name: str) -> torch.Tensor:
+        """The tensor of this name. UsageError where there is none: the first item of the batches has no such entry."""
+        if name not in self.tensors:
+            raise UsageError(
+                f"a clip has {name!r}, which the first item lacks; items of a batch have the same entries: where "
+                "several datasets are mixed, give all of them outputs of the same names, or none"
+            )
+        return self.tensors[name]
+
     def views(self, name: str) -> list[torch.Tensor]:
         """The row of each clip in the tensor of this name."""
-        tensor = self.tensors[name]
+        tensor = self.tensor(name)
         return [tensor[number] for number in self.numbers]

@@ -381,7 +381,7 @@ class ElasticSampler(DistributedSampler[int]):
         )
 
 
-_FINGERPRINTS = {"clips": "policy", "order": "order", "seed": "seed"}
+_FINGERPRINTS = {"clips": "policy, or another seed of the dataset", "order": "order", "seed": "seed"}
 
 
 def _has_ranks() -> bool:

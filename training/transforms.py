@@ -81,12 +81,21 @@ def transformed(
     with seeded(key(seed, "transform", *draws)), _noting(range(len(draws)), tell):
         batch = _called(transform, whole, named=named)
     for name, values in batch.items():
-        if len(values) != len(draws):
+        single = not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0
+        if single or len(values) != len(draws):
             raise UsageError(
-                f"the transform returned {len(values)} {name!r} for {counted(len(draws), 'clip')}; with "
-                "transform_batch it returns one for each"
+                f"the transform returned {'one value' if single else len(values)} {name!r} for "
+                f"{counted(len(draws), 'clip')}; with transform_batch it returns one for each"
             )
     return [{name: values[place] for name, values in batch.items()} for place in range(len(draws))]
+
+
+def joined(made: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Items of what a transform made of each clip, and of the other entries. UsageError where both have a name."""
+    for one, other in zip(made, others, strict=True):
+        if both := sorted(one.keys() & other.keys()):
+            raise UsageError(f"the transform returned {both[0]!r}, which items have already; give it another name")
+    return [{**one, **other} for one, other in zip(made, others, strict=True)]
 
 
 @contextlib.contextmanager

@@ -32,6 +32,9 @@ class ReadsItems(HasClips, Protocol):
     def stats(self) -> Stats: ...
 
     @property
+    def seeds(self) -> tuple[int, ...]: ...
+
+    @property
     def transforms_batches(self) -> bool: ...
 
     @property

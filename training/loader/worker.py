@@ -36,7 +36,7 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
     try:
         # A subclass may draw random numbers in its items, and all processes of a fork server start with torch's
         # generator in the same state.
-        with seeded(key(0, "items", *work.draws)):
+        with seeded(key(*dataset.seeds, "items", *work.draws)):
             items = dataset.items(work.draws, Rows(arena.tensors, work.rows))
         rest = tuple(
             write_item(item, arena.names, arena.tensors, row) for item, row in zip(items, work.rows, strict=True)

@@ -1,0 +1,85 @@
+"""MixedClips of datasets that do not go together, and of random clips: what is wrong is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import shortgop
+from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from training_videos import make_videos
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("clips"))
+
+
+def test_random_clips_that_stay_the_same_are_told_in_joined_datasets_too(folder: Path) -> None:
+    parts = [shortgop.ClipDataset(folder, policy) for policy in (shortgop.CenterClips(4), shortgop.RandomClips(4))]
+    both, fixed = shortgop.MixedClips(parts), shortgop.MixedClips(parts[:1])
+    for epoch in range(4):
+        both.set_epoch(epoch)
+        list(DataLoader(both, batch_size=3))
+        list(DataLoader(fixed, batch_size=3))
+    list(DataLoader(both, batch_size=3))
+    with pytest.warns(DatasetWarning, match=r"third time .* call dataset.set_epoch\(epoch\)"):
+        list(DataLoader(both, batch_size=3))
+    # Once is enough.
+    list(DataLoader(both, batch_size=3))
+
+
+def test_a_mixture_with_a_dataset_without_clips_is_refused(folder: Path) -> None:
+    """It was an IndexError."""
+    videos = shortgop.open(folder)
+    some, none = (shortgop.ClipDataset(videos[:stop], shortgop.RandomClips(2)) for stop in (2, 0))
+    both = shortgop.MixedClips([some, none])
+    with pytest.raises(UsageError, match="dataset 1 of the mixture has no clips, and its quota asks for some"):
+        shortgop.ElasticSampler(both, 2, order=shortgop.Mixture([1, 1]))
+    assert sorted(shortgop.ElasticSampler(both, 2)) == [0, 1]
+
+
+def test_a_dataset_alone_is_told_as_such_and_not_read(folder: Path) -> None:
+    """Its items were all read first, since it can be iterated."""
+    clips = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    for alone in (clips, shortgop.MixedClips([clips])):
+        with pytest.raises(
+            WrongTypeError, match=f"is a {type(alone).__name__}; give MixedClips a list of ClipDatasets"
+        ):
+            shortgop.MixedClips(cast(Any, alone))
+    assert clips.stats().gops_decoded == 0
+
+
+def both_of(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> tuple[Any, Any]:
+    """Two datasets with these options, and all of their clips in order."""
+    both = shortgop.MixedClips([shortgop.ClipDataset(folder, shortgop.CenterClips(2), **each) for each in (one, other)])
+    return both, shortgop.ElasticSampler(both, 6, order=shortgop.Sequential())
+
+
+def test_datasets_with_other_outputs_are_told_as_such(folder: Path) -> None:
+    """It was a KeyError of a ClipLoader."""
+    small = {"small": shortgop.Output(size=(32, 32))}
+    for one, other, name in (({}, {"outputs": small}, "small"), ({"outputs": small}, {}, "frames")):
+        both, sampler = both_of(folder, one, other)
+        with pytest.raises(
+            UsageError, match=f"a clip has '{name}', which the first item lacks; .* outputs of the same"
+        ):
+            list(shortgop.ClipLoader(both, sampler, workers=0))
+
+
+def test_bytes_and_floats_in_a_batch_are_told(folder: Path) -> None:
+    """torch makes floats from 0 to 255 of the bytes, and others are from 0 to 1."""
+    both, sampler = both_of(folder, {}, {"dtype": torch.float16})
+    with pytest.warns(
+        DatasetWarning, match="'frames' of items is torch.uint8 in dataset 0, torch.float16 in dataset 1"
+    ):
+        (batch,) = DataLoader(both, batch_size=6, sampler=sampler)
+    assert batch["frames"].dtype == torch.float16
+    with pytest.raises(
+        UsageError, match=r"do not go into rows of torch.uint8 .*: all clips of a batch have one dtype$"
+    ):
+        list(shortgop.ClipLoader(both, sampler, workers=0))
