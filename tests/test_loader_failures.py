@@ -123,11 +123,14 @@ def test_a_script_without_a_guard_is_told_so(clips_folder: Path, tmp_path: Path)
     assert 'has to do so under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
-def test_a_transform_that_cannot_be_sent_is_refused(clips_folder: Path) -> None:
+def test_a_class_or_a_transform_that_cannot_be_sent_is_refused(clips_folder: Path) -> None:
+    class Local(shortgop.ClipDataset):
+        """As in a notebook."""
+
     before = own_workers()
-    loader = loader_of(clips(clips_folder, transform=lambda frames: frames))
-    with pytest.raises(UsageError, match="the dataset cannot be sent to a worker process"):
-        next(iter(loader))
+    for dataset in (clips(clips_folder, transform=lambda frames: frames), Local(clips_folder, shortgop.AllClips(2))):
+        with pytest.raises(UsageError, match="the dataset cannot be sent to a worker process: .* Its class, and that"):
+            next(iter(loader_of(dataset)))
     assert set(own_workers()) <= set(before)
 
 
