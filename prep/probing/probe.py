@@ -225,6 +225,9 @@ def _frame_times(
     order = _presentation_order(packets.pts)
     if not stream.codec_context.has_b_frames:
         return order, False
+    if demuxer in _ONE_TIME and stream.codec_context.name == "h264":
+        # FFmpeg reads of H.264 itself in which order frames are shown.
+        return order, order is not None and packets.has_decode_times
     if demuxer in _ONE_TIME and None not in packets.pts and not packets.not_coded:
         decoded = _presentation_order(packets.dts)
         if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)):
