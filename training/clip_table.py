@@ -248,9 +248,7 @@ def _rectangle(table: Any, name: str, path: Any) -> Array:
         raise _refused(name, "a value that is no list", path)
     if len({len(row) for row in rows}) > 1:
         raise UsageError(f"{path} has clips with different numbers of frames", file=str(path))
-    return np.array([_whole(row, name, path) for row in rows], dtype=np.int64).reshape(
-        len(rows), len(rows[0]) if rows else 0
-    )
+    return _whole(np.array(rows).reshape(len(rows), len(rows[0]) if rows else 0), name, path)
 
 
 def _whole(values: Array, name: str, path: Any) -> Array:
@@ -258,7 +256,7 @@ def _whole(values: Array, name: str, path: Any) -> Array:
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.rint(values)).all():
         values = values.astype(np.int64)
     if values.dtype.kind not in "iub" and len(values):
-        raise _refused(name, f"{shortened(values.tolist())}", path)
+        raise _refused(name, shortened(values.tolist()), path)
     return values.astype(np.int64)
 
 
