@@ -39,11 +39,7 @@ _INCOMPLETE = "a packet is incomplete"
 def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Scan:
     """Decode a stream packet by packet. The result has what demuxer and decoder log about each packet."""
     with open_source(path) as container, _complaints_heard():
-        stream = container.streams[stream_index]
-        if not isinstance(stream, VideoStream):
-            raise TypeError(f"stream {stream_index} of {path} is no video")
-        if has_unknown_delay:
-            stream.codec_context.options = HOLDING_BACK
+        stream = _video(container, stream_index, has_unknown_delay=has_unknown_delay)
         broken_at = first_break(path, container.format.name)
         break_at = broken_at.position if broken_at and not broken_at.is_end else None
         scanner = _Scanner(container, stream, packets_of(container, stream), break_at)
@@ -82,12 +78,17 @@ def scan_stretch(
     """Scan the packets of this number of frames, beginning with the one at `first_pts`, to which the container can seek
     (None: the first)."""
     with open_source(path) as container, _complaints_heard():
-        stream = container.streams[stream_index]
-        if not isinstance(stream, VideoStream):
-            raise TypeError(f"stream {stream_index} of {path} is no video")
-        if has_unknown_delay:
-            stream.codec_context.options = HOLDING_BACK
+        stream = _video(container, stream_index, has_unknown_delay=has_unknown_delay)
         return _Scanner(container, stream, packets_from(container, stream, first_pts), None, most=packets).run()
+
+
+def _video(container: InputContainer, stream_index: int, *, has_unknown_delay: bool) -> VideoStream:
+    stream = container.streams[stream_index]
+    if not isinstance(stream, VideoStream):
+        raise TypeError(f"stream {stream_index} is no video")
+    if has_unknown_delay:
+        stream.codec_context.options = HOLDING_BACK
+    return stream
 
 
 def _with_left_out(found: Scan, fragments: Unread) -> Scan:
