@@ -8,6 +8,7 @@ sample_entry, matroska_elements, ordered_chapters, dolby_vision  what MP4 and Ma
 edit_list                   edits of an MP4 that FFmpeg does not follow
 still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say
+packet_times                when frames are shown, by the times of packets
 signs, chains, holes        signs of damage: in packets, between chunks of a file, and as holes in times
 transport_packets, cut_end  what is missing from a transport stream, and files that end before their end
 unread, mp4_fragments       video that FFmpeg does not read

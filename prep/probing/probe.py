@@ -27,6 +27,7 @@ from .dolby_vision import profile_without_base
 from .edit_list import why_edits_are_misread
 from .opening import demuxer_of, is_without_edits, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .ordered_chapters import has_other_order
+from .packet_times import frame_times, may_be_times_of_decoding
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
 from .signs import JOIN_SEGMENTS, PacketLog, may_have_index, suspicion_of_end
 from .still_pictures import why_still
@@ -36,9 +37,6 @@ from .still_pictures import why_still
 _LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 _PACKETS_TO_A_FRAME = 64
 _MIXED_FROM_SECONDS = 2
-# Demuxers of containers that give each packet one time, at which it is decoded. FFmpeg works out when frames are shown,
-# wrongly for the first and the last one around B-frames.
-_ONE_TIME = ("avi", "asf")
 NO_ENTRIES = np.zeros(0, dtype=np.int64)
 _WITHOUT_CHAPTERS = "ffmpeg -i FILE -map 0 -c copy -map_chapters -1 OUT.mkv"
 UNREADABLE_REMEDY = "copy or download it again, or decrypt it if it is encrypted"
@@ -169,14 +167,12 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))
-    # Frames that are not shown in the order of decoding, while pts rise in it, can only be told by several frames.
-    may_be_late = packets.rises and bool(stream.codec_context.has_b_frames) and not packets.has_decode_times
-    is_one_enough = packets.has_only_frames and not may_be_late
+    is_one_enough = packets.has_only_frames and not may_be_times_of_decoding(packets, stream)
     frames = (_frame_of(first, stream) if first and is_one_enough else []) or first_frames(path, stream.index)
     frame = frames[0]
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
-    order, has_decode_times = _frame_times(packets, stream, demuxer_of(container), frames)
+    order, has_decode_times = frame_times(packets, stream, demuxer_of(container), frames)
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     picture = picture_of(
         frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
@@ -217,43 +213,6 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     return source if order is None else with_pts(source, order, durations[last])
 
 
-def _frame_times(
-    packets: PacketLog, stream: VideoStream, demuxer: str, frames: Sequence[VideoFrame]
-) -> tuple[Array | None, bool]:
-    """The times of a stream's frames, rising, or None where packets do not tell them, and whether they are those of
-    decoding. `frames`: the first ones that decode."""
-    order = _presentation_order(packets.pts)
-    if not stream.codec_context.has_b_frames:
-        return order, False
-    if demuxer in _ONE_TIME and stream.codec_context.name == "h264":
-        # FFmpeg reads of H.264 itself in which order frames are shown.
-        return order, order is not None and packets.has_decode_times
-    if demuxer in _ONE_TIME and None not in packets.pts and not packets.not_coded:
-        decoded = _presentation_order(packets.dts)
-        if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)):
-            return decoded, True
-    return (
-        order,
-        order is not None
-        and (
-            packets.has_decode_times
-            # FFmpeg gives a frame the time of the packet that it is in, and not that of the one that stands for it.
-            or packets.is_packed
-            # Where pts and dts differ by the same in all packets, only frames that come out in another order tell.
-            or (packets.rises and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]]))
-        ),
-    )
-
-
-def _unevenness(times: Array) -> int:
-    return int(np.ptp(np.diff(times))) if len(times) > 1 else 0
-
-
-def _falls(times: Sequence[int | None]) -> bool:
-    known = [time for time in times if time is not None]
-    return known != sorted(known)
-
-
 def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceVideo:
     """The source with its frames at `pts`. The last frame lasts `last_duration` or, where that is 0, the median
     interval."""
@@ -261,15 +220,6 @@ def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceV
         rate = source.rate_hints[0] if source.rate_hints else Fraction(25)
         last_duration = int(np.median(np.diff(pts))) if len(pts) > 1 else max(1, round(1 / (rate * source.timebase)))
     return replace(source, pts=pts, end_pts=int(pts[-1]) + last_duration)
-
-
-def _presentation_order(pts: list[int | None]) -> Array | None:
-    """The pts in rising order, or None when some are missing or occur twice."""
-    known = [value for value in pts if value is not None]
-    if len(known) < len(pts):
-        return None
-    ordered = np.sort(np.array(known, dtype=np.int64))
-    return None if (np.diff(ordered) == 0).any() else ordered
 
 
 def _sample_aspect_ratio(stream: VideoStream) -> Fraction:

@@ -1,0 +1,61 @@
+"""When the frames of a stream are shown, by its packets, and whether these times are those of decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from ...manifests.ragged import Array
+from .picture import FRAMES_LOOKED_AT
+from .signs import PacketLog
+
+# Demuxers of containers that give each packet one time, at which it is decoded. FFmpeg works out when frames are shown,
+# wrongly for the first and the last one around B-frames.
+_ONE_TIME = ("avi", "asf")
+
+
+def may_be_times_of_decoding(packets: PacketLog, stream: VideoStream) -> bool:
+    """Whether only the first frames tell if pts are those of decoding: they rise in that order, and each lies after its
+    dts, by the same in all packets perhaps."""
+    return packets.rises and bool(stream.codec_context.has_b_frames) and not packets.has_decode_times
+
+
+def frame_times(
+    packets: PacketLog, stream: VideoStream, demuxer: str, frames: Sequence[VideoFrame]
+) -> tuple[Array | None, bool]:
+    """The times of a stream's frames, int64, rising, or None where packets do not tell them, and whether they are those
+    of decoding. `frames`: the first ones that decode."""
+    order = _rising(packets.pts)
+    if not stream.codec_context.has_b_frames:
+        return order, False
+    if demuxer in _ONE_TIME and stream.codec_context.name == "h264":
+        # Its slices say in which order frames are shown, and FFmpeg reads them.
+        return order, order is not None and packets.has_decode_times
+    if demuxer in _ONE_TIME and None not in packets.pts and not packets.not_coded:
+        decoded = _rising(packets.dts)
+        if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)):
+            return decoded, True
+    is_late = may_be_times_of_decoding(packets, stream) and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])
+    # Of packed frames FFmpeg takes the time of the packet that they are in, and not of the one that stands for them.
+    return order, order is not None and (packets.has_decode_times or packets.is_packed or is_late)
+
+
+def _rising(times: Sequence[int | None]) -> Array | None:
+    """The times in rising order, or None when some are missing or occur twice."""
+    known = [value for value in times if value is not None]
+    if len(known) < len(times):
+        return None
+    ordered = np.sort(np.array(known, dtype=np.int64))
+    return None if (np.diff(ordered) == 0).any() else ordered
+
+
+def _unevenness(times: Array) -> int:
+    return int(np.ptp(np.diff(times))) if len(times) > 1 else 0
+
+
+def _falls(times: Sequence[int | None]) -> bool:
+    known = [time for time in times if time is not None]
+    return known != sorted(known)
