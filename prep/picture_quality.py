@@ -96,7 +96,9 @@ def _check_source(source: SourceVideo, profile: Profile, wanted_pts: Array, size
             source, profile
         ),
         "it has signs of damage": bool(source.suspicion),
-        "its packets do not state the times of its frames": source.pts is None,
+        "its packets do not state the times of its frames": source.pts is None
+        or source.has_decode_times
+        or len(source.not_coded) > 0,
         "it has no frames at these times": source.pts is not None and not np.isin(wanted_pts, source.pts).all(),
         "its pictures become others today": (layout.width, layout.height) != size,
     }

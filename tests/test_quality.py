@@ -13,6 +13,7 @@ import pytest
 
 import shortgop
 from datasets import current_manifest, make_dataset
+from odd_pictures import h264_packets, timed
 from shortgop.errors import SourceError
 from shortgop.manifests.dataset_files.layout import read_root
 from shortgop.prep.picture_quality import Quality, quality_of
@@ -121,6 +122,15 @@ def test_what_cannot_be_repeated_is_not_measured(tmp_path: Path) -> None:
         quality_in(tmp_path / "dataset", source, source_pts=np.array([1, 2, 3, 4]) * 10**6)
     with pytest.raises(SourceError, match="two fields"):
         quality_in(tmp_path / "dataset", make_source(tmp_path / "b.mp4", x264="interlaced=1"))
+
+
+def test_a_source_whose_frames_have_the_times_of_decoding_is_not_measured(tmp_path: Path) -> None:
+    """FFmpeg would select other frames by these times."""
+    packets = enumerate(h264_packets(tmp_path / "v.ts", range(60), "-bf", "2", "-b_strategy", "0"))
+    source = timed(tmp_path / "v.ts", tmp_path / "a.mp4", [(place, place, data) for place, (_, data) in packets])
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    with pytest.raises(SourceError, match="do not state the times of its frames"):
+        quality_in(tmp_path / "dataset", source)
 
 
 @pytest.mark.long
