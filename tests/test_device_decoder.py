@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -192,6 +193,10 @@ def test_threads_that_begin_at_once_share_one_gpu() -> None:
     assert len(made) == 1
 
 
+def pixels_of(decoders: Iterable[tuple[CodecConfig, int]]) -> int:
+    return sum(each.width * each.height for each, _ in decoders)
+
+
 class Pool(RuleBasedStateMachine):
     """A pool against what it promises, with any order of taking and returning decoders."""
 
@@ -203,6 +208,7 @@ class Pool(RuleBasedStateMachine):
         self.pool = DecoderPool(self.open_one, max_idle=self.MAX_IDLE, max_idle_pixels=self.MAX_PIXELS)
         self.in_use: list[tuple[Any, tuple[CodecConfig, int]]] = []
         self.idle: list[tuple[CodecConfig, int]] = []
+        self.most_idle, self.most_pixels = self.MAX_IDLE, self.MAX_PIXELS
 
     def open_one(self, wanted: CodecConfig) -> tuple[CodecConfig, int]:
         self.opened += 1
@@ -221,6 +227,8 @@ class Pool(RuleBasedStateMachine):
         if warm:
             self.idle.remove(decoder)
         self.in_use.append((context, decoder))
+        self.most_idle = max(self.most_idle, len(self.in_use))
+        self.most_pixels = max(self.most_pixels, pixels_of(each for _, each in self.in_use))
 
     @precondition(lambda self: self.in_use)
     @rule(which=st.integers(0, 100))
@@ -228,7 +236,7 @@ class Pool(RuleBasedStateMachine):
         context, decoder = self.in_use.pop(which % len(self.in_use))
         context.__exit__(None, None, None)
         self.idle.append(decoder)
-        while len(self.idle) > self.MAX_IDLE or (len(self.idle) > 1 and self.pixels() > self.MAX_PIXELS):
+        while len(self.idle) > self.most_idle or (len(self.idle) > 1 and pixels_of(self.idle) > self.most_pixels):
             del self.idle[0]
 
     @precondition(lambda self: self.in_use)
@@ -239,12 +247,25 @@ class Pool(RuleBasedStateMachine):
         error = RuntimeError("damaged")
         assert not context.__exit__(RuntimeError, error, None), "the error is lost"
 
-    def pixels(self) -> int:
-        return sum(each.width * each.height for each, _ in self.idle)
-
     @invariant()
     def nothing_else_is_open(self) -> None:
         assert [decoder for _, decoder in self.pool._idle.values()] == self.idle
 
 
 TestPool = Pool.TestCase
+
+
+def test_requests_that_use_many_large_decoders_at_once_find_them_open_again() -> None:
+    """28 threads, each with a video in 4K. Opening a decoder takes 50 ms, and closing one waits for the whole GPU."""
+    opened: list[CodecConfig] = []
+
+    def open_one(wanted: CodecConfig) -> CodecConfig:
+        opened.append(wanted)
+        return wanted
+
+    pool = DecoderPool(open_one, max_idle=4, max_idle_pixels=20_000_000)
+    for _ in range(3):
+        with contextlib.ExitStack() as request:
+            for _ in range(28):
+                request.enter_context(pool.taken(CodecConfig("hevc", b"", 3840, 2160, 2, 2, 2, False)))
+    assert len(opened) == 28

@@ -23,7 +23,8 @@ class DecoderPool(Generic[Opened]):
     GPU; a GOP takes a few.
 
     A decoder is used by one thread at a time. Idle decoders wait for the next GOP of their kind: at most `max_idle` of
-    them, whose pictures have at most `max_idle_pixels` together. The ones used longest ago are closed first.
+    them, whose pictures have at most `max_idle_pixels` together, and more than that only if more were in use at once.
+    The ones used longest ago are closed first.
     """
 
     def __init__(
@@ -41,18 +42,28 @@ class DecoderPool(Generic[Opened]):
         self._idle: OrderedDict[int, tuple[CodecConfig, Opened]] = OrderedDict()
         self._of_kind: dict[Hashable, list[int]] = {}
         self._next_number = 0
+        # Between two requests the decoders of all threads are idle at once, and the next request needs them all again.
+        self._in_use = self._in_use_pixels = 0
 
     @contextlib.contextmanager
     def taken(self, config: CodecConfig) -> Iterator[tuple[Opened, bool]]:
         """A decoder for this thread alone, and whether it was open already. After an error it is not used again."""
         known = self._take(config)
-        decoder = self._open_one(config) if known is None else known
-        yield decoder, known is not None
+        try:
+            decoder = self._open_one(config) if known is None else known
+            yield decoder, known is not None
+        except BaseException:
+            with self._lock:
+                self._count_use(config, -1)
+            raise
         # Not after an error: packets and pictures of the GOP may be left in it.
         self._put(config, decoder)
 
     def _take(self, config: CodecConfig) -> Opened | None:
         with self._lock:
+            self._count_use(config, 1)
+            self._max_idle = max(self._max_idle, self._in_use)
+            self._max_idle_pixels = max(self._max_idle_pixels, self._in_use_pixels)
             numbers = self._of_kind.get(self._kind(config))
             # The last one: its memory is the most likely to be in the caches.
             return self._remove(numbers[-1])[1] if numbers else None
@@ -60,6 +71,7 @@ class DecoderPool(Generic[Opened]):
     def _put(self, config: CodecConfig, decoder: Opened) -> None:
         dropped = []
         with self._lock:
+            self._count_use(config, -1)
             self._idle[self._next_number] = config, decoder
             self._of_kind.setdefault(self._kind(config), []).append(self._next_number)
             self._next_number += 1
@@ -70,8 +82,12 @@ class DecoderPool(Generic[Opened]):
         # Closed outside the lock: the driver takes milliseconds for it.
         dropped.clear()
 
+    def _count_use(self, config: CodecConfig, change: int) -> None:
+        self._in_use += change
+        self._in_use_pixels += change * _pixels(config)
+
     def _idle_pixels(self) -> int:
-        return sum(config.width * config.height for config, _ in self._idle.values())
+        return sum(_pixels(config) for config, _ in self._idle.values())
 
     def _remove(self, number: int) -> tuple[CodecConfig, Opened]:
         config, decoder = self._idle.pop(number)
@@ -81,3 +97,7 @@ class DecoderPool(Generic[Opened]):
         if not numbers:
             del self._of_kind[kind]
         return config, decoder
+
+
+def _pixels(config: CodecConfig) -> int:
+    return config.width * config.height
