@@ -41,6 +41,7 @@ FENCED = {
         "test_training_page.test_several_views_at_test_time",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
         "test_training_page.test_pairs_of_clips_are_of_one_video",
+        "test_training_page.test_the_sound_of_a_clip_is_what_is_heard_while_it_is_shown",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
         "test_documents.test_a_loop_with_a_clip_loader",
         "test_training_page.test_clips_of_several_sizes",
@@ -308,7 +309,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
     with shortgop.ClipLoader(names["dataset"], names["sampler"], workers=0) as loader:
         first, second = ((batch["draw"].tolist(), batch.state) for batch in loader)
     names["checkpoint"] = {"loader": first[1]}
-    exec(few(fenced("training.md", 11)), names)
+    exec(few(fenced("training.md", 12)), names)
     names["loader"].close()
     assert names["batch"]["draw"].tolist() == second[0]
     assert names["checkpoint"] == {"loader": second[1]}
@@ -316,7 +317,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
 
 
 def test_the_dataset_class_before_and_after(names: dict[str, Any]) -> None:
-    text, _, after = fenced("training.md", 15).rpartition("\n\n\n")
+    text, _, after = fenced("training.md", 16).rpartition("\n\n\n")
     exec(text, names)
     before = names["Clips"]()
     before.paths, before.labels = ["kitchen/001.mp4"], [7]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
+import math
 import re
+import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +20,7 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from datasets import make_dataset
+from shortgop.prep.running.ffmpeg import find_ffmpeg
 from synthetic import constant_rate_pts, make_video, read_number
 
 PAGE = Path(__file__).parents[1] / "docs" / "training.md"
@@ -230,6 +233,37 @@ def test_labels_for_each_frame_and_several_cameras(
         assert numbers_in(batch["wrist"]) == [
             [1000 + number for number in clip] for clip in numbers_in(batch["frames"])
         ]
+
+
+@pytest.mark.parametrize("begins", [0, 2, 10])
+def test_the_sound_of_a_clip_is_what_is_heard_while_it_is_shown(begins: int, tmp_path: Path) -> None:
+    """A tone sounds while frames 25 to 34 are shown. The picture begins after the sound, in one file, and before it in
+    another one."""
+    rate, late = Fraction(10), Fraction(5, 10)
+    picture, source = tmp_path / "picture.mkv", tmp_path / "sources" / "a.mkv"
+    source.parent.mkdir()
+    make_video(picture, pts=constant_rate_pts(rate, 60), timebase=1 / rate)
+    tone = f"aevalsrc=if(between(t\\,{float(late) + 2.5}\\,{float(late) + 3.5})\\,sin(2000*t)\\,0):d=7:s=48000"
+    # The beginning of the sound is cut off: its first samples have the time of frame `begins`.
+    cut = f"{tone},atrim=start={float(late) + begins / 10}" if begins else tone
+    subprocess.run(
+        [find_ffmpeg().path, "-v", "error", "-itsoffset", str(float(late)), "-i", str(picture), "-f", "lavfi",
+         "-i", cut, "-map", "0:v", "-map", "1:a", "-c:v", "copy", "-c:a", "flac", "-copyts", str(source)],
+        check=True,
+    )  # fmt: skip
+    make_dataset([source.parent], tmp_path / "dataset")
+    block = re.search(r"```python\n(from torchcodec.*?class WithSound.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"shortgop": shortgop, "torch": torch}
+    exec(block[1], names)
+    dataset = names["WithSound"](tmp_path / "dataset", shortgop.AllClips(16, step=7))
+    with shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 7), workers=0) as loader:
+        (batch,) = loader
+    assert batch["sound"].shape == (7, 25_600)
+    for clip, sound in zip(batch["frames"], batch["sound"], strict=True):
+        loudness = sound.view(16, 1_600).abs().mean(dim=1)
+        sounds = [2 / math.pi if 25 <= read_number(frame) < 35 else 0.0 for frame in clip]
+        assert loudness.tolist() == pytest.approx(sounds, abs=0.02)
 
 
 def numbers_in(clips: torch.Tensor) -> list[list[int]]:
