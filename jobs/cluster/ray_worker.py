@@ -80,7 +80,10 @@ def _outcome(  # noqa: PLR0917  # as above
         except (OutputError, SourceNotFoundError) as error:
             return Unfit(_on_node(error))
     try:
-        return run_step(dataset, step, options, report, terms)
+        outcome = run_step(dataset, step, options, report, terms)
+        if mark is not None:
+            # A mount that went away meanwhile left an empty folder, into which all was written without an error.
+            check_mark(dataset, mark)
     except NoEncoderError as error:
         return Unfit(error)
     except (OutputError, ToolError, SourceNotFoundError) as error:
@@ -89,6 +92,7 @@ def _outcome(  # noqa: PLR0917  # as above
         if isinstance(error, SourceNotFoundError):
             raise _on_node(error) from error
         return Unfit(_on_node(error))
+    return outcome
 
 
 def _on_node(error: ShortGopError) -> ShortGopError:
