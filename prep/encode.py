@@ -27,6 +27,7 @@ from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .options import Options
 from .pictures.picture_check import check_picture
 from .pictures.sizes import check_taken, picture_layout
+from .probing.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probe import UNREADABLE_REMEDY, SourceVideo, probe, with_pts
 from .running.attempts import raise_if_failed, raise_if_killed, tried_again
 from .running.ffmpeg import crops_by_itself, filters_packets, running
@@ -35,7 +36,15 @@ from .running.mounts import read_in_time
 from .running.stalls import stall_limit
 from .shards import ShardWriter
 from .timing.grid import FrameGrid
-from .timing.source_times import check_order, grid_of, longest_rise, may_have_lost, mended_times, plan_times
+from .timing.source_times import (
+    check_order,
+    grid_of,
+    longest_rise,
+    may_have_lost,
+    mended_times,
+    plan_times,
+    used_numbers,
+)
 from .tools.pipelines import decoded_on_cpu
 from .tools.tool_choice import pipeline_for
 
@@ -157,6 +166,12 @@ def look_closer(source: SourceVideo) -> None:
     )
     found, joined = continued_scan(found, source.timebase)
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
+    if damage is not None and source.in_pauses is not None:
+        raise DamagedSourceError(
+            f"{path} has several edits, and what they show does not decode ({damage.complaint}): it is damaged, or a "
+            f"part begins where frames refer to earlier ones; {WITHOUT_EDITS_REMEDY}",
+            file=path,
+        )
     if damage is not None:
         raise DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined)
 
@@ -242,7 +257,7 @@ def _plan_decoded(
 ) -> Plan:
     """The plan for frames in the order of the decoder's output, of those numbered in `used` (None: all). As few as
     possible are left out so that times rise."""
-    part = slice(0, None) if used is None else slice(used.start, used.stop)
+    part = used_numbers(source, range(len(decoded_pts)) if used is None else used)
     stated_pts = decoded_pts[part]
     times = mended_times(source, stated_pts)
     if options.policy.salvage:

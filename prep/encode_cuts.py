@@ -53,6 +53,7 @@ from .timing.source_times import (
     plan_stretch,
     rhythm_of,
     times_of,
+    used_numbers,
 )
 from .timing.stretch import Stretch
 from .tools.pipelines import decoded_on_cpu
@@ -180,7 +181,7 @@ class _Work:
     ) -> None:
         """Cut from the frames numbered in `used` of those that the decoder puts out at `decoded_pts`, without as few of
         them as possible, so that times rise."""
-        part = slice(used.start, used.stop)
+        part = used_numbers(source, used)
         times = mended_times(source, decoded_pts[part])
         rising = longest_rise(times)
         self._check_is_one_recording(source, times, rising)

@@ -1,12 +1,15 @@
-"""Edit lists of MP4 that FFmpeg does not follow: refused, in place of frames that no player shows there."""
+"""Edit lists of MP4: what they say is shown, or refused where FFmpeg shows something else."""
 
 from __future__ import annotations
 
 import re
 import shlex
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
+import av
+import numpy as np
 import pytest
 
 import shortgop
@@ -14,7 +17,7 @@ from datasets import make_dataset
 from mp4_writer import box, full_box
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.manifests.mp4 import boxes
-from shortgop.prep.probing.edit_list import why_edits_are_misread
+from shortgop.prep.probing.edit_list import edit_list
 from synthetic import read_number
 
 FRAMES = 60
@@ -22,35 +25,67 @@ FRAMES = 60
 FRAME = 512
 EMPTY = -1
 
-PAUSES = {
-    "in the middle": ((1000, 0), (500, EMPTY), (1000, 30 * FRAME)),
-    "at the end": ((2000, 0), (500, EMPTY)),
-    "after one before all": ((100, EMPTY), (1000, 0), (500, EMPTY)),
-}
 FOLLOWED = {
     "a part": (((1000, 7 * FRAME),), range(7, 37)),
     "begins late": (((100, EMPTY), (200, EMPTY), (2000, 0)), range(FRAMES)),
     "ends with an edit of no duration": (((2000, 0), (0, EMPTY)), range(FRAMES)),
     "none": ((), range(FRAMES)),
 }
+PAUSES = {
+    "in the middle": (((1000, 0), (500, EMPTY), (1000, 30 * FRAME)), [*range(30), *[29] * 15, *range(30, 60)]),
+    "shorter than a frame": (((1000, 0), (5, EMPTY), (1000, 30 * FRAME)), range(FRAMES)),
+    "at the end": (((2000, 0), (500, EMPTY)), range(FRAMES)),
+    "after one before all": (((100, EMPTY), (1000, 0), (500, EMPTY)), range(30)),
+}
+# With GOPs of 12 frames, some parts begin at a keyframe and some do not.
+PARTS = {
+    "one behind the other": ((30, 0), (30, 30)),
+    "with a part left out": ((20, 5), (20, 31)),
+    "in another order": ((24, 12), (24, 0)),
+    "three short ones": ((10, 30), (10, 10), (4, 3)),
+}
+B_FRAMES = {
+    "libx264": ("-c:v", "libx264", "-bf", "2", "-g", "12", "-crf", "20"),
+    "libx265": ("-c:v", "libx265", "-x265-params", "log-level=none:bframes=3:keyint=12:open-gop=0:pools=none"),
+    "mpeg4": ("-c:v", "mpeg4", "-bf", "2", "-g", "12", "-q:v", "2"),
+}
 
 
-def edited(folder: Path, edits: tuple[tuple[int, int], ...], version: int = 0) -> Path:
-    """A video of which its edit list shows these parts: duration and beginning of each."""
-    plain = encode_pictures(folder / "plain.mp4", numbered(range(FRAMES)), *X264, "-pix_fmt", "yuv420p")
+def edited(
+    folder: Path,
+    edits: Sequence[tuple[int, ...]],
+    version: int = 0,
+    options: Sequence[str] = X264,
+    movie_timescale: int = 1000,
+) -> Path:
+    """A video of which its edit list shows these parts: duration, beginning, and perhaps speed in 65536ths of each."""
+    plain = encode_pictures(folder / "plain.mp4", numbered(range(FRAMES)), *options, "-pix_fmt", "yuv420p")
     data = plain.read_bytes()
     moov = next(each for each in boxes(data) if each.type == b"moov")
     trak = next(each for each in boxes(data, moov.body, moov.stop) if each.type == b"trak")
     others = [data[each.start : each.stop] for each in boxes(data, trak.body, trak.stop) if each.type != b"edts"]
-    rows = [struct.pack(">QqI" if version else ">IiI", *edit, 1 << 16) for edit in edits]
+    rows = [struct.pack(">QqI" if version else ">IiI", *edit[:2], *(edit[2:] or (1 << 16,))) for edit in edits]
     edts = box(b"edts", full_box(b"elst", version, 0, struct.pack(">I", len(rows)), *rows))
     track = box(b"trak", others[0], *([edts] if edits else []), *others[1:])
+    before = bytearray(data[moov.body : trak.start])
+    struct.pack_into(">I", before, before.index(b"mvhd") + 4 + 12, movie_timescale)
     # The moov is the last box, so that no sample moves.
     path = folder / "x.mp4"
-    path.write_bytes(
-        data[: moov.start] + box(b"moov", data[moov.body : trak.start], track, data[trak.stop : moov.stop])
-    )
+    path.write_bytes(data[: moov.start] + box(b"moov", bytes(before), track, data[trak.stop : moov.stop]))
     return path
+
+
+def parts_of(folder: Path, codec: str, parts: Sequence[tuple[int, int]]) -> Path:
+    """A video with B-frames of which these parts are shown: how many frames, and from which on."""
+    whole = edited(folder, (), options=B_FRAMES[codec])
+    first_pts = min(pts for pts, _ in packets_of(whole))
+    edits = [(count, begin * FRAME + first_pts) for count, begin in parts]
+    return edited(folder, edits, options=B_FRAMES[codec], movie_timescale=30)
+
+
+def packets_of(path: Path) -> list[tuple[int, int]]:
+    with av.open(path) as container:
+        return [(packet.pts or 0, packet.dts or 0) for packet in container.demux(video=0) if packet.size]
 
 
 def numbers(source: Path, out: Path) -> list[int]:
@@ -58,26 +93,15 @@ def numbers(source: Path, out: Path) -> list[int]:
     return [read_number(frame) for frame in shortgop.open(out)[0]]
 
 
-@pytest.mark.parametrize("version", [0, 1])
-@pytest.mark.parametrize("kind", PAUSES)
-def test_a_pause_in_an_edit_list_does_not_become_the_beginning_of_the_video(
-    kind: str, version: int, tmp_path: Path
-) -> None:
-    source = edited(tmp_path, PAUSES[kind], version)
-    (failure,) = make_dataset([source], tmp_path / "dataset").failures
-    assert "has a pause in its edit list" in failure.reason
+def refused(source: Path, out: Path) -> str:
+    """The reason against it, whose command writes a file that has all frames."""
+    (failure,) = make_dataset([source], out / "dataset").failures
     command = re.search("`ffmpeg (.*)`", failure.reason)
     assert command is not None
-    whole = tmp_path / "whole.mov"
+    whole = out / "whole.mov"
     ffmpeg(*shlex.split(command[1].replace("FILE", str(source)).replace("OUT.mov", str(whole))))
-    assert numbers(whole, tmp_path / "whole") == list(range(FRAMES))
-
-
-def test_an_edit_without_duration_is_called_that(tmp_path: Path) -> None:
-    """It was called a stream without data, to be downloaded again."""
-    (failure,) = make_dataset([edited(tmp_path, ((0, 0),))], tmp_path / "dataset").failures
-    assert "has an edit list that states no duration" in failure.reason
-    assert "-ignore_editlist 1" in failure.reason
+    assert numbers(whole, out / "whole") == list(range(FRAMES))
+    return failure.reason
 
 
 @pytest.mark.parametrize("kind", FOLLOWED)
@@ -86,11 +110,76 @@ def test_edits_that_ffmpeg_follows_are_followed(kind: str, tmp_path: Path) -> No
     assert numbers(edited(tmp_path, edits), tmp_path / "dataset") == list(shown)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("kind", PAUSES)
+def test_a_pause_in_an_edit_list_does_not_become_the_beginning_of_the_video(
+    kind: str, version: int, tmp_path: Path
+) -> None:
+    """In place of it the frame before is shown, and FFmpeg shows the beginning again."""
+    edits, shown = PAUSES[kind]
+    source = edited(tmp_path, edits, version)
+    assert numbers(source, tmp_path / "dataset") == list(shown)
+    changes = shortgop.open(tmp_path / "dataset")[0].changes
+    assert (changes.dropped, changes.repeated) == (0, int(kind == "in the middle"))
+
+
+@pytest.mark.parametrize("codec", B_FRAMES)
+@pytest.mark.parametrize("kind", PARTS)
+def test_the_parts_of_a_video_with_b_frames_begin_when_its_edits_say(kind: str, codec: str, tmp_path: Path) -> None:
+    """FFmpeg shows all parts but the first some frames late or early."""
+    source = parts_of(tmp_path, codec, PARTS[kind])
+    shown = [begin + frame for count, begin in PARTS[kind] for frame in range(count)]
+    assert numbers(source, tmp_path / "dataset") == shown
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert (video.changes.dropped, video.changes.repeated) == (0, 0)
+    times = video.source_pts(range(len(shown))).numpy() // FRAME
+    np.testing.assert_array_equal(times - times[0], np.arange(len(shown)))
+
+
+def test_stretches_of_a_video_of_several_edits_are_those_of_what_it_shows(tmp_path: Path) -> None:
+    source = parts_of(tmp_path, "libx264", PARTS["with a part left out"])
+    (tmp_path / "list.csv").write_text(f"path,start,end\n{source.name},0.5,1\n")
+    report = shortgop.prepare(tmp_path / "list.csv", tmp_path / "cuts", cuts="start,end", runner="inline")
+    assert report.failures == ()
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")[0]] == [*range(20, 25), *range(31, 41)]
+
+
+def test_a_video_of_several_edits_that_is_damaged_is_refused(tmp_path: Path) -> None:
+    source = parts_of(tmp_path, "libx264", PARTS["one behind the other"])
+    data = bytearray(source.read_bytes())
+    at = data.index(b"mdat") + 4
+    middle = (at + data.index(b"moov")) // 2
+    data[middle : middle + 400] = bytes(400)
+    source.write_bytes(data)
+    (failure,) = make_dataset([source], tmp_path / "dataset").failures
+    assert "has several edits, and what they show does not decode" in failure.reason
+    assert "-ignore_editlist 1" in failure.reason
+
+
+@pytest.mark.parametrize("speed", [0, 1 << 15, 1 << 17])
+def test_an_edit_that_shows_its_part_at_another_speed_is_refused(speed: int, tmp_path: Path) -> None:
+    """FFmpeg shows it as it was recorded, so that what comes after it is late or early."""
+    source = edited(tmp_path, ((1000, 0), (1000, 30 * FRAME, speed)))
+    assert "slower or faster than it was recorded, or one picture for long" in refused(source, tmp_path)
+
+
+def test_an_edit_without_duration_is_called_that(tmp_path: Path) -> None:
+    """It was called a stream without data, to be downloaded again."""
+    assert "has an edit list that states no duration" in refused(edited(tmp_path, ((0, 0),)), tmp_path)
+
+
+def test_an_edit_list_of_pauses_alone_is_called_that(tmp_path: Path) -> None:
+    """It was called a stream without data, too."""
+    source = edited(tmp_path, ((500, EMPTY), (1500, EMPTY)))
+    assert "has an edit list of pauses alone, which shows nothing of its video" in refused(source, tmp_path)
+
+
 def test_an_edit_list_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
-    source = edited(tmp_path, PAUSES["at the end"])
+    source = edited(tmp_path, PAUSES["at the end"][0])
+    assert [(edit.duration, edit.begin) for edit in edit_list(str(source), 1)] == [(2000, 0), (500, EMPTY)]
     data = source.read_bytes()
     at = data.index(b"elst") + 4
     for damaged in (data[:at] + b"\7" + data[at + 1 :], data[: at + 3], b""):
         source.write_bytes(damaged)
-        assert why_edits_are_misread(str(source), 1) == ""
-    assert why_edits_are_misread(str(tmp_path / "not there.mp4"), 1) == ""
+        assert edit_list(str(source), 1) == []
+    assert edit_list(str(tmp_path / "not there.mp4"), 1) == []

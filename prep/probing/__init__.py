@@ -5,7 +5,7 @@ file_kinds                  what a file is that is no video
 probe, picture              what its headers and first frames say
 clean_aperture, pixel_crop, container_crop  which part of its pictures is shown
 sample_entry, matroska_elements, ordered_chapters, dolby_vision  what MP4 and Matroska say that PyAV does not tell
-edit_list                   edits of an MP4 that FFmpeg does not follow
+edit_list, edited_times     edits of an MP4, and their times where FFmpeg does not follow them
 still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say
 packet_times                when frames are shown, by the times of packets

@@ -1,4 +1,4 @@
-"""The edit list of an MP4 or QuickTime track, where FFmpeg does not follow it: ISO/IEC 14496-12, 8.6.6."""
+"""The edit list of an MP4 or QuickTime track, and what FFmpeg does not show of it: ISO/IEC 14496-12, 8.6.6."""
 
 from __future__ import annotations
 
@@ -10,41 +10,55 @@ from typing import NamedTuple
 from av.video.stream import VideoStream
 
 from ...errors import CorruptDataError
-from .sample_entry import track_box
+from .sample_entry import movie_timescale, track_box
 
-_ENTRIES = {0: struct.Struct(">IiI"), 1: struct.Struct(">QqI")}
+_ENTRIES = {0: struct.Struct(">Iii"), 1: struct.Struct(">Qqi")}
 _FIELDS = struct.Struct(">BxxxI")
 _EMPTY = -1
+_USUAL_RATE = 1 << 16
 # For so many frames encoders may delay others that have B-frames before them.
 _MOST_DELAY = 4
-_WITHOUT_EDITS = (
+WITHOUT_EDITS_REMEDY = (
     "`ffmpeg -ignore_editlist 1 -i FILE -c copy OUT.mov` writes all that was recorded, without the edits: give "
     "that, or export it anew without them"
 )
 
 
-class _Edit(NamedTuple):
-    """How long an edit lasts, in units of the movie, and where it begins in the media."""
+class Edit(NamedTuple):
+    """How long an edit lasts, in units of the movie, where it begins in the media, and how fast that is shown, in
+    65536ths."""
 
     duration: int
     begin: int
+    rate: int = _USUAL_RATE
+
+    @property
+    def is_pause(self) -> bool:
+        return self.begin == _EMPTY
 
 
-def why_edits_are_misread(path: str, track_id: int) -> str:
-    """What FFmpeg shows in place of the edits of a track, and what to do; "" where it follows them.
-
-    It passes over empty edits before all others. In place of a later one it shows the beginning of the video once more.
-    Of an edit without duration, which stands for all that follows, it shows nothing.
-    """
-    edits = list(dropwhile(lambda edit: edit.begin == _EMPTY, _edits(path, track_id)))
-    if any(edit.begin == _EMPTY and edit.duration for edit in edits):
+def why_edits_are_misread(edits: list[Edit]) -> str:
+    """What FFmpeg shows in place of these edits, and what to do; "" where it follows them, or where `edited_times`
+    does."""
+    parts = [edit for edit in edits if not edit.is_pause]
+    if edits and not parts:
+        return f"has an edit list of pauses alone, which shows nothing of its video; {WITHOUT_EDITS_REMEDY}"
+    if parts and not any(edit.duration for edit in parts):
+        said = "has an edit list that states no duration, and FFmpeg shows nothing of its video"
+        return f"{said}; {WITHOUT_EDITS_REMEDY}"
+    if any(edit.duration and edit.rate != _USUAL_RATE for edit in parts):
         return (
-            "has a pause in its edit list, after some of its video, and FFmpeg shows the beginning again in its place; "
-            f"{_WITHOUT_EDITS}"
+            "has an edit list that shows a part of its video slower or faster than it was recorded, or one picture for "
+            f"long, and FFmpeg does not; {WITHOUT_EDITS_REMEDY}"
         )
-    if edits and not any(edit.duration for edit in edits):
-        return f"has an edit list that states no duration, and FFmpeg shows nothing of its video; {_WITHOUT_EDITS}"
     return ""
+
+
+def edits_in_units(path: str, edits: list[Edit], timescale: int) -> list[Edit]:
+    """The edits from the first that is no pause on, with durations in units of the media, as FFmpeg rounds them."""
+    movie = movie_timescale(path)
+    later = dropwhile(lambda edit: edit.is_pause, edits)
+    return [edit._replace(duration=(2 * edit.duration * timescale + movie) // (2 * movie)) for edit in later]
 
 
 def hides_decoded_first(path: str, track: VideoStream) -> bool:
@@ -63,11 +77,12 @@ def hides_decoded_first(path: str, track: VideoStream) -> bool:
     return False
 
 
-def _edits(path: str, track_id: int) -> list[_Edit]:
+def edit_list(path: str, track_id: int) -> list[Edit]:
+    """The edits of a track; none where they cannot be read."""
     with contextlib.suppress(CorruptDataError, struct.error, OSError, KeyError):
         data = track_box(path, track_id, b"edts", b"elst")
         version, count = _FIELDS.unpack_from(data)
         entry = _ENTRIES[version]
         whole = min(count, (len(data) - _FIELDS.size) // entry.size)
-        return [_Edit(*entry.unpack_from(data, _FIELDS.size + number * entry.size)[:2]) for number in range(whole)]
+        return [Edit(*entry.unpack_from(data, _FIELDS.size + number * entry.size)) for number in range(whole)]
     return []

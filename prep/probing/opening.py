@@ -108,6 +108,11 @@ def _of_mp4(path: str, container: InputContainer) -> InputContainer:
     if not isinstance(best, VideoStream) or not hides_decoded_first(path, best):
         return container
     container.close()
+    return open_without_edits(path)
+
+
+def open_without_edits(path: str) -> InputContainer:
+    """Open an MP4 so that its edits do not count. Errors are FFmpeg's own."""
     return _open(f"file:{path}", limits={**_LIMITS, **WITHOUT_EDITS})
 
 

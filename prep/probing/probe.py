@@ -24,7 +24,8 @@ from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
 from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
-from .edit_list import why_edits_are_misread
+from .edit_list import edit_list, why_edits_are_misread
+from .edited_times import edited_times
 from .opening import demuxer_of, is_without_edits, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .ordered_chapters import has_other_order
 from .packet_times import frame_times, may_be_times_of_decoding
@@ -58,7 +59,8 @@ class SourceVideo:
     `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
     then finds out as it goes, and leaves out a frame each time that it was too few. `repeats_times`: every packet
     states a time, and some the same one; ffmpeg is told to keep to these times. `is_without_edits`: the edits of an MP4
-    do not count, as they hide what is decoded first.
+    do not count, as they hide what is decoded first. `in_pauses`: the numbers of the frames that FFmpeg shows in place
+    of pauses between edits, where pts are those of several edits; None where FFmpeg's own are right.
     """
 
     path: str
@@ -88,6 +90,7 @@ class SourceVideo:
     has_unknown_delay: bool = False
     repeats_times: bool = False
     is_without_edits: bool = False
+    in_pauses: Array | None = None
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -123,9 +126,17 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
                 file=path,
             )
         # A fragmented MP4 has no frames in the index that edits are applied to.
-        if "mp4" in container.format.name and stream.frames and (why := why_edits_are_misread(path, stream.id)):
+        has_edits = "mp4" in container.format.name and stream.frames and not is_without_edits(container)
+        edits = edit_list(path, stream.id) if has_edits else []
+        if why := why_edits_are_misread(edits):
             raise EncodeError(f"{path} {why}", file=path)
-        return _probe_stream(path, container, stream, by_index=by_index)
+        source = _probe_stream(path, container, stream, by_index=by_index)
+        edited = edited_times(path, stream, edits)
+        if edited is None:
+            return source
+        return replace(
+            with_pts(source, edited.pts), has_decode_times=True, entries=NO_ENTRIES, in_pauses=edited.in_pauses
+        )
 
 
 def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> SourceVideo:

@@ -45,6 +45,15 @@ def track_box(path: str, track_id: int, *kinds: bytes) -> bytes:
     return b""
 
 
+def movie_timescale(path: str) -> int:
+    """The units in a second of an MP4's movie, in which edits last; 1 where it states none."""
+    moov = _read_moov(Path(path))
+    for mvhd in _children(moov, boxes(moov), b"mvhd"):
+        (units,) = struct.unpack_from(">I", moov, mvhd.body + (20 if moov[mvhd.body] == 1 else 12))
+        return int(units) or 1
+    return 1
+
+
 def is_fragmented(path: str) -> bool:
     """Whether an MP4 states that it consists of fragments, which have indexes of their own."""
     moov = _read_moov(Path(path))

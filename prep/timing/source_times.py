@@ -12,6 +12,7 @@ from ...errors import DamagedSourceError, EncodeError
 from ...manifests.ragged import Array
 from ...wording import counted
 from ..options import SourcePolicy
+from ..probing.edit_list import WITHOUT_EDITS_REMEDY
 from ..probing.probe import SourceVideo
 from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .rates import MAX_RATE, constant_rate, variable_rate
@@ -184,6 +185,12 @@ def _runs_left_out(decoded_pts: Array, rising: Array, span: int) -> Array:
     return falls[:1] if len(runs) else runs
 
 
+def used_numbers(source: SourceVideo, decoded: range) -> Array:
+    """The numbers of those of the decoded frames that are not in place of a pause: int64, rising."""
+    numbers = np.arange(decoded.start, decoded.stop)
+    return numbers if source.in_pauses is None else np.setdiff1d(numbers, source.in_pauses)
+
+
 def mended_times(source: SourceVideo, decoded_pts: Array) -> Array:
     """The times of frames in the order of the decoder's output, int64, (frames,): FFmpeg's own, `decoded_pts`, except
     where they are known to be wrong."""
@@ -193,6 +200,12 @@ def mended_times(source: SourceVideo, decoded_pts: Array) -> Array:
     if source.pts is not None and source.has_decode_times and len(decoded_pts) == len(source.pts):
         # Frames are shown as evenly as they are decoded.
         return source.pts
+    if source.in_pauses is not None:
+        raise EncodeError(
+            f"{source.path} has several edits, and FFmpeg decodes more frames of it than they show, or fewer; "
+            f"{WITHOUT_EDITS_REMEDY}",
+            file=source.path,
+        )
     if source.pts is not None and len(source.not_coded):
         # FFmpeg gives the time of what is not coded to a frame near it.
         coded = np.setdiff1d(source.pts, source.not_coded)
@@ -246,7 +259,7 @@ def evened(times: Array) -> Array:
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
     """Whether the decoder did not put out some frame, other than frames before the first that it can decode."""
-    if source.pts is None or len(np.setdiff1d(decoded_pts, source.pts)):
+    if source.pts is None or source.in_pauses is not None or len(np.setdiff1d(decoded_pts, source.pts)):
         # Times that are not those of packets can only be counted.
         return len(decoded_pts) < source.num_packets
     return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
