@@ -82,6 +82,26 @@ def test_times_that_are_later_than_those_of_decoding_by_the_same_in_all_packets(
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]] == list(range(40))
 
 
+@pytest.mark.parametrize("late", [0, 2])
+@pytest.mark.parametrize("suffix", ["mkv", "mp4", "ts"])
+def test_they_are_noticed_where_b_frames_begin_late(suffix: str, late: int, tmp_path: Path) -> None:
+    """The first frames say nothing then. Those behind them were up to three frames late, and some were left out."""
+    plain = h264_packets(tmp_path / "p.ts", range(30), "-bf", "2", "-x264-params", "b-adapt=1:b-bias=-100")
+    assert [number for number, _ in plain] == list(range(30))
+    packets = [*plain, *h264_packets(tmp_path / "b.ts", range(30, 90), "-bf", "2", "-g", "12", "-b_strategy", "0")]
+    times = [(place + late, place, data) for place, (_, data) in enumerate(packets)]
+    source = timed(tmp_path / "p.ts", tmp_path / f"x.{suffix}", times)
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video] == list(range(90))
+    assert (video.changes.dropped, video.changes.repeated) == (0, 0)
+
+    (tmp_path / "list.csv").write_text(f"path,start,end\n{source.name},1.5,2\n")
+    report = shortgop.prepare(tmp_path / "list.csv", tmp_path / "cut", cuts="start,end", runner="inline")
+    assert report.failures == ()
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "cut")[0]] == list(range(45, 60))
+
+
 X265 = ("-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error:bframes=3:keyint=12:pools=none")
 WITH_B_FRAMES = {
     "h264": (*X264[:-2], "-bf", "3", "-g", "12", "-pix_fmt", "yuv420p"),

@@ -60,7 +60,8 @@ class SourceVideo:
     then finds out as it goes, and leaves out a frame each time that it was too few. `repeats_times`: every packet
     states a time, and some the same one; ffmpeg is told to keep to these times. `is_without_edits`: the edits of an MP4
     do not count, as they hide what is decoded first. `in_pauses`: the numbers of the frames that FFmpeg shows in place
-    of pauses between edits, where pts are those of several edits; None where FFmpeg's own are right.
+    of pauses between edits, where pts are those of several edits; None where FFmpeg's own are right. `times_rise`: pts
+    rise in the order of decoding.
     """
 
     path: str
@@ -91,6 +92,7 @@ class SourceVideo:
     repeats_times: bool = False
     is_without_edits: bool = False
     in_pauses: Array | None = None
+    times_rise: bool = False
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -219,6 +221,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         has_unknown_delay=packets.has_unknown_delay,
         repeats_times=order is None and None not in pts,
         is_without_edits=is_without_edits(container),
+        times_rise=packets.rises,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])

@@ -197,7 +197,9 @@ def mended_times(source: SourceVideo, decoded_pts: Array) -> Array:
     if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
         times = evened(decoded_pts)
         return spaced(times) if source.repeats_times else times
-    if source.pts is not None and source.has_decode_times and len(decoded_pts) == len(source.pts):
+    # Where pts rise in the order of decoding although frames are shown in another one, they are times of decoding.
+    has_decode_times = source.has_decode_times or source.times_rise
+    if source.pts is not None and has_decode_times and len(decoded_pts) == len(source.pts):
         # Frames are shown as evenly as they are decoded.
         return source.pts
     if source.in_pauses is not None:
@@ -259,7 +261,8 @@ def evened(times: Array) -> Array:
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
     """Whether the decoder did not put out some frame, other than frames before the first that it can decode."""
-    if source.pts is None or source.in_pauses is not None or len(np.setdiff1d(decoded_pts, source.pts)):
+    is_counted = source.in_pauses is not None or (source.times_rise and len(decoded_pts) == source.num_packets)
+    if source.pts is None or is_counted or len(np.setdiff1d(decoded_pts, source.pts)):
         # Times that are not those of packets can only be counted.
         return len(decoded_pts) < source.num_packets
     return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
