@@ -151,3 +151,15 @@ def test_the_first_and_the_last_frame_last_as_long_as_others(native: str, suffix
     copy = tmp_path / f"copy.{suffix}"
     ffmpeg("-i", source, "-c", "copy", copy)
     assert in_even_steps(copy, tmp_path / "dataset", 30)
+
+
+@pytest.mark.parametrize("offset", ["0", "0.1", "1.5"])
+@pytest.mark.parametrize("codec", ["h264", "mp4"])
+def test_the_last_frames_of_an_avi_with_b_frames_are_there_whenever_it_begins(
+    codec: str, offset: str, tmp_path: Path
+) -> None:
+    """No packet behind the last frame says when it is shown. FFmpeg takes a moment after the one before, so that one of
+    the two was left out."""
+    source = encode_pictures(tmp_path / "x.mp4", numbered(range(30)), *WITH_B_FRAMES[codec], rate=25)
+    ffmpeg("-itsoffset", offset, "-i", source, "-c", "copy", tmp_path / "copy.avi")
+    assert in_even_steps(tmp_path / "copy.avi", tmp_path / "dataset", 30)

@@ -31,13 +31,17 @@ def frame_times(
     order = _rising(packets.pts)
     if not stream.codec_context.has_b_frames:
         return order, False
-    if demuxer in _ONE_TIME and stream.codec_context.name == "h264":
-        # Its slices say in which order frames are shown, and FFmpeg reads them.
-        return order, order is not None and packets.has_decode_times
-    if demuxer in _ONE_TIME and None not in packets.pts and not packets.not_coded:
-        decoded = _rising(packets.dts)
-        if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)):
-            return decoded, True
+    if demuxer in _ONE_TIME:
+        stated, order = order, _with_even_end(order)
+        if stream.codec_context.name == "h264":
+            # Its slices say in which order frames are shown, and FFmpeg reads them.
+            return order, order is not None and (packets.has_decode_times or order is not stated)
+        if None not in packets.pts and not packets.not_coded:
+            decoded = _rising(packets.dts)
+            if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)):
+                return decoded, True
+        if order is not stated:
+            return order, True
     is_late = may_be_times_of_decoding(packets, stream) and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])
     # Of packed frames FFmpeg takes the time of the packet that they are in, and not of the one that stands for them.
     return order, order is not None and (packets.has_decode_times or packets.is_packed or is_late)
@@ -50,6 +54,14 @@ def _rising(times: Sequence[int | None]) -> Array | None:
         return None
     ordered = np.sort(np.array(known, dtype=np.int64))
     return None if (np.diff(ordered) == 0).any() else ordered
+
+
+def _with_even_end(times: Array | None) -> Array | None:
+    """The times, or others where the last one is a guess of the demuxer, which knows no packet behind it: shortly after
+    the one before."""
+    if times is None or len(times) < 3 or 2 * (times[-1] - times[-2]) >= times[-2] - times[-3]:
+        return times
+    return np.concatenate([times[:-1], [2 * times[-2] - times[-3]]])
 
 
 def _unevenness(times: Array) -> int:
