@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import tracemalloc
 from pathlib import Path
@@ -82,6 +83,24 @@ def test_a_fragment_behind_a_later_one_is_not_left_out_in_silence(fragments: lis
     assert "a fragment has earlier times than the one before, and FFmpeg leaves it out" in reason_of(report)
     _, shown = prepared(tmp_path / "x.mp4", head + first + third + second, salvage=True)
     assert shown == [*range(10), *[9] * 10, *range(20, 30)]
+
+
+def test_a_fragment_of_one_frame_at_the_time_of_the_one_before_is_not_left_out_in_silence(
+    plain_mp4: Path, tmp_path: Path
+) -> None:
+    """FFmpeg writes such times where each frame is a fragment, beside sound. Frames were neither shown nor counted."""
+    each_frame = ("-movflags", "+frag_every_frame+empty_moov+default_base_moof", "-f", "mp4", "-")
+    data = bytearray(ffmpeg("-i", plain_mp4, "-c", "copy", *each_frame))
+    times = [match.end() + 4 for match in re.finditer(b"tfdt", data)]
+    data[times[15] : times[15] + 8] = data[times[14] : times[14] + 8]
+    report, _ = prepared(tmp_path / "x.mp4", bytes(data))
+    assert reason_of(report).endswith(
+        "1 of its 30 frames is lost or refers to a lost one, at 0.500 s (a fragment has earlier times "
+        "than the one before, and FFmpeg leaves it out); --salvage prepares the others"
+    )
+    _, shown = prepared(tmp_path / "x.mp4", bytes(data), salvage=True)
+    assert shown == [*range(15), 14, *range(16, 30)]
+    assert shortgop.open(tmp_path / "dataset-True")[0].changes.dropped == 1
 
 
 def test_fragments_in_the_reverse_order_are_lost_but_the_last_one(fragments: list[bytes], tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def _forgets_another(packet: ScannedPacket) -> bool:
 def _disordered(scan: Scan, sound: list[bool]) -> set[int]:
     """Packets whose pts contradict the order of the decoder's output, are missing, or occur twice."""
     packets = scan.packets
-    counts = Counter(packet.pts for packet in packets)
+    counts = Counter(packet.pts for packet in packets if not packet.is_hidden)
     wrong = {number for number, packet in enumerate(packets) if packet.pts is None or counts[packet.pts] > 1}
     times = [(packets[number].pts, number) for number in scan.shown if sound[number]]
     for (pts, number), (next_pts, next_number) in pairwise(times):

@@ -101,7 +101,10 @@ def _with_left_out(found: Scan, fragments: Unread) -> Scan:
         replace(each, is_hidden=False, complaint=each.complaint or LEFT_OUT) if each.pts in lost else each
         for each in found.packets
     )
-    return replace(found, packets=packets, unread=fragments.missing + max(0, fragments.left_out - len(lost)))
+    # Others have the times of frames that are shown.
+    uncounted = max(0, min(fragments.left_out, len(hidden)) - len(lost))
+    stopped = found.stopped or (LEFT_OUT if uncounted and not fragments.is_joined else "")
+    return replace(found, packets=packets, stopped=stopped, unread=fragments.missing + uncounted)
 
 
 def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
