@@ -136,6 +136,17 @@ def test_the_parts_of_a_video_with_b_frames_begin_when_its_edits_say(kind: str, 
     np.testing.assert_array_equal(times - times[0], np.arange(len(shown)))
 
 
+def test_a_part_that_begins_within_a_frame_shows_the_next_one_when_it_is_due(tmp_path: Path) -> None:
+    """FFmpeg shows it as soon as the part begins."""
+    source = edited(tmp_path, ((1000, 0), (900, 30 * FRAME + FRAME // 4)))
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    frames = {
+        read_number(frame): int(pts) for frame, pts in zip(video, video.source_pts(range(len(video))), strict=True)
+    }
+    assert (frames[29], frames[31]) == (29 * FRAME, 30 * FRAME + FRAME * 3 // 4)
+
+
 def test_stretches_of_a_video_of_several_edits_are_those_of_what_it_shows(tmp_path: Path) -> None:
     source = parts_of(tmp_path, "libx264", PARTS["with a part left out"])
     (tmp_path / "list.csv").write_text(f"path,start,end\n{source.name},0.5,1\n")

@@ -7,9 +7,11 @@ after some of the video it shows the beginning of the video again.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import av
 import numpy as np
 from av.container import InputContainer
 from av.video.stream import VideoStream
@@ -38,45 +40,53 @@ def edited_times(path: str, stream: VideoStream, edits: list[Edit]) -> EditedTim
     if sum(edit.duration > 0 for edit in parts) < 2:
         return None
     recorded = _shown_packets(open_without_edits(path), stream.index)
-    if recorded == sorted(recorded, key=lambda packet: packet[0]) and not any(edit.is_pause for edit in parts):
-        return None
     shown = _shown_packets(open_source(path), stream.index)
-    media_of = {position: pts for pts, position in recorded}
-    media = sorted(media_of.values())
+    edited = _in_edits(parts, {position: pts for pts, position in recorded}, [position for _, position in shown])
+    is_in_order = recorded == sorted(recorded, key=lambda packet: packet[0])
+    if edited is None or not len(edited.pts):
+        if is_in_order and not any(edit.is_pause for edit in parts):
+            # FFmpeg's times are wrong by less than a frame then.
+            return None
+        raise EncodeError(
+            f"{path} has several edits, and FFmpeg shows other frames than they say, or the file is damaged; "
+            f"{WITHOUT_EDITS_REMEDY}",
+            file=path,
+        )
+    stated = np.sort(np.array([pts for pts, _ in shown], dtype=np.int64))
+    pts = edited.pts + stated[0] - edited.pts[0]
+    interval = np.median(np.diff(np.sort([pts for pts, _ in recorded])))
+    if not len(edited.in_pauses) and np.abs(pts - stated).max() <= interval / 2:
+        return None
+    return replace(edited, pts=pts)
+
+
+def _in_edits(parts: list[Edit], media: dict[int, int], shown: list[int]) -> EditedTimes | None:
+    """The times of frames by edits with durations in units of the media. `media`: when the frame at each place of the
+    file was recorded; `shown`: the positions of those that FFmpeg shows. None where they are others."""
+    recorded = sorted(media.values())
     times: list[int] = []
     in_pauses: list[int] = []
     begin = done = 0
     for edit in parts:
-        last = edit.begin + edit.duration
-        due = media[bisect_left(media, edit.begin) : bisect_left(media, last)]
+        due = recorded[bisect_left(recorded, edit.begin) : bisect_left(recorded, edit.begin + edit.duration)]
         run = shown[done : done + len(due)]
-        if sorted(media_of[position] for _, position in run) != due:
-            raise _other_frames(path)
+        if len(run) < len(due) or {media.get(position) for position in run} != set(due):
+            return None
         if edit.is_pause:
             in_pauses += range(done, done + len(due))
         else:
             times += [begin + pts - edit.begin for pts in due]
         begin, done = begin + edit.duration, done + len(due)
-    if done != len(shown) or not times:
-        raise _other_frames(path)
-    stated = np.sort(np.array([pts for pts, _ in shown], dtype=np.int64))
-    pts = np.array(times, dtype=np.int64) + stated[0] - times[0]
-    if not in_pauses and np.abs(pts - stated).max() <= np.median(np.diff(media)) / 2:
+    if done < len(shown):
         return None
-    return EditedTimes(pts, np.array(in_pauses, dtype=np.int64))
+    return EditedTimes(np.array(times, dtype=np.int64), np.array(in_pauses, dtype=np.int64))
 
 
 def _shown_packets(opened: InputContainer, stream_index: int) -> list[tuple[int, int]]:
-    """The pts and the position in the file of each packet that is shown, in the order of decoding."""
-    with opened as container:
+    """The pts and the position in the file of each packet that is shown, in the order of decoding, up to damage."""
+    found: list[tuple[int, int]] = []
+    with opened as container, contextlib.suppress(av.error.FFmpegError):
         (stream,) = (each for each in container.streams.video if each.index == stream_index)
         packets = (each for each in packets_of(container, stream) if each.size and not each.is_discard)
-        return [(packet.pts or 0, packet.pos or 0) for packet in packets]
-
-
-def _other_frames(path: str) -> EncodeError:
-    return EncodeError(
-        f"{path} has several edits, and FFmpeg shows other frames than they say, or the file is damaged; "
-        f"{WITHOUT_EDITS_REMEDY}",
-        file=path,
-    )
+        found.extend((packet.pts or 0, packet.pos or 0) for packet in packets)
+    return found
