@@ -8,18 +8,21 @@ after some of the video it shows the beginning of the video again.
 from __future__ import annotations
 
 import contextlib
+import struct
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 
-import av
 import numpy as np
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from ...errors import EncodeError
+from ...errors import CorruptDataError, EncodeError
 from ...manifests.ragged import Array
 from .edit_list import WITHOUT_EDITS_REMEDY, Edit, edits_in_units
-from .opening import open_source, open_without_edits, packets_of
+from .opening import open_source, open_without_edits
+from .sample_entry import track_box
+
+_CTTS_FIELDS_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +42,14 @@ def edited_times(path: str, stream: VideoStream, edits: list[Edit]) -> EditedTim
     parts = edits_in_units(path, edits, round(1 / (stream.time_base or 1)))
     if sum(edit.duration > 0 for edit in parts) < 2:
         return None
-    recorded = _shown_packets(open_without_edits(path), stream.index)
-    shown = _shown_packets(open_source(path), stream.index)
-    edited = _in_edits(parts, {position: pts for pts, position in recorded}, [position for _, position in shown])
-    is_in_order = recorded == sorted(recorded, key=lambda packet: packet[0])
+    decoded = _listed(open_without_edits(path), stream.index)
+    delays = _delays(path, stream.id, len(decoded))
+    delay_of = {place: delay for (place, _), delay in zip(decoded, delays, strict=True)}
+    recorded = {place: dts + delay_of[place] for place, dts in decoded}
+    shown = [(place, dts) for place, dts in _listed(open_source(path), stream.index) if place in recorded]
+    edited = _in_edits(parts, recorded, [place for place, _ in shown])
+    media = list(recorded.values())
+    is_in_order = media == sorted(media)
     if edited is None or not len(edited.pts):
         if is_in_order and not any(edit.is_pause for edit in parts):
             # FFmpeg's times are wrong by less than a frame then.
@@ -52,9 +59,9 @@ def edited_times(path: str, stream: VideoStream, edits: list[Edit]) -> EditedTim
             f"{WITHOUT_EDITS_REMEDY}",
             file=path,
         )
-    stated = np.sort(np.array([pts for pts, _ in shown], dtype=np.int64))
+    stated = np.sort(np.array([dts + delay_of[place] for place, dts in shown], dtype=np.int64))
     pts = edited.pts + stated[0] - edited.pts[0]
-    interval = np.median(np.diff(np.sort([pts for pts, _ in recorded])))
+    interval = np.median(np.diff(sorted(media)))
     if not len(edited.in_pauses) and np.abs(pts - stated).max() <= interval / 2:
         return None
     return replace(edited, pts=pts)
@@ -82,11 +89,21 @@ def _in_edits(parts: list[Edit], media: dict[int, int], shown: list[int]) -> Edi
     return EditedTimes(np.array(times, dtype=np.int64), np.array(in_pauses, dtype=np.int64))
 
 
-def _shown_packets(opened: InputContainer, stream_index: int) -> list[tuple[int, int]]:
-    """The pts and the position in the file of each packet that is shown, in the order of decoding, up to damage."""
-    found: list[tuple[int, int]] = []
-    with opened as container, contextlib.suppress(av.error.FFmpegError):
+def _listed(opened: InputContainer, stream_index: int) -> list[tuple[int, int]]:
+    """The place in the file of each sample that is shown, and when it is decoded, by FFmpeg's index."""
+    with opened as container:
         (stream,) = (each for each in container.streams.video if each.index == stream_index)
-        packets = (each for each in packets_of(container, stream) if each.size and not each.is_discard)
-        found.extend((packet.pts or 0, packet.pos or 0) for packet in packets)
-    return found
+        return [(entry.pos, entry.timestamp) for entry in stream.index_entries if not entry.is_discard]
+
+
+def _delays(path: str, track_id: int, samples: int) -> list[int]:
+    """How much later than it is decoded each sample of a track is shown: ISO/IEC 14496-12, 8.6.1.3."""
+    runs = np.zeros((0, 2), dtype=np.int64)
+    with contextlib.suppress(CorruptDataError, struct.error, OSError):
+        data = track_box(path, track_id, b"mdia", b"minf", b"stbl", b"ctts")[_CTTS_FIELDS_BYTES:]
+        runs = np.frombuffer(data[: len(data) // 8 * 8], dtype=">i4").reshape(-1, 2).astype(np.int64)
+    # Samples behind the last run have none.
+    offsets = np.append(runs[:, 1], 0)[np.searchsorted(np.cumsum(runs[:, 0]), np.arange(samples), side="right")]
+    # Where some are shown before they are decoded, FFmpeg decodes all of them sooner.
+    delays: list[int] = (offsets - min(0, int(runs[:, 1].min(initial=0)))).tolist()
+    return delays
