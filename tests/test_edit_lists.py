@@ -123,6 +123,12 @@ def test_a_pause_in_an_edit_list_does_not_become_the_beginning_of_the_video(
     assert (changes.dropped, changes.repeated) == (0, int(kind == "in the middle"))
 
 
+def test_a_long_pause_in_an_edit_list_is_a_gap(tmp_path: Path) -> None:
+    source = edited(tmp_path, ((1000, 0), (15000, EMPTY), (1000, 30 * FRAME)))
+    (failure,) = make_dataset([source], tmp_path / "dataset").failures
+    assert "has 1 gap of more than 10 s in its timestamps, the first one of 15.033 s" in failure.reason
+
+
 @pytest.mark.parametrize("codec", B_FRAMES)
 @pytest.mark.parametrize("kind", PARTS)
 def test_the_parts_of_a_video_with_b_frames_begin_when_its_edits_say(kind: str, codec: str, tmp_path: Path) -> None:
