@@ -22,7 +22,7 @@ from loader_helpers import (
     own_workers,
     shown,
 )
-from shortgop.errors import UsageError
+from shortgop.errors import DatasetWarning, UsageError
 
 pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc"),
@@ -45,6 +45,22 @@ def test_a_loop_may_be_left_at_any_place(clips_dataset: shortgop.ClipDataset, cl
     # An iterator that was never asked for anything takes no memory, and that of others is used again.
     assert len(open_files()) <= before + 4
     assert len(own_workers()) == 2
+
+
+def test_a_state_that_is_loaded_within_a_loop_is_that_of_the_next_loop(
+    clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]
+) -> None:
+    """A loop that went on to its end lost the state without a word."""
+    loader = loader_of(clips_dataset, 0)
+    batches = iter(loader)
+    first = next(batches)
+    loader.load_state_dict(first.state)
+    with pytest.warns(DatasetWarning, match=r"within a loop over these batches, which goes on as it was"):
+        rest = all_shown(batches)
+    assert rest == clips_shown[1:]
+    assert loader.state_dict() == first.state
+    assert all_shown(loader) == clips_shown[1:]
+    assert all_shown(loader) == clips_shown
 
 
 def test_two_passes_at_once(clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]) -> None:

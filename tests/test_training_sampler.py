@@ -244,6 +244,22 @@ def test_another_epoch_than_the_one_that_was_resumed_is_noticed() -> None:
         resumed.set_epoch(3)
 
 
+def test_a_state_that_is_loaded_within_a_loop_is_that_of_the_next_loop() -> None:
+    """As with torchdata. The end of the loop put the sampler back to the start of the epoch, so that the state was lost
+    without a word."""
+    sampler = ElasticSampler(numbered(20), 4)
+    state = {**sampler.state_dict(), "position": 12}
+    samples = iter(sampler)
+    next(samples)
+    sampler.load_state_dict(state)
+    with pytest.warns(DatasetWarning, match=r"within a loop .* goes on as it was: .* leave this one \(`break`\)"):
+        rest = list(samples)
+    assert len(rest) == 19
+    assert sampler.state_dict() == state
+    assert list(sampler) == rest[11:]
+    assert len(list(sampler)) == 20
+
+
 def test_its_repr_says_what_it_is_and_where() -> None:
     sampler = ElasticSampler(numbered(10, 10), 4, order=Chunked(3), seed=7, rank=1, world_size=2)
     samples = iter(sampler)
@@ -296,6 +312,9 @@ def test_other_datasets_are_refused() -> None:
         ({"position": 10**9}, "at position 1000000000"),
         ({"position": "a"}, "the state's position is 'a'"),
         ({"epoch": -1}, "of epoch -1"),
+        ({"epoch": 10**30}, "epochs count from 0 to 46"),
+        ({"rank_offset": "a"}, "the state's rank_offset is 'a'"),
+        ({"rank_offset": 2}, "a rank has 2 samples of a global batch: the state was changed"),
     ],
 )
 def test_states_that_are_none_or_were_changed(change: Any, message: str) -> None:
@@ -357,7 +376,7 @@ def made_before_the_ranks_are_known(rank: int, store: str) -> list[str]:
 
 def test_an_epoch_that_is_gone_through_again_and_again_is_told() -> None:
     """Without set_epoch every epoch has the same clips in the same order, and nothing else shows it."""
-    passes = (list, lambda sampler: [*sampler.planned_batches(), sampler.end_epoch(sampler.epoch)])
+    passes = (list, lambda sampler: [*sampler.planned_batches(), sampler.end_epoch(sampler.epoch, sampler.loads)])
     for whole_pass in passes:
         sampler = ElasticSampler(numbered(6, 4), 5)
         for _ in range(2):

@@ -19,7 +19,7 @@ from ..readers.stats import Stats
 from ..warned import warn
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
-from .clips import NO_CLIPS, Clip, Clips, check_share, in_epoch, one_draw
+from .clips import NO_CLIPS, Clip, Clips, check_share, checked_epoch, in_epoch, one_draw
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, check_reading
@@ -227,10 +227,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     def set_epoch(self, epoch: int) -> None:
         """For samplers that yield indices: from now on they stand for the draws of this epoch, in all workers."""
-        epoch = integer(epoch, "epoch")
-        if epoch < 0:
-            raise UsageError(f"epoch is {epoch}; epochs count from 0")
-        self._shared.epoch = epoch
+        self._shared.epoch = checked_epoch(epoch, len(self))
 
     def __len__(self) -> int:
         return len(self.clip_index)

@@ -228,6 +228,15 @@ class PlacedIndex:
         return Clip(draw, row, origin + start, origin + frames, mask if self.common.pads else None, stretch)
 
 
+def checked_epoch(epoch: Any, count: int, what: str = "epoch") -> int:
+    """An epoch of a dataset of so many clips, from 0 on; UsageError for one whose draws 64 bits do not hold."""
+    number = integer(epoch, what)
+    last = (1 << 62) // max(1, count) - 1
+    if not 0 <= number <= last:
+        raise UsageError(f"{what} is {number}; epochs count from 0" + (f" to {last}" if number > last else ""))
+    return number
+
+
 def in_epoch(draws: Sequence[int], epoch: int, count: int) -> list[int]:
     """Draws, where integers below `count` that are no Draw stand for clips of this epoch."""
     shift = epoch * count

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Sequence
 
 import torch.utils.data
 
-from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_dataset import ClipDataset, Item
-from .clips import check_share, in_epoch, one_draw
+from .clips import check_share, checked_epoch, in_epoch, one_draw
 from .mixing import MixedIndex
 from .offsets import listed
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
@@ -90,10 +89,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
 
     def set_epoch(self, epoch: int) -> None:
         """As ClipDataset.set_epoch."""
-        epoch = integer(epoch, "epoch")
-        if epoch < 0:
-            raise UsageError(f"epoch is {epoch}; epochs count from 0")
-        self._shared.epoch = epoch
+        self._shared.epoch = checked_epoch(epoch, len(self))
 
     def __len__(self) -> int:
         return len(self.clip_index)

@@ -13,12 +13,12 @@ from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..warned import warn
-from .clips import Clips, Draw, RankShare
+from .clips import Clips, Draw, RankShare, checked_epoch
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Sequential, Shuffled
+from .sampler_states import STATE_VERSION, place_of
 from .slices import EpochPass, EpochSlices, PlannedBatch
 
-_STATE_VERSION = 2
 # After so many whole passes over one epoch it is told that set_epoch is missing: a second one may be meant.
 _PASSES_UNTOLD = 2
 # Positions that are turned into draws at a time: few enough for memory, many enough that numpy's overhead is small.
@@ -128,6 +128,8 @@ class ElasticSampler(DistributedSampler[int]):
         self._passes = 0
         # Whether the epoch is that of a state, and nothing was read of it since.
         self._resumed = False
+        # How many states were loaded.
+        self._loads = 0
 
     def __getstate__(self) -> dict[str, Any]:
         # What is bound to the index of clips is bound anew where the copy is used: a function, and much larger.
@@ -166,9 +168,7 @@ class ElasticSampler(DistributedSampler[int]):
         The epoch that `load_state_dict` resumed goes on from where it was. DatasetWarning where another one is chosen
         before anything was read of it.
         """
-        epoch = integer(epoch, "epoch")
-        if epoch < 0:
-            raise UsageError(f"epoch is {epoch}; epochs count from 0")
+        epoch = checked_epoch(epoch, len(self._clips))
         if epoch != self.epoch:
             if self._resumed:
                 warn(
@@ -185,8 +185,11 @@ class ElasticSampler(DistributedSampler[int]):
         """
         self._check_ranks()
         self._notice_repetition()
-        epoch, offset, slices = self.epoch, self._offset, self._slices(self._start)
+        slices, offset = self._slices(self._start), self._offset
         self._began_at, self._running, self._resumed = slices.start, None, False
+        return self._planned(self.epoch, slices, offset)
+
+    def _planned(self, epoch: int, slices: EpochSlices, offset: int) -> Iterator[PlannedBatch]:
         number = 0
         for parts in slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
@@ -201,10 +204,23 @@ class ElasticSampler(DistributedSampler[int]):
                     ends = stop // self._order.window > (stop - slices.global_batch_size) // self._order.window
                     yield PlannedBatch(own, self._state(stop, 0, epoch), ends or self._order.window == 1)
 
-    def end_epoch(self, epoch: int) -> None:
-        """Note that all that was left of this epoch was delivered: the next pass over this epoch has the whole of
-        it."""
-        if self.epoch == epoch:
+    @property
+    def loads(self) -> int:
+        """How many states were loaded. A pass that began before the last one goes on as it was, and its end changes
+        nothing."""
+        return self._loads
+
+    def warn_of_load(self) -> None:
+        """DatasetWarning where a pass goes on that began before a state was loaded."""
+        warn(
+            "load_state_dict was called within a loop over these batches, which goes on as it was: the state holds "
+            "from the next loop on, so leave this one (`break`) and begin another"
+        )
+
+    def end_epoch(self, epoch: int, loads: int) -> None:
+        """Note that all that was left of this epoch was delivered: the next pass over this epoch has the whole of it.
+        `loads` is what it was when the pass began."""
+        if (self.epoch, self._loads) == (epoch, loads):
             self._start, self._offset = 0, 0
             self._passes += 1
 
@@ -224,7 +240,7 @@ class ElasticSampler(DistributedSampler[int]):
     @property
     def most_per_batch(self) -> int:
         """The most samples that this rank has of a global batch."""
-        return -(-self.global_batch_size // self.num_replicas)
+        return self._slices(0).most_per_batch
 
     @property
     def chunk(self) -> int:
@@ -264,54 +280,19 @@ class ElasticSampler(DistributedSampler[int]):
         return self._state(min(self._began_at + batches * self.global_batch_size, self._order.length), 0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state: the next iteration takes the samples that were left in its epoch, or the next epoch.
+        """Go on from a state: the next iteration takes the samples that were left in its epoch, or the next epoch. One
+        that is running goes on as it was, and a DatasetWarning says so.
 
         UsageError for a state of other samples: other videos, policy, order or seed. Another snapshot or a copy of the
         dataset will do if it has the same videos.
         """
-        if not isinstance(state, Mapping) or "version" not in state:
-            named = (
-                f"; it has {', '.join(map(repr, state)) or 'nothing'}"
-                if isinstance(state, Mapping)
-                else f" but {state!r}"
-            )
-            raise WrongTypeError(f"this is no state of an ElasticSampler{named}")
-        if state["version"] != _STATE_VERSION:
-            raise UsageError(f"the state has version {state['version']!r}; this shortgop has {_STATE_VERSION}")
-        missing = [name for name in self.state_dict() if name not in state]
-        if missing:
-            raise UsageError(f"the state lacks {', '.join(map(repr, missing))}: it was changed or cut off")
-        own = self._identity
-        if state["videos"] != own["videos"]:
-            raise UsageError(
-                f"the state was taken with other videos, in snapshot {state['snapshot']!r}, and this is "
-                f"{own['snapshot']!r}; its position means nothing here; give shortgop.ClipDataset that snapshot, or "
-                "videos= the ids of then, if that was removed"
-            )
-        for name, what in _FINGERPRINTS.items():
-            if state[name] != own[name]:
-                raise UsageError(
-                    f"the state was taken with another {what}: {state[name]!r}, now {own[name]!r}; its position means "
-                    "nothing here"
-                )
-        start, offset = integer(state["position"], "the state's position"), int(state["rank_offset"])
-        epoch = integer(state["epoch"], "the state's epoch")
-        if not 0 <= start <= self._order.length or epoch < 0 or offset < 0:
-            raise UsageError(
-                f"the state is at position {start} of epoch {epoch}; epochs count from 0 and have "
-                f"{self._order.length} positions: the state was changed"
-            )
-        same_ranks = (state["world_size"], state["global_batch_size"]) == (self.num_replicas, self.global_batch_size)
-        if offset and not same_ranks:
-            raise UsageError(
-                f"the state was taken inside a global batch, by {state['world_size']} ranks and in batches of "
-                f"{state['global_batch_size']}; it goes on only with as many, or take it between two global batches"
-            )
+        epoch, start, offset = place_of(state, self.state_dict(), self._slices(0), len(self._clips))
         if self._slices(start).num_batches:
             self._go_to(epoch, start, offset)
         else:
             self._go_to(epoch + 1, 0, 0)
         self._resumed = True
+        self._loads += 1
 
     def _go_to(self, epoch: int, position: int, offset: int) -> None:
         self.epoch, self._start, self._offset = epoch, position, offset
@@ -330,17 +311,20 @@ class ElasticSampler(DistributedSampler[int]):
         # Here the first draw is asked for: loaders begin some iterations that they never use.
         self._notice_repetition()
         self._running, self._began_at, self._resumed = running, running.slices.start, False
-        skipped = running.taken
+        loads, told, skipped = self._loads, False, running.taken
         # A pass that begins within a global batch has another number of its samples.
         equal = self.drop_last and not skipped
         share = RankShare(self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas, equal)
         for parts in running.slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             for draw in self._order.draws(running.epoch, positions[skipped:]).tolist():
+                if not told and loads != self._loads:
+                    told = True
+                    self.warn_of_load()
                 running.taken += 1
                 yield Draw.of(draw, share)
             skipped = 0
-        self.end_epoch(running.epoch)
+        self.end_epoch(running.epoch, loads)
 
     def _check_ranks(self) -> None:
         """UsageError where torch.distributed was initialised only after it was asked for the ranks: each rank would
@@ -366,7 +350,7 @@ class ElasticSampler(DistributedSampler[int]):
 
     def _state(self, position: int, offset: int, epoch: int | None = None) -> dict[str, Any]:
         return {
-            "version": _STATE_VERSION,
+            "version": STATE_VERSION,
             **self._identity,
             "epoch": self.epoch if epoch is None else epoch,
             "position": position,
@@ -379,9 +363,6 @@ class ElasticSampler(DistributedSampler[int]):
         return EpochSlices(
             self._order.length, self.global_batch_size, self.rank, self.num_replicas, self.drop_last, start
         )
-
-
-_FINGERPRINTS = {"clips": "policy, or another seed of the dataset", "order": "order", "seed": "seed"}
 
 
 def _has_ranks() -> bool:

@@ -41,6 +41,11 @@ class EpochSlices:
         return rest // self.global_batch_size if self.drop_last else -(-rest // self.global_batch_size)
 
     @property
+    def most_per_batch(self) -> int:
+        """The most positions that this rank has of a batch."""
+        return -(-self.global_batch_size // self.world_size)
+
+    @property
     def num_samples(self) -> int:
         """How many positions this rank has."""
         if not self.num_batches:

@@ -207,10 +207,10 @@ class ClipLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         """A pass over what is left of the sampler's epoch."""
-        epoch = self.sampler.epoch if isinstance(self.sampler, ElasticSampler) else 0
+        began = (self.sampler.epoch, self.sampler.loads) if isinstance(self.sampler, ElasticSampler) else (0, 0)
         if self.decodes_on_device:
             reads = self._reading_on_device()
-            return self._steps(reads, reads.delivered(self._planned(), self.batch_size), epoch)
+            return self._steps(reads, reads.delivered(self._planned(), self.batch_size), began)
         core = self._started()
         planned = self._planned()
         first = next(planned, None)
@@ -220,20 +220,30 @@ class ClipLoader:
             core.rows = rows_for(self.dataset.example(first.draws[0]), self.batch_size)
         slots = self._num_slots(core.rows.num_bytes)
         memory = Memory(core.rows, self.batch_size, slots)
-        return self._pass(core, itertools.chain([first], planned), memory, epoch)
+        return self._pass(core, itertools.chain([first], planned), memory, began)
 
-    def _pass(self, core: Core, planned: Iterator[PlannedBatch], memory: Memory, epoch: int) -> Iterator[Batch]:
+    def _pass(
+        self, core: Core, planned: Iterator[PlannedBatch], memory: Memory, began: tuple[int, int]
+    ) -> Iterator[Batch]:
         # Not before the first batch is asked for: an iterator that was dropped before does not run what ends a pass.
         delivery = core.delivery(runs(planned), self._division(memory.num_slots), memory)
         try:
-            yield from self._steps(core, self._copies.ahead(core.delivered(delivery)), epoch)
+            yield from self._steps(core, self._copies.ahead(core.delivered(delivery)), began)
         finally:
             core.end(delivery)
 
-    def _steps(self, counts: Core | DeviceReads, batches: Iterator[Delivered], epoch: int) -> Iterator[Batch]:
-        asked, starts = time.perf_counter(), True
+    def _steps(
+        self, counts: Core | DeviceReads, batches: Iterator[Delivered], began: tuple[int, int]
+    ) -> Iterator[Batch]:
+        """`began` is the sampler's epoch, and how many states it had loaded, when the pass began."""
+        asked, starts, told = time.perf_counter(), True, False
         for delivered in batches:
-            self._last_state = delivered.state
+            if isinstance(self.sampler, ElasticSampler) and self.sampler.loads != began[1]:
+                if not told:
+                    self.sampler.warn_of_load()
+                told = True
+            else:
+                self._last_state = delivered.state
             batch = _batch(delivered.batch, delivered.state)
             received = time.perf_counter()
             yield batch
@@ -242,7 +252,7 @@ class ClipLoader:
             counts.count_step(received - asked, time.perf_counter() - received, starts=starts)
             asked, starts = time.perf_counter(), False
         if isinstance(self.sampler, ElasticSampler):
-            self.sampler.end_epoch(epoch)
+            self.sampler.end_epoch(*began)
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the batch that was delivered last, or the sampler's before the first; with ElasticSampler."""
