@@ -53,7 +53,7 @@ def test_a_state_that_is_loaded_within_a_loop_is_that_of_the_next_loop(
     """A loop that went on to its end lost the state without a word."""
     loader = loader_of(clips_dataset, 0)
     batches = iter(loader)
-    first = next(batches)
+    first: Any = next(batches)
     loader.load_state_dict(first.state)
     with pytest.warns(DatasetWarning, match=r"within a loop over these batches, which goes on as it was"):
         rest = all_shown(batches)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.errors import UsageError
+from shortgop.errors import UsageError, WrongTypeError
 from shortgop.training.keyed import below, hashes, key, permuted
 from shortgop.training.mixing import MixedIndex
 from shortgop.training.orders import (
@@ -334,6 +335,15 @@ def test_the_first_video_without_a_label_is_named_in_joined_datasets_and_tables(
 def test_labels_of_several_kinds_are_refused() -> None:
     with pytest.raises(UsageError, match="labels have to be all numbers or all texts"):
         ClassBalanced(np.array([1, "a"], dtype=object)).bound(clips_of(AllClips(1), [3, 3]), 0)
+
+
+def test_labels_that_differ_are_different_classes() -> None:
+    """Those of a list became an array first, in which 1 and "1" are one text, and large integers one float."""
+    clips = clips_of(AllClips(1), [1, 2, 3])
+    for labels in ([2**63, 2**63 + 1, -1], [0.5, 2**60, 2**60 + 1], [torch.tensor(2), np.int64(3), 4]):
+        assert np.bincount(indices(ClassBalanced(labels, num_samples=30), clips, 0), minlength=6)[0] == 10, labels
+    with pytest.raises(WrongTypeError, match="labels have to be all numbers or all texts"):
+        ClassBalanced([1, "1", 2]).bound(clips, 0)
 
 
 def test_positions_of_a_billion_clips_cost_nothing_that_grows() -> None:

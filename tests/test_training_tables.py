@@ -119,3 +119,12 @@ def test_columns_of_a_file_that_are_no_frame_numbers_are_refused(folder: Path, t
             read(frames=wrong)
     with pytest.raises(UsageError, match=r"column 'mask' of .* has .*, and not booleans alone"):
         read(mask=[None, [True, False]])
+
+
+def test_a_table_with_a_start_that_its_video_does_not_have_is_refused(folder: Path) -> None:
+    """Items had that start, although their frames were others."""
+    for start in (-1, 25, 4000):
+        table = shortgop.ClipTable(["a.mp4", "b.mp4"], [39, start], [[0], [1]])  # type: ignore[arg-type]
+        message = f"clip 1 of the table starts at frame {start} of video 'b.mp4', which has 25 frames: correct the row"
+        with pytest.raises(UsageError, match=message):
+            shortgop.ClipDataset(folder, table)

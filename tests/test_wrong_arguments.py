@@ -151,6 +151,54 @@ def test_a_dict_or_a_set_is_no_list(dataset: shortgop.Dataset, make: Callable[[]
         shortgop.ElasticSampler(clips, 1, order=make())
 
 
+HUGE = 10**30
+TOO_LARGE: list[tuple[Callable[[shortgop.ClipDataset], object], str]] = [
+    (lambda clips: clips[HUGE], f"there is no clip {HUGE}; draws are integers of 64 bits"),
+    (lambda clips: clips.items([0, HUGE]), f"there is no clip {HUGE}"),
+    (lambda clips: clips.clip_table([HUGE]), f"there is no clip {HUGE}"),
+    (lambda clips: shortgop.MixedClips([clips])[HUGE], f"there is no clip {HUGE}"),
+    (lambda clips: clips.set_epoch(HUGE), f"epoch is {HUGE}; epochs count from 0 to "),
+    (lambda clips: shortgop.MixedClips([clips]).set_epoch(1 << 62), "epoch is "),
+    (lambda clips: shortgop.ElasticSampler(clips, 1).set_epoch(1 << 62), "epoch is "),
+    (lambda clips: shortgop.ElasticSampler(clips, HUGE, drop_last=False), f"global_batch_size is {HUGE}; .* up to"),
+    (lambda clips: shortgop.ClipLoader(clips, [0], batch_size=HUGE), f"batch_size is {HUGE}"),
+    (lambda _: shortgop.AllClips(HUGE), f"num_frames is {HUGE}; it has to be 1 or more, up to 16777216"),
+    (lambda _: shortgop.SegmentFrames(HUGE, place="middle"), "num_frames is "),
+    (lambda _: shortgop.AllClips(2, stride=HUGE), "stride is "),
+    (lambda _: shortgop.AllClips(2, step=HUGE), "step is "),
+    (lambda _: shortgop.RandomClips(2, clips_per_video=1 << 62), "clips_per_video is "),
+    (lambda _: shortgop.Chunked(4, window=HUGE), "window is "),
+    (lambda _: shortgop.Mixture([HUGE]), "a quota is "),
+    *(
+        (
+            lambda clips, policy=policy: shortgop.ClipDataset(clips.source, policy),
+            "away from its start, .* give it another",
+        )
+        for policy in (
+            shortgop.AllClips(3, stride=1 << 62, ends="clamp"),
+            shortgop.RandomClips(2, jitter=HUGE),
+            shortgop.RandomClips(2, fps=1e-300),
+            shortgop.RandomClips(shortgop.Offsets(frames=[-HUGE, 0])),
+            shortgop.ClipsAt([0], seconds=[0.5], num_frames=shortgop.Offsets(seconds=[HUGE]), ends="clamp"),
+        )
+    ),
+    (
+        lambda clips: shortgop.ClipDataset(clips.source, shortgop.ClipsAt([0, 0], frames=[1, HUGE])),
+        "clip 1 of the table",
+    ),
+    (lambda _: shortgop.ClipTable(["a.mp4"], [1 << 63], [[0]]), "starts of a ClipTable has 9223372036854775808"),  # type: ignore[arg-type]
+    (lambda clips: shortgop.Weighted([HUGE]).bound(clips.clip_index, 0), r"weights are \[.*\]; .* of 64 bits"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(TOO_LARGE)))
+def test_integers_that_are_too_large_are_told_with_what_they_are(number: int, dataset: shortgop.Dataset) -> None:
+    """They were an OverflowError of numpy without a name; a number of frames took all memory."""
+    call, message = TOO_LARGE[number]
+    with pytest.raises(shortgop.UsageError, match=message):
+        call(shortgop.ClipDataset(dataset, shortgop.RandomClips(4)))
+
+
 def test_a_set_of_videos_is_in_the_order_of_the_dataset(tmp_path: Path) -> None:
     """Each process has another order of a set of texts: ranks would divide other clips than each other's."""
     names = [f"{letter}.mp4" for letter in "abcdefgh"]

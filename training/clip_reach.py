@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import UsageError
 from ..manifests.ragged import Array
 from .keyed import below, hashes, key
 from .offsets import Spacing, frame_offsets, nearest_frames
 from .policies import PlacedClips
 from .video_table import VideoTable
+
+# By so many frames a frame of a clip may be before or behind its start: places are then counted with 64 bits.
+_FARTHEST = 1 << 48
 
 
 def columns_of(videos: VideoTable) -> list[Array]:
@@ -113,6 +117,11 @@ def extent(common: PlacedClips, fps: Fraction) -> tuple[int, int, int]:
     """The same for one rate."""
     offsets, jitter = frame_offsets(common.spaced, fps), jitter_frames(common, fps)
     high = max(offsets) + jitter
+    if max(high, -min(offsets)) > _FARTHEST:
+        raise UsageError(
+            f"frames of a clip are more than {_FARTHEST} frames away from its start, which are more than a video has: "
+            "give it another stride, fps, jitter or other offsets"
+        )
     # Jitter counts from the nearest frame. Without it the last time has to lie before the end: see nearest_frames.
     times = None if jitter else common.spaced.seconds
     return min(offsets), high, high if times is None else floor(max(times) * fps)

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import ToolError, UsageError, WrongTypeError
 from ..manifests.operations.output_files import check_output, new_file
 from ..manifests.ragged import Array, lazy, offsets_of
-from ..wording import missing
+from ..wording import counted, missing
 from .clips import Clip, split_draws
 from .video_table import VideoTable
 
@@ -121,8 +121,10 @@ def _array(values: Any, name: str) -> Any:
     if array.dtype.kind not in kind and (array.size or array.dtype.kind == "O"):
         raise WrongTypeError(
             f"{name} of a ClipTable is {shortened(values)}; it has to be an array or a list of "
-            f"{'booleans' if name == 'mask' else 'integers'}, as long for each clip"
+            f"{'booleans' if name == 'mask' else 'integers of 64 bits'}, as long for each clip"
         )
+    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+        raise UsageError(f"{name} of a ClipTable has {array.max()}, and a frame's number has 63 bits")
     return array.astype(wanted, copy=False)
 
 
@@ -180,14 +182,23 @@ class ListedIndex:
 def listed_index(table: ClipTable, videos: VideoTable, places: Array) -> ListedIndex:
     """Order a table's clips by their videos; `places` are the videos' places in the table of videos.
 
-    UsageError for a clip with frames that its video does not have.
+    UsageError for a clip that starts at a frame, or has one, that its video does not have.
     """
-    outside = (table.frames < 0) | (table.frames >= videos.num_frames[places][:, None])
+    num_frames = videos.num_frames[places]
+    starts_outside = np.flatnonzero((table.starts < 0) | (table.starts >= num_frames))
+    if len(starts_outside):
+        clip = int(starts_outside[0])
+        raise UsageError(
+            f"clip {clip} of the table starts at frame {int(table.starts[clip])} of video "
+            f"{videos.name(int(places[clip]))!r}, which has {counted(int(num_frames[clip]), 'frame')}: correct the "
+            "row, or take the dataset that the table is of"
+        )
+    outside = (table.frames < 0) | (table.frames >= num_frames[:, None])
     if outside.any():
         clip, column = np.argwhere(outside)[0].tolist()
         raise UsageError(
             f"clip {clip} of the table has frame {int(table.frames[clip, column])} of video "
-            f"{videos.name(int(places[clip]))!r}, which has {int(videos.num_frames[places[clip]])} frames: it is the "
+            f"{videos.name(int(places[clip]))!r}, which has {counted(int(num_frames[clip]), 'frame')}: it is the "
             "table of another dataset"
         )
     firsts = offsets_of(np.bincount(places, minlength=len(videos)))

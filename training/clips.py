@@ -277,7 +277,10 @@ def split_draws(draws: Sequence[int], count: int) -> tuple[Array, Array]:
     """Rounds and indices of draws; UsageError for a draw below 0, and where there are no clips."""
     if not count:
         raise UsageError("the dataset has no clips; ClipDataset.too_short names videos that are left out")
-    rounds, indices = np.divmod(np.asarray(draws, dtype=np.int64), count)
+    try:
+        rounds, indices = np.divmod(np.asarray(draws, dtype=np.int64), count)
+    except OverflowError:
+        raise UsageError(f"there is no clip {max(draws, key=abs)}; draws are integers of 64 bits") from None
     if len(rounds) and rounds.min() < 0:
         raise UsageError(f"there is no clip {min(draws)}; draws count from 0")
     return rounds, indices

@@ -32,6 +32,12 @@ Rate = Seconds | str
 """Frames per second. As text it is what `prep --fps` takes: 30000/1001, and 29.97 for the same."""
 
 
+# What 64 bits hold.
+_MOST = (1 << 63) - 1
+# Offsets are held for each frame of a clip: more would take all memory before any clip is found to be too long.
+MOST_FRAMES = 1 << 24
+
+
 @dataclass(frozen=True)
 class Offsets:
     """A clip's frames by their distance from its start, in frames of the video or in seconds: one of the two.
@@ -73,7 +79,9 @@ class MultiRate:
                 count, fps = each
             except (TypeError, ValueError):
                 raise UsageError(f"a stretch is {each!r}; it is (number of frames, frames per second)") from None
-            stretches.append((at_least_one(count, "the number of frames of a stretch"), positive_rate(fps)))
+            stretches.append(
+                (at_least_one(count, "the number of frames of a stretch", most=MOST_FRAMES), positive_rate(fps))
+            )
         if not stretches:
             raise UsageError("MultiRate is empty; a clip has at least one stretch")
         object.__setattr__(self, "stretches", tuple(stretches))
@@ -117,7 +125,7 @@ def spacing(clip_frames: ClipFrames, stride: int | None, fps: Rate | None) -> Sp
         frames, seconds = clip_frames.frames, clip_frames.seconds
         times = None if seconds is None else tuple(Fraction(each) for each in seconds)
         return Spacing(None if frames is None else tuple(frames), times)
-    count = at_least_one(clip_frames, "num_frames")
+    count = at_least_one(clip_frames, "num_frames", most=MOST_FRAMES)
     if stride is not None and fps is not None:
         raise UsageError(f"stride={stride} and fps={fps} both say how far apart frames are; give one of them")
     if fps is not None:
@@ -168,11 +176,11 @@ def _exact(given: float | Fraction, what: str) -> Fraction:
         raise UsageError(f"{what} is {given!r}; it has to be finite") from None
 
 
-def at_least_one(value: Any, what: str) -> int:
-    """An integer of 1 or more."""
+def at_least_one(value: Any, what: str, *, most: int = _MOST) -> int:
+    """An integer of 1 or more, and of no more than `most`."""
     count = integer(value, what)
-    if count < 1:
-        raise UsageError(f"{what} is {count}; it has to be 1 or more")
+    if not 1 <= count <= most:
+        raise UsageError(f"{what} is {count}; it has to be 1 or more" + (f", up to {most}" if count > most else ""))
     return count
 
 

@@ -213,20 +213,31 @@ class ClassBalanced:
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
         given = self.labels if hasattr(self.labels, "dtype") else listed(self.labels, "labels")
         check_present(given, "label", clips)
-        labels = np.asarray(given)
         counts = np.diff(clips.firsts)
-        if labels.shape != counts.shape:
-            raise UsageError(f"there are {len(labels)} labels and {len(counts)} videos; each has one")
-        try:
-            _, classes = np.unique(labels, return_inverse=True)
-        except TypeError:
-            raise WrongTypeError("labels have to be all numbers or all texts: others have no order") from None
+        classes = _classes(given)
+        if classes.shape != counts.shape:
+            raise UsageError(f"there are {len(given)} labels and {len(counts)} videos; each has one")
         of_class = np.bincount(classes, weights=counts)
         weights = 1.0 / np.maximum(of_class, 1)[classes]
         # Classes side by side on the line: the points in each are as many as in any other, to within one.
         arranged = np.argsort(classes, kind="stable")
         line = weight_line(clips, weights, "videos", arranged)
         return _systematic(line, clips, seed, _num_samples(self.num_samples, clips), "ClassBalanced")
+
+
+def _classes(labels: Any) -> Array:
+    """The number of each label among all that there are. WrongTypeError for labels that have no order."""
+    if getattr(getattr(labels, "dtype", None), "kind", "") == "O":
+        labels = np.asarray(labels).tolist()
+    if isinstance(labels, list):
+        # As an array, 1 and "1" would be the same text, and large integers the same float.
+        values = [label.item() if hasattr(label, "item") and label.ndim == 0 else label for label in labels]
+        try:
+            numbers = {label: number for number, label in enumerate(sorted(set(values)))}
+        except TypeError:
+            raise WrongTypeError("labels have to be all numbers or all texts: others have no order") from None
+        return np.array([numbers[label] for label in values], dtype=np.int64)
+    return np.unique(np.asarray(labels), return_inverse=True)[1]
 
 
 def _systematic(line: WeightLine, clips: Clips, seed: int, length: int, name: str) -> BoundOrder:

@@ -35,6 +35,7 @@ from ..errors import UsageError
 from ..manifests.ragged import Array
 from .ends import PADDING, Ends, check_ends
 from .offsets import (
+    MOST_FRAMES,
     ClipFrames,
     MultiRate,
     Offsets,
@@ -49,6 +50,8 @@ from .offsets import (
 )
 
 Align = Literal["reference"]
+# Of a video. Those of a billion videos can then be counted with 64 bits.
+_MOST_CLIPS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -173,7 +176,9 @@ class RandomClips:
     __repr__ = _shown
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video"))
+        object.__setattr__(
+            self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video", most=_MOST_CLIPS)
+        )
         placed_clips(self)
 
 
@@ -202,7 +207,9 @@ class UniformClips:
     __repr__ = _shown
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video"))
+        object.__setattr__(
+            self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video", most=_MOST_CLIPS)
+        )
         placed_clips(self)
 
 
@@ -260,7 +267,7 @@ class SegmentFrames:
     place: Literal["random", "middle"]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_frames", at_least_one(self.num_frames, "num_frames"))
+        object.__setattr__(self, "num_frames", at_least_one(self.num_frames, "num_frames", most=MOST_FRAMES))
         if self.place not in ("random", "middle"):
             raise UsageError(
                 f'place is {self.place!r}; it is which frame of each segment to take: "random", for training, or '

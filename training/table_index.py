@@ -74,6 +74,7 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
     """
     common = placed_clips(policy)
     starts = _places_of(policy)
+    extents(common, videos)
     _check_times(videos, places, starts)
     first, low, high = _reach(common, videos, places, starts)
     num_frames = videos.num_frames[places]
@@ -104,7 +105,12 @@ def _places_of(policy: ClipsAt) -> Array | list[Fraction]:
     frames = np.asarray(policy.frames)
     if frames.dtype.kind in "iu" or not len(frames):
         return frames.astype(np.int64)
-    return np.array([integer(each, "a frame of the table") for each in policy.frames], dtype=np.int64)
+    starts = [integer(each, "a frame of the table") for each in policy.frames]
+    try:
+        return np.array(starts, dtype=np.int64)
+    except OverflowError:
+        clip = next(number for number, start in enumerate(starts) if not -(1 << 63) <= start < 1 << 63)
+        raise UsageError(f"clip {clip} of the table starts at frame {starts[clip]}, which no video has") from None
 
 
 def _check_times(videos: VideoTable, places: Array, starts: Array | list[Fraction]) -> None:

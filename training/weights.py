@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = No
     check_present(given, "weight", clips, of)
     values = np.asarray(given)
     if values.ndim != 1 or values.dtype.kind not in "iuf":
-        raise UsageError("weights are a list of numbers")
+        raise UsageError(f"weights are {shortened(given)}; they are a list of numbers, of 64 bits if they are integers")
     if of == "clips":
         counts, first_places = np.ones(len(clips), dtype=np.int64), np.arange(len(clips))
         # One weight a clip by its number: where a table has another order than the videos', they are taken along.
