@@ -276,6 +276,17 @@ def test_it_ends_with_a_with_statement(folder: Path) -> None:
     assert not [each for each in active_children() if each.name == "shortgop loader"]
 
 
+def test_a_generator_as_a_sampler_is_used_up_after_an_epoch(folder: Path) -> None:
+    """Later epochs had no batches without a word."""
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    loader = shortgop.ClipLoader(dataset, (draw for draw in range(5)), batch_size=2, workers=0)
+    assert sum(len(batch["draw"]) for batch in loader) == 5
+    with pytest.warns(DatasetWarning, match="the sampler is a generator, which is used up after one pass: give a list"):
+        assert not list(loader)
+    # Nothing is nothing to begin with.
+    assert not list(shortgop.ClipLoader(dataset, [], batch_size=2, workers=0))
+
+
 def test_random_clips_that_repeat_in_every_epoch_cause_a_warning(folder: Path) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(2, clips_per_video=2))
     loader = shortgop.ClipLoader(dataset, range(6), batch_size=2, workers=0)

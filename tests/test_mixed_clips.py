@@ -43,6 +43,24 @@ def test_a_mixture_with_a_dataset_without_clips_is_refused(folder: Path) -> None
     assert sorted(shortgop.ElasticSampler(both, 2)) == [0, 1]
 
 
+def test_what_a_script_asks_a_dataset_for_it_may_ask_several_joined_ones(folder: Path) -> None:
+    videos = shortgop.open(folder)
+    some = shortgop.ClipDataset(videos, shortgop.RandomClips(2, clips_per_video=2), videos=["c.mp4", "a.mp4"])
+    long_ones = shortgop.ClipDataset(videos, shortgop.AllClips(20, ends="drop"))
+    both = shortgop.MixedClips([some, long_ones])
+    assert both.column("kind") == ["dog", "cat", "cat", "dog", "dog"]
+    assert both.too_short == ("c.mp4",)
+    assert both.is_random
+    assert not shortgop.MixedClips([long_ones]).is_random
+    with pytest.raises(UsageError, match="the dataset has no column 'species'; it has "):
+        both.column("species")
+    # A label for each video, also for one without clips.
+    sampler = shortgop.ElasticSampler(both, 16, order=shortgop.ClassBalanced(both.column("kind")), drop_last=False)
+    items = both.items(list(sampler))
+    kinds = [both.datasets[item["dataset"]].source[item["video"]].attributes["kind"] for item in items]
+    assert abs(kinds.count("cat") - kinds.count("dog")) <= 1
+
+
 def test_a_dataset_alone_is_told_as_such_and_not_read(folder: Path) -> None:
     """Its items were all read first, since it can be iterated."""
     clips = shortgop.ClipDataset(folder, shortgop.AllClips(2))

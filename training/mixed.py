@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch.utils.data
 
@@ -63,6 +64,26 @@ class MixedClips(torch.utils.data.Dataset[Item]):
         return MixedIndex(tuple(each.clip_index for each in self._datasets))
 
     @property
+    def datasets(self) -> tuple[ClipDataset, ...]:
+        """The datasets, by the number that items have as `dataset`: `source`, `video_numbers` and `clip_table` are
+        theirs, since each has videos and numbers of its own."""
+        return self._datasets
+
+    def column(self, name: str) -> list[Any]:
+        """ClipDataset.column of the datasets, one after the other, such as labels for ClassBalanced."""
+        return [value for each in self._datasets for value in each.column(name)]
+
+    @property
+    def too_short(self) -> tuple[str, ...]:
+        """ClipDataset.too_short of the datasets, one after the other."""
+        return tuple(name for each in self._datasets for name in each.too_short)
+
+    @property
+    def is_random(self) -> bool:
+        """As ClipDataset.is_random, of any of the datasets."""
+        return any(each.is_random for each in self._datasets)
+
+    @property
     def snapshot(self) -> str:
         """The snapshots of the datasets."""
         return "+".join(each.snapshot for each in self._datasets)
@@ -115,7 +136,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
 
     def full_draws(self, draws: Sequence[int]) -> list[int]:
         """As ClipDataset.full_draws."""
-        if not self._warned_of_repetition and any(each.is_random for each in self._datasets):
+        if not self._warned_of_repetition and self.is_random:
             self._warned_of_repetition = notice_repetition(
                 self._shared, draws, len(self), fixed="clip_table() of each ClipDataset"
             )

@@ -15,6 +15,7 @@ from torch.utils._pytree import register_pytree_node
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
+from ...warned import warn
 from ..offsets import at_least_one
 from ..sampler import ElasticSampler
 from ..slices import PlannedBatch
@@ -295,9 +296,15 @@ class ClipLoader:
         return self._planned_of(self.sampler)
 
     def _planned_of(self, sampler: Iterable[int]) -> Iterator[PlannedBatch]:
-        draws = iter(sampler)
+        draws, planned = iter(sampler), False
         while batch := list(itertools.islice(draws, self.batch_size)):
+            planned = True
             yield PlannedBatch(self.dataset.full_draws(batch))
+        if not planned and draws is sampler:
+            warn(
+                f"this pass has no batches, since the sampler is a {type(sampler).__name__}, which is used up after "
+                "one pass: give a list, or an object with an __iter__ that begins anew, such as shortgop.ElasticSampler"
+            )
 
     def _division(self, slots: int) -> Division:
         count, size = len(self.dataset), self.batch_size
