@@ -182,6 +182,7 @@ class PlacedIndex:
     def fingerprint(self) -> str:
         details = [getattr(self.policy, name, None) for name in ("step", "clips_per_video")]
         # Policies without it have the fingerprint that they had before there was such a thing.
+        details += ["spread"] if getattr(self.policy, "spread", False) else []
         details += [step] if (step := getattr(self.policy, "exact_step", None)) is not None else []
         kind = "RandomFrames" if self.scattered else type(self.policy).__name__
         return fingerprint_of([kind, self.common, details, self.seed], [*columns_of(self.videos), self.firsts])

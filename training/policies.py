@@ -14,6 +14,8 @@ What these policies have in common:
   needed at the edges of all videos, not only in short ones.
 - `jitter`: each frame of a clip is, independently, one of those from its own to `jitter` later; in frames, or in
   seconds where the clip goes by `fps` or by seconds. Clips span that much more.
+- `joined`, where there is `clips_per_video`: the clips of a video are one item, with the frames of all, one clip after
+  the other.
 - `align="reference"`: clips start only on frames that other frames refer to. With three unreferenced frames between
   two of them, a clip of stride 4 takes 16 packets instead of 32, and 0.73 of the time was measured. What it costs:
   training sees one of four starts there, and never the others; it is off by default. A phase drawn for each epoch
@@ -162,6 +164,9 @@ class RandomClips:
     frames        0 1 2 3 4 5 6 7 8
     epoch 0           f . f . f            RandomClips(3, stride=2): 1 clip a video
     epoch 1               f . f . f
+
+    With `spread`, clip j of k is at one of the starts from floor(j * S / k) to before floor((j + 1) * S / k) of S, so
+    that the clips of a video are from all of its parts.
     """
 
     num_frames: ClipFrames
@@ -172,6 +177,8 @@ class RandomClips:
     whole: bool = True
     align: Align | None = None
     jitter: Seconds = 0
+    joined: bool = False
+    spread: bool = False
 
     __repr__ = _shown
 
@@ -203,6 +210,7 @@ class UniformClips:
     whole: bool = True
     align: Align | None = None
     jitter: Seconds = 0
+    joined: bool = False
 
     __repr__ = _shown
 
@@ -371,6 +379,8 @@ def start_of(policy: Placement, starts: int, clip: int, random_bits: int, fps: F
             return (starts - 1) // 2
         case UniformClips(clips_per_video=count):
             return clip * (starts - 1) // max(1, count - 1)
+        case RandomClips(spread=True, clips_per_video=count):
+            return ((clip << 64) + random_bits) * starts // count >> 64
         case RandomClips():
             return starts * random_bits >> 64
     assert_never(policy)

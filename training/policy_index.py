@@ -11,8 +11,9 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from .clip_table import ClipTable, listed_index
 from .clips import Clips, placed_index
+from .joined import JoinedIndex
 from .offsets import MultiRate, Offsets
-from .policies import ClipsAt, Placement, RandomClips, RandomFrames, SegmentFrames
+from .policies import ClipsAt, Placement, RandomClips, RandomFrames, SegmentFrames, UniformClips
 from .segments import SegmentIndex
 from .table_index import table_index
 from .video_table import VideoTable
@@ -43,7 +44,10 @@ def index_of(
     if isinstance(policy, SegmentFrames):
         return SegmentIndex(policy, videos, seed)
     if not isinstance(policy, (ClipsAt, ClipTable)):
-        return placed_index(policy, videos, seed)
+        placed = placed_index(policy, videos, seed)
+        if isinstance(policy, (RandomClips, UniformClips)) and policy.joined:
+            return JoinedIndex(placed, policy.clips_per_video)
+        return placed
     if videos.first_frames is not None:
         raise UsageError(
             f"a {type(policy).__name__} says itself where its clips are; it goes without Stretches, which say where "
