@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import shortgop
-from shortgop.errors import DatasetWarning
+from shortgop.errors import DatasetWarning, UsageError
 from training_videos import LENGTHS, make_videos
 
 
@@ -41,6 +41,18 @@ def test_labels_that_are_missing_are_told_when_the_dataset_is_made(folder: Path,
         7,
         8,
     ]
+
+
+def test_integers_that_no_tensor_holds_are_told_with_their_column(folder: Path, tmp_path: Path) -> None:
+    """It was an overflow without a name, of which nobody could tell where it came from."""
+    dataset = shutil.copytree(folder, tmp_path / "dataset")
+    shortgop.annotate(dataset, {"a.mp4": {"hash": 2**64 - 1}, "b.mp4": {"hash": 1}, "c.mp4": {"hash": -(2**63)}})
+    clips = shortgop.ClipDataset(dataset, shortgop.CenterClips(2), metadata=["hash"])
+    assert [item["hash"] for item in clips] == [2**64 - 1, 1, -(2**63)]
+    for order, message in (([0, 1, 2], "'hash' .* integers that 64 bits do not hold"), ([2, 1, 0], "'hash' is int")):
+        with pytest.raises(UsageError, match=message):
+            list(shortgop.ClipLoader(clips, order, batch_size=3, workers=0))
+    assert len(list(shortgop.ClipLoader(clips, [2, 1], batch_size=2, workers=0))) == 1
 
 
 def test_items_have_what_the_dataset_says_of_their_videos(folder: Path, tmp_path: Path) -> None:

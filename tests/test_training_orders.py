@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.errors import UsageError, WrongTypeError
+from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
 from shortgop.training.keyed import below, hashes, key, permuted
 from shortgop.training.mixing import MixedIndex
 from shortgop.training.orders import (
@@ -335,6 +335,16 @@ def test_the_first_video_without_a_label_is_named_in_joined_datasets_and_tables(
 def test_labels_of_several_kinds_are_refused() -> None:
     with pytest.raises(UsageError, match="labels have to be all numbers or all texts"):
         ClassBalanced(np.array([1, "a"], dtype=object)).bound(clips_of(AllClips(1), [3, 3]), 0)
+
+
+def test_empty_texts_among_labels_are_told() -> None:
+    """Empty cells of a CSV list are these: videos that nobody labelled were a class as large as each other one."""
+    clips = clips_of(AllClips(1), [1, 2, 3])
+    for labels in (["", "cat", "dog"], np.array(["", "cat", "dog"], dtype=np.dtypes.StringDType())):
+        with pytest.warns(DatasetWarning, match=r"1 of 3 labels is an empty text, .* columns\[name\] != ''"):
+            ClassBalanced(labels).bound(clips, 0)
+    ClassBalanced(["", "", ""]).bound(clips, 0)
+    ClassBalanced([0, 1, 0]).bound(clips, 0)
 
 
 def test_labels_that_differ_are_different_classes() -> None:

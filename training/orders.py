@@ -27,6 +27,8 @@ import numpy as np
 
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
+from ..warned import warn
+from ..wording import counted
 from .clips import Clips
 from .keyed import below, hashes, key, permuted, permuted_blocks
 from .mixing import MixedIndex
@@ -203,8 +205,9 @@ class Systematic:
 class ClassBalanced:
     """`num_samples` clips an epoch (as many as there are): each class as often as the others, to within one.
 
-    `labels` has one label, a number or a text, for each video; missing ones, None or NaN, are a UsageError. Within a
-    class each clip is drawn as often as the others, to within one.
+    `labels` has one label, a number or a text, for each video; missing ones, None or NaN, are a UsageError, and of
+    empty texts beside others a DatasetWarning tells. Within a class each clip is drawn as often as the others, to
+    within one.
     """
 
     labels: Any
@@ -217,6 +220,14 @@ class ClassBalanced:
         classes = _classes(given)
         if classes.shape != counts.shape:
             raise UsageError(f"there are {len(given)} labels and {len(counts)} videos; each has one")
+        are_numbers = getattr(getattr(given, "dtype", None), "kind", "") in ("i", "u", "f", "b")
+        empty = 0 if are_numbers else sum(isinstance(label, str) and not label for label in given)
+        if 0 < empty < len(classes):
+            warn(
+                f"{empty} of {counted(len(classes), 'label')} {'is' if empty == 1 else 'are'} an empty text, as an "
+                "empty cell of a CSV list is: a class of their own, drawn as often as each other one. For the videos "
+                "that have a label give ClipDataset dataset.where(lambda columns: columns[name] != '')"
+            )
         of_class = np.bincount(classes, weights=counts)
         weights = 1.0 / np.maximum(of_class, 1)[classes]
         # Classes side by side on the line: the points in each are as many as in any other, to within one.

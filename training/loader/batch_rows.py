@@ -95,7 +95,8 @@ def as_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, (bool, np.bool_)):
         return torch.tensor(bool(value))
     if isinstance(value, (int, np.integer)):
-        return torch.tensor(int(value))
+        # Collation tells of one that no tensor holds, by the name of its entry.
+        return torch.tensor(int(value)) if -(1 << 63) <= value < 1 << 63 else None
     return torch.tensor(float(value), dtype=torch.float64) if isinstance(value, (float, np.floating)) else None
 
 

@@ -45,6 +45,8 @@ def _differences(values: Sequence[Any]) -> str:
     """In which plain way the values differ, for a message; empty where it is none of these."""
     if _has_none(values):
         return ", of which some are or have None,"
+    if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in values):
+        return ", of which some are integers that 64 bits do not hold,"
     if all(isinstance(value, list | tuple) for value in values):
         lengths = sorted({len(value) for value in values})
         if len(lengths) > 1:
