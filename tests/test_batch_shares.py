@@ -148,3 +148,19 @@ def test_draws_reach_other_processes_with_their_share(dataset: shortgop.ClipData
         dataset.__getitems__(pickle.loads(pickle.dumps(draws)))
     # Numbers alone belong to no sampler.
     assert len(dataset.__getitems__([int(draw) for draw in draws])) == 5
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_sampler_of_another_dataset_is_refused(folder: Path, dataset: shortgop.ClipDataset, workers: int) -> None:
+    """Its draws were those of other clips without a word, as of a training set that was filtered after its sampler was
+    made."""
+    sampler = sampler_of(dataset, 0)
+    some = shortgop.ClipDataset(folder, shortgop.AllClips(1), videos=["a.mp4"])
+    mixed = shortgop.MixedClips([some, some])
+    for other, count in ((some, 40), (mixed, 80)):
+        with pytest.raises(UsageError, match=f"is of a dataset of 74 clips, and this one has {count}: give the DataLo"):
+            next(iter(loader_of(other, sampler, GLOBAL_BATCH // RANKS, workers)))
+        with pytest.raises(UsageError, match="make a sampler of this one"):
+            other[next(iter(sampler))]
+    same = shortgop.ClipDataset(folder, shortgop.AllClips(1))
+    next(iter(loader_of(same, sampler, GLOBAL_BATCH // RANKS)))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, WeightedRandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
@@ -31,6 +31,23 @@ def test_random_clips_that_stay_the_same_are_told_in_joined_datasets_too(folder:
         list(DataLoader(both, batch_size=3))
     # Once is enough.
     list(DataLoader(both, batch_size=3))
+
+
+def test_an_index_that_comes_several_times_in_a_batch_is_told(folder: Path) -> None:
+    """WeightedRandomSampler draws with replacement, and each time the same random clip came of it without a word."""
+    random, fixed = (
+        shortgop.ClipDataset(folder, policy) for policy in (shortgop.RandomClips(4), shortgop.CenterClips(4))
+    )
+    for clips in (random, shortgop.MixedClips([random])):
+        sampler = WeightedRandomSampler([1, 1, 1], 5)
+        with pytest.warns(DatasetWarning, match=r"index \d comes several times in a batch, .* order=shortgop.Weighted"):
+            next(iter(DataLoader(clips, batch_size=5, sampler=sampler)))
+        # Once is enough.
+        next(iter(DataLoader(clips, batch_size=5, sampler=sampler)))
+    next(iter(DataLoader(fixed, batch_size=5, sampler=WeightedRandomSampler([1, 1, 1], 5))))
+    anew = shortgop.ElasticSampler(random, 60, order=shortgop.Weighted([1, 1, 1], num_samples=60))
+    (batch,) = DataLoader(random, batch_size=60, sampler=anew)
+    assert len({*zip(batch["video"].tolist(), batch["start"].tolist(), strict=True)}) > 20
 
 
 def test_a_mixture_with_a_dataset_without_clips_is_refused(folder: Path) -> None:

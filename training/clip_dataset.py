@@ -19,7 +19,7 @@ from ..readers.stats import Stats
 from ..warned import warn
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
-from .clips import NO_CLIPS, Clip, Clips, check_share, checked_epoch, in_epoch, one_draw
+from .clips import NO_CLIPS, Clip, Clips, check_dataset, check_share, checked_epoch, in_epoch, one_draw
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, check_reading
@@ -267,6 +267,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         """
         if not self._warned and self.is_random:
             self._warned = notice_repetition(self._shared, draws, len(self), fixed="dataset.clip_table()")
+        check_dataset(draws, len(self.clip_index))
         return in_epoch(draws, self._shared.epoch, len(self))
 
     def example(self, draw: int) -> Item:

@@ -12,7 +12,7 @@ from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_dataset import ClipDataset, Item
-from .clips import check_share, checked_epoch, in_epoch, one_draw
+from .clips import check_dataset, check_share, checked_epoch, in_epoch, one_draw
 from .mixing import MixedIndex
 from .offsets import listed
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
@@ -140,6 +140,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
             self._warned_of_repetition = notice_repetition(
                 self._shared, draws, len(self), fixed="clip_table() of each ClipDataset"
             )
+        check_dataset(draws, len(self.clip_index))
         return in_epoch(draws, self._shared.epoch, len(self))
 
     def example(self, draw: int) -> Item:

@@ -15,13 +15,23 @@ _READ_TWICE = 2
 def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *, fixed: str) -> bool:
     """Count these draws of a dataset of random clips, of which there are `count` in an epoch.
 
-    DatasetWarning, and True, where they are read for the third time without another epoch. `fixed` says how clips would
+    DatasetWarning, and True, where they are read for the third time without another epoch, or where one comes several
+    times in what is read together. `fixed` says how clips would
     stay the same without it.
     """
-    plain = sum(not isinstance(draw, Draw) for draw in draws)
+    plain = [int(draw) for draw in draws if not isinstance(draw, Draw)]
     if not plain or not count:
         return False
-    shared.count_read(plain)
+    if len(set(plain)) < len(plain):
+        twice = next(index for place, index in enumerate(plain) if index in plain[:place])
+        warn(
+            f"index {twice} comes several times in a batch, and stands for the same random clip each time: a sampler "
+            "that repeats indices, such as WeightedRandomSampler, has no other clips for them. Take "
+            "shortgop.ElasticSampler, with order=shortgop.Weighted(weights) or shortgop.ClassBalanced(labels), where "
+            f"each is drawn anew (for clips that are to stay the same, {fixed})"
+        )
+        return True
+    shared.count_read(len(plain))
     if shared.read <= _READ_TWICE * count:
         return False
     warn(

@@ -314,7 +314,9 @@ class ElasticSampler(DistributedSampler[int]):
         loads, told, skipped = self._loads, False, running.taken
         # A pass that begins within a global batch has another number of its samples.
         equal = self.drop_last and not skipped
-        share = RankShare(self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas, equal)
+        share = RankShare(
+            self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas, equal, len(self._clips)
+        )
         for parts in running.slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             for draw in self._order.draws(running.epoch, positions[skipped:]).tolist():
