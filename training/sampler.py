@@ -124,6 +124,8 @@ class ElasticSampler(DistributedSampler[int]):
         # Where the iteration that was last begun started, and where it is.
         self._began_at = 0
         self._running: EpochPass | None = None
+        # Whether an iteration was begun at all, and whether one was left for another place since the last one began.
+        self._begun = self._left = False
         # How often all that was left of this epoch was delivered.
         self._passes = 0
         # Whether the epoch is that of a state, and nothing was read of it since.
@@ -187,6 +189,7 @@ class ElasticSampler(DistributedSampler[int]):
         self._notice_repetition()
         slices, offset = self._slices(self._start), self._offset
         self._began_at, self._running, self._resumed = slices.start, None, False
+        self._begun, self._left = True, False
         return self._planned(self.epoch, slices, offset)
 
     def _planned(self, epoch: int, slices: EpochSlices, offset: int) -> Iterator[PlannedBatch]:
@@ -267,6 +270,11 @@ class ElasticSampler(DistributedSampler[int]):
     def state_after(self, batches: int) -> dict[str, Any]:
         """The state when so many global batches were trained on since the last iteration began, read ahead or not."""
         batches = integer(batches, "batches")
+        if batches and self._left:
+            raise UsageError(
+                f"batches is {batches}, and the iteration whose batches these are was left for epoch {self.epoch}, by "
+                "set_epoch or load_state_dict: take its state before that, or state_dict() for the start of the next"
+            )
         slices = self._slices(self._began_at)
         if not 0 <= batches <= slices.num_batches:
             raise UsageError(
@@ -298,6 +306,7 @@ class ElasticSampler(DistributedSampler[int]):
         self.epoch, self._start, self._offset = epoch, position, offset
         self._began_at, self._running = position, None
         self._passes, self._resumed = 0, False
+        self._begun, self._left = False, self._left or self._begun
 
     def _notice_repetition(self) -> None:
         """DatasetWarning, once in an epoch, where a random order is gone through again and again."""
@@ -311,6 +320,7 @@ class ElasticSampler(DistributedSampler[int]):
         # Here the first draw is asked for: loaders begin some iterations that they never use.
         self._notice_repetition()
         self._running, self._began_at, self._resumed = running, running.slices.start, False
+        self._begun, self._left = True, False
         loads, told, skipped = self._loads, False, running.taken
         # A pass that begins within a global batch has another number of its samples.
         equal = self.drop_last and not skipped
