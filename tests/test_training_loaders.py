@@ -72,7 +72,8 @@ def test_torchdata_resumes_where_the_loop_was(dataset: shortgop.ClipDataset, wor
 def trained_by_lightning(
     folder: Path, loader: Any, epochs: int, *, resumed_from: Path | None = None
 ) -> list[list[int]]:
-    """The draws of the batches that a model of Lightning's is trained on. It leaves a checkpoint after eight steps."""
+    """The draws of the batches that a model of Lightning's is trained on. It leaves a checkpoint after eight steps, and
+    one of the last whole epoch."""
     lightning = import_module("pytorch_lightning")
     seen: list[list[int]] = []
 
@@ -92,8 +93,9 @@ def trained_by_lightning(
     after_eight = lightning.callbacks.ModelCheckpoint(
         dirpath=folder, filename="{step}", every_n_train_steps=8, save_top_k=-1
     )
+    after_epochs = lightning.callbacks.ModelCheckpoint(dirpath=folder, filename="epoch", enable_version_counter=False)
     trainer = lightning.Trainer(
-        max_epochs=epochs, accelerator="cpu", devices=1, logger=False, callbacks=[after_eight],
+        max_epochs=epochs, accelerator="cpu", devices=1, logger=False, callbacks=[after_eight, after_epochs],
         enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
     trainer.fit(Model(), loader, ckpt_path=resumed_from)
@@ -128,6 +130,15 @@ def test_lightning_sets_the_epoch_of_a_clip_loader_and_resumes_it_in_mid_epoch(
     # An epoch has six steps.
     checkpoint = tmp_path / "step=8.ckpt"
     assert trained_by_lightning(tmp_path, loader(), epochs=3, resumed_from=checkpoint) == whole[8:]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lightning_resumes_a_clip_loader_between_two_epochs(dataset: shortgop.ClipDataset, tmp_path: Path) -> None:
+    """It begins a pass before it sets the epoch: the first epoch after a restart was epoch 0 again without a word."""
+    loaders = [shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0) for _ in range(2)]
+    whole = of_epochs(dataset, 3)
+    assert trained_by_lightning(tmp_path, loaders[0], epochs=2) == whole[:12]
+    assert trained_by_lightning(tmp_path, loaders[1], epochs=3, resumed_from=tmp_path / "epoch.ckpt") == whole[12:]
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -157,6 +157,19 @@ def test_iterators_that_are_begun_in_vain_change_nothing() -> None:
     assert [*taken, *first] == list(sampler)
 
 
+def test_an_iterator_has_the_epoch_that_is_set_before_its_first_draw() -> None:
+    """Lightning begins to read before it sets the epoch where it resumes. What has read ahead by then is told."""
+    sampler = ElasticSampler(numbered(20), 4)
+    early, late = iter(sampler), iter(sampler)
+    first = next(late)
+    sampler.set_epoch(2)
+    assert sorted(draw // 20 for draw in early) == [2] * 20
+    with pytest.warns(
+        DatasetWarning, match=r"set_epoch\(2\) was called after a loop over batches of epoch 0 had begun"
+    ):
+        assert sorted(draw // 20 for draw in [first, *late]) == [0] * 20
+
+
 def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
     sampler = ElasticSampler(numbered(20), 8)
     list(sampler)
@@ -252,7 +265,7 @@ def test_a_state_that_is_loaded_within_a_loop_is_that_of_the_next_loop() -> None
     samples = iter(sampler)
     next(samples)
     sampler.load_state_dict(state)
-    with pytest.warns(DatasetWarning, match=r"within a loop .* goes on as it was: .* leave this one \(`break`\)"):
+    with pytest.warns(DatasetWarning, match=r"load_state_dict .* goes on as it was: .* leave this one \(`break`\)"):
         rest = list(samples)
     assert len(rest) == 19
     assert sampler.state_dict() == state
@@ -393,7 +406,7 @@ def made_before_the_ranks_are_known(rank: int, store: str) -> list[str]:
 
 def test_an_epoch_that_is_gone_through_again_and_again_is_told() -> None:
     """Without set_epoch every epoch has the same clips in the same order, and nothing else shows it."""
-    passes = (list, lambda sampler: [*sampler.planned_batches(), sampler.end_epoch(sampler.epoch, sampler.loads)])
+    passes = (list, lambda sampler: [*sampler.planned_batches(), sampler.end_epoch(sampler.epoch, sampler.moves)])
     for whole_pass in passes:
         sampler = ElasticSampler(numbered(6, 4), 5)
         for _ in range(2):

@@ -130,8 +130,8 @@ class ElasticSampler(DistributedSampler[int]):
         self._passes = 0
         # Whether the epoch is that of a state, and nothing was read of it since.
         self._resumed = False
-        # How many states were loaded.
-        self._loads = 0
+        # How often it went to another place.
+        self._moves = 0
 
     def __getstate__(self) -> dict[str, Any]:
         # What is bound to the index of clips is bound anew where the copy is used: a function, and much larger.
@@ -162,7 +162,7 @@ class ElasticSampler(DistributedSampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         self._check_ranks()
-        return self._draws(EpochPass(self.epoch, self._slices(self._start), self._offset))
+        return self._draws()
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch that the next iteration goes through, from its start.
@@ -208,22 +208,24 @@ class ElasticSampler(DistributedSampler[int]):
                     yield PlannedBatch(own, self._state(stop, 0, epoch), ends or self._order.window == 1)
 
     @property
-    def loads(self) -> int:
-        """How many states were loaded. A pass that began before the last one goes on as it was, and its end changes
-        nothing."""
-        return self._loads
+    def moves(self) -> int:
+        """How often set_epoch and load_state_dict led to another place. A pass that began before the last time goes on
+        as it was, and its end changes nothing."""
+        return self._moves
 
-    def warn_of_load(self) -> None:
-        """DatasetWarning where a pass goes on that began before a state was loaded."""
+    def warn_of_move(self, epoch: int) -> None:
+        """DatasetWarning where a pass over this epoch goes on that began before the last move."""
+        what = "load_state_dict" if self._resumed else f"set_epoch({self.epoch})"
         warn(
-            "load_state_dict was called within a loop over these batches, which goes on as it was: the state holds "
-            "from the next loop on, so leave this one (`break`) and begin another"
+            f"{what} was called after a loop over batches of epoch {epoch} had begun, which goes on as it was: it "
+            "holds from the next loop on, so leave this one (`break`) and begin another. Lightning begins to read "
+            "before it sets the epoch where it resumes between two: call sampler.set_epoch before trainer.fit there"
         )
 
-    def end_epoch(self, epoch: int, loads: int) -> None:
+    def end_epoch(self, epoch: int, moves: int) -> None:
         """Note that all that was left of this epoch was delivered: the next pass over this epoch has the whole of it.
-        `loads` is what it was when the pass began."""
-        if (self.epoch, self._loads) == (epoch, loads):
+        `moves` is what it was when the pass began."""
+        if (self.epoch, self._moves) == (epoch, moves):
             self._start, self._offset = 0, 0
             self._passes += 1
 
@@ -300,13 +302,13 @@ class ElasticSampler(DistributedSampler[int]):
         else:
             self._go_to(epoch + 1, 0, 0)
         self._resumed = True
-        self._loads += 1
 
     def _go_to(self, epoch: int, position: int, offset: int) -> None:
         self.epoch, self._start, self._offset = epoch, position, offset
         self._began_at, self._running = position, None
         self._passes, self._resumed = 0, False
         self._begun, self._left = False, self._left or self._begun
+        self._moves += 1
 
     def _notice_repetition(self) -> None:
         """DatasetWarning, once in an epoch, where a random order is gone through again and again."""
@@ -316,12 +318,14 @@ class ElasticSampler(DistributedSampler[int]):
                 "sampler.set_epoch(epoch) in each epoch (for evaluation give order=shortgop.Sequential())"
             )
 
-    def _draws(self, running: EpochPass) -> Iterator[int]:
-        # Here the first draw is asked for: loaders begin some iterations that they never use.
+    def _draws(self) -> Iterator[int]:
+        # Here the first draw is asked for: loaders begin some iterations that they never use, and some before the epoch
+        # is set.
         self._notice_repetition()
+        running = EpochPass(self.epoch, self._slices(self._start), self._offset)
         self._running, self._began_at, self._resumed = running, running.slices.start, False
         self._begun, self._left = True, False
-        loads, told, skipped = self._loads, False, running.taken
+        moves, told, skipped = self._moves, False, running.taken
         # A pass that begins within a global batch has another number of its samples.
         equal = self.drop_last and not skipped
         share = RankShare(
@@ -330,13 +334,13 @@ class ElasticSampler(DistributedSampler[int]):
         for parts in running.slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             for draw in self._order.draws(running.epoch, positions[skipped:]).tolist():
-                if not told and loads != self._loads:
+                if not told and moves != self._moves:
                     told = True
-                    self.warn_of_load()
+                    self.warn_of_move(running.epoch)
                 running.taken += 1
                 yield Draw.of(draw, share)
             skipped = 0
-        self.end_epoch(running.epoch, loads)
+        self.end_epoch(running.epoch, moves)
 
     def _check_ranks(self) -> None:
         """UsageError where torch.distributed was initialised only after it was asked for the ranks: each rank would

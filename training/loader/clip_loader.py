@@ -208,40 +208,43 @@ class ClipLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         """A pass over what is left of the sampler's epoch."""
-        began = (self.sampler.epoch, self.sampler.loads) if isinstance(self.sampler, ElasticSampler) else (0, 0)
         if self.decodes_on_device:
-            reads = self._reading_on_device()
-            return self._steps(reads, reads.delivered(self._planned(), self.batch_size), began)
-        core = self._started()
-        planned = self._planned()
+            return self._pass_on_device(self._reading_on_device())
+        return self._pass(self._started())
+
+    # What a pass has is found out when its first batch is asked for: trainers begin some passes before they set the
+    # epoch, and some that they never use.
+
+    def _pass_on_device(self, reads: DeviceReads) -> Iterator[Batch]:
+        began = self._place()
+        yield from self._steps(reads, reads.delivered(self._planned(), self.batch_size), began)
+
+    def _pass(self, core: Core) -> Iterator[Batch]:
+        began, planned = self._place(), self._planned()
         first = next(planned, None)
         if first is None:
-            return iter(())
+            return
         if core.rows is None:
             core.rows = rows_for(self.dataset.example(first.draws[0]), self.batch_size)
-        slots = self._num_slots(core.rows.num_bytes)
-        memory = Memory(core.rows, self.batch_size, slots)
-        return self._pass(core, itertools.chain([first], planned), memory, began)
-
-    def _pass(
-        self, core: Core, planned: Iterator[PlannedBatch], memory: Memory, began: tuple[int, int]
-    ) -> Iterator[Batch]:
-        # Not before the first batch is asked for: an iterator that was dropped before does not run what ends a pass.
-        delivery = core.delivery(runs(planned), self._division(memory.num_slots), memory)
+        memory = Memory(core.rows, self.batch_size, self._num_slots(core.rows.num_bytes))
+        delivery = core.delivery(runs(itertools.chain([first], planned)), self._division(memory.num_slots), memory)
         try:
             yield from self._steps(core, self._copies.ahead(core.delivered(delivery)), began)
         finally:
             core.end(delivery)
 
+    def _place(self) -> tuple[int, int]:
+        return (self.sampler.epoch, self.sampler.moves) if isinstance(self.sampler, ElasticSampler) else (0, 0)
+
     def _steps(
         self, counts: Core | DeviceReads, batches: Iterator[Delivered], began: tuple[int, int]
     ) -> Iterator[Batch]:
-        """`began` is the sampler's epoch, and how many states it had loaded, when the pass began."""
+        """`began` is the sampler's epoch, and how often it had moved, when the pass began."""
         asked, starts, told = time.perf_counter(), True, False
         for delivered in batches:
-            if isinstance(self.sampler, ElasticSampler) and self.sampler.loads != began[1]:
+            if isinstance(self.sampler, ElasticSampler) and self.sampler.moves != began[1]:
                 if not told:
-                    self.sampler.warn_of_load()
+                    self.sampler.warn_of_move(began[0])
                 told = True
             else:
                 self._last_state = delivered.state
