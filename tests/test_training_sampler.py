@@ -391,6 +391,8 @@ def made_before_the_ranks_are_known(rank: int, store: str) -> list[str]:
     early, given_ranks = ElasticSampler(numbered(8), 4), ElasticSampler(numbered(8), 4, rank=0, world_size=1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     try:
+        # A rank that had ended before the other one was connected would be an error there.
+        torch.distributed.barrier()
         assert len(list(given_ranks)) == 8
         assert len(list(ElasticSampler(numbered(8), 4))) == 4
         said = []
