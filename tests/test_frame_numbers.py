@@ -98,3 +98,15 @@ def test_no_column_and_no_output_may_have_their_name(folder: Path) -> None:
         shortgop.ClipDataset(folder, shortgop.AllClips(1), metadata=["frame_numbers"])
     with pytest.raises(UsageError, match="frame_numbers"):
         shortgop.ClipDataset(folder, shortgop.AllClips(1), outputs={"frame_numbers": shortgop.Output()})
+
+
+def test_windows_that_have_every_frame_once(folder: Path) -> None:
+    """In the order of videos and frames; what stands in behind the end of a video has no mask."""
+    windows = shortgop.AllClips(4, step=4, whole=False, ends="repeat_last")
+    read = [
+        (item["video"], number)
+        for item in shortgop.ClipDataset(folder, windows)
+        for number, there in zip(shown(item), item["mask"].tolist(), strict=True)
+        if there
+    ]
+    assert read == [(video, frame) for video, count in enumerate([40, 25, 9]) for frame in range(count)]
