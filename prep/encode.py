@@ -44,6 +44,7 @@ from .timing.source_times import (
     mended_times,
     plan_times,
     used_numbers,
+    with_decode_times,
 )
 from .tools.pipelines import decoded_on_cpu
 from .tools.tool_choice import pipeline_for
@@ -143,7 +144,7 @@ def _prepare_whole(
     # The packets do not determine which frames the decoder shows: timestamps are missing, occur twice, or are those of
     # decoding, the fields of a frame are in two packets, or the first frames refer to earlier ones. So decode once to
     # find out.
-    decoded_pts = tried_again(path, lambda: decode_pts(source, ffmpeg_path))
+    source, decoded_pts = decoded(source, ffmpeg_path)
     if may_have_lost(source, decoded_pts):
         look_closer(source)
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
@@ -209,7 +210,7 @@ def _sound_plans(
     """The plans for the sound frames of a damaged source: where ffmpeg shows other frames, the next one counts."""
     damage = found.damage
     if not damage.has_times:
-        decoded_pts = tried_again(source.path, lambda: decode_pts(source, ffmpeg_path, tolerant=True))
+        source, decoded_pts = decoded(source, ffmpeg_path, tolerant=True)
         run = damage.sound_run_of(len(decoded_pts))
         if run is None:
             return
@@ -257,9 +258,10 @@ def _plan_decoded(
 ) -> Plan:
     """The plan for frames in the order of the decoder's output, of those numbered in `used` (None: all). As few as
     possible are left out so that times rise."""
-    part = used_numbers(source, range(len(decoded_pts)) if used is None else used)
+    run = range(len(decoded_pts)) if used is None else used
+    part = used_numbers(source, run, len(decoded_pts))
     stated_pts = decoded_pts[part]
-    times = mended_times(source, stated_pts)
+    times = mended_times(source, decoded_pts, part)
     if options.policy.salvage:
         times = continued_times(times, source.timebase)
     rising = longest_rise(times)
@@ -299,10 +301,15 @@ def plan_video(
     return Plan(encode, grid, decoded_pts)
 
 
-def decode_pts(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Array:
-    """The pts that ffmpeg gives to every frame, in the order of its decoder, int64 in the source's timebase; see
+def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> tuple[SourceVideo, Array]:
+    """The source, perhaps with the times of decoding, and the pts that ffmpeg gives to every frame; see
     `decode_shown`."""
-    return decode_shown(source, ffmpeg_path, tolerant=tolerant).pts
+    shown = tried_again(source.path, lambda: decode_shown(source, ffmpeg_path, tolerant=tolerant))
+    known = with_decode_times(source, shown.packet_pts)
+    if source.repeats_times and not known.repeats_times:
+        # ffmpeg is no longer told to keep to the times of packets.
+        shown = tried_again(source.path, lambda: decode_shown(known, ffmpeg_path, tolerant=tolerant))
+    return known, shown.pts
 
 
 def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Shown:

@@ -20,8 +20,8 @@ from ..manifests.tables import Manifest
 from .command import Encode
 from .encode import (
     DamageFoundError,
-    decode_pts,
     decode_shown,
+    decoded,
     kept_to_its_times,
     look_closer,
     not_as_planned,
@@ -163,7 +163,7 @@ class _Work:
             return
         if self.part is not None:
             raise NeedsWholeFileError("ffmpeg shows other frames than planned")
-        decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path))
+        source, decoded_pts = decoded(source, self.ffmpeg_path)
         if may_have_lost(source, decoded_pts):
             look()
         self._cut_decoded(source, decoded_pts, range(len(decoded_pts)), look)
@@ -181,8 +181,8 @@ class _Work:
     ) -> None:
         """Cut from the frames numbered in `used` of those that the decoder puts out at `decoded_pts`, without as few of
         them as possible, so that times rise."""
-        part = used_numbers(source, used)
-        times = mended_times(source, decoded_pts[part])
+        part = used_numbers(source, used, len(decoded_pts))
+        times = mended_times(source, decoded_pts, part)
         rising = longest_rise(times)
         self._check_is_one_recording(source, times, rising)
         known, keeps = decoded_pts.copy(), np.zeros(len(decoded_pts), dtype=bool)
@@ -209,7 +209,7 @@ class _Work:
                 return
         if damage.is_only_cut and not damage.has_times:
             # All frames up to the first one that was cut off, and from the first that decodes on.
-            decoded_pts = tried_again(self.path, lambda: decode_pts(source, self.ffmpeg_path, tolerant=True))
+            source, decoded_pts = decoded(source, self.ffmpeg_path, tolerant=True)
             run = damage.sound_run_of(len(decoded_pts))
             if run is not None:
                 self._cut_decoded(source, decoded_pts, run, None)

@@ -15,10 +15,11 @@ from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from ..probing.access_units import HeaderReader
+from ..probing.access_units import HAVE_B_PICTURES, HeaderReader, is_b_picture
 from ..probing.chains import first_break, lacks_movi
 from ..probing.mp4_fragments import Unread, unread_fragments
 from ..probing.opening import HOLDING_BACK, open_source, packets_from, packets_of
+from ..probing.packet_times import falls
 from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 from ..probing.transport_packets import REPEATED, Continuity, continuity_of
 from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MISSING_FRAGMENT, is_fragmented, left_out, unread_video
@@ -49,7 +50,7 @@ def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Sc
         scanner.missing_before.extend(fragments.missing_before)
         found = _with_left_out(scanner.run(), fragments)
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
-        reached = max((packet.pts for packet in found.packets if packet.pts is not None), default=0) * timebase
+        reached = scanner.latest_pts * timebase
         if may_lack_an_end(path, container, stream, scanner.last_end, broken_at):
             found = replace(found, packets=_last_in_doubt(found.packets))
         last_dts = found.packets[-1].dts if found.packets else None
@@ -129,6 +130,7 @@ class _Scanner:
         self.continuity: Callable[[], Continuity | None] = _unknown
         self.last_position: int | None = None
         self.last_end = 0
+        self.latest_pts = 0
         # The positions before which fragments are missing, rising.
         self.missing_before: list[int] = []
         self._demuxed = packets
@@ -151,6 +153,8 @@ class _Scanner:
         self._keyframes: set[int] = set()
         self._corrupt: set[int] = set()
         self._empty: set[int] = set()
+        # None for codecs whose headers are not read for them.
+        self._b_frames: set[int] | None = set() if self._decoder.name in HAVE_B_PICTURES else None
         self._interlaced = False
 
     def run(self) -> Scan:
@@ -167,6 +171,12 @@ class _Scanner:
             self._take(packet, broken)
             broken = ""
         self._decode(None)
+        times = [packet.pts for packet in self._packets]
+        self.latest_pts = max((time for time in times if time is not None), default=0)
+        has_decode_times = falls([times[number] for number in self._shown]) > falls(times)
+        if has_decode_times:
+            # When frames are shown, only the decoder's output says.
+            self._packets = [replace(packet, pts=None) for packet in self._packets]
         if self._headers.is_in_mid_frame and self._packets:
             last = self._packets[-1]
             self._packets[-1] = replace(last, is_incomplete=True, complaint=last.complaint or HALF)
@@ -184,7 +194,7 @@ class _Scanner:
             sized=self._sized,
             timed=self._timed,
             counts_time=self._counts_time,
-            lacks_times=self._counts_time or (self._is_avi and self._shown != sorted(self._shown)),
+            lacks_times=self._counts_time or has_decode_times or (self._is_avi and self._shown != sorted(self._shown)),
             numbers_frames=self._has_headers,
         )
 
@@ -204,6 +214,8 @@ class _Scanner:
         packet.opaque = len(self._packets)
         if packet.size <= _EMPTY_BYTES:
             self._empty.add(len(self._packets))
+        if self._b_frames is not None and is_b_picture(self._decoder.name, bytes(packet)):
+            self._b_frames.add(len(self._packets))
         if self._break_at is not None and (packet.pos or 0) >= self._break_at:
             broken = broken or NO_CHAIN
             self._timed = len(self._packets) if self._is_avi else None
@@ -274,7 +286,7 @@ class _Scanner:
         """The packets, with what is known only after all frames were put out."""
         one_to_one = self._decoder.name not in _HIDDEN_FRAMES and not self._interlaced
         shown, entry_pts = set(self._shown), None
-        # Whether no packet behind the entry had a frame yet. Where packets have no times, those that have none are
+        # Whether no packet behind the entry had a frame yet. B-frames that have none, and packets without times, are
         # shown before it, and refer to frames before it.
         begins = False
         for number, packet in enumerate(self._packets):
@@ -283,7 +295,8 @@ class _Scanner:
             entry_pts = packet.pts if is_entry else entry_pts
             begins = is_entry or (begins and number not in shown)
             # Decoders leave out frames that are shown before the first keyframe; that is no damage.
-            leads = leads_to(packet, entry_pts) or (begins and packet.pts is None)
+            is_early = packet.pts is None if self._b_frames is None else number in self._b_frames
+            leads = leads_to(packet, entry_pts) or (begins and is_early)
             frameless = number not in shown and number not in self._empty and not packet.is_hidden
             if one_to_one and frameless and not (leads or complaint):
                 complaint = "a packet decodes to no frame"

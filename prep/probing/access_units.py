@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from .h264_sps import Bits, Sps, parse_sps
 
 _H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS = (1, 5), 5, 6, 7
+_H264_HEADERS = range(6, 10)
 _H264_RECOVERY_POINT = 6
 # 23008-2 (HEVC) 7.3.2.4 and F.14.2.8: prefix SEI, alpha channel information.
 _HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
@@ -22,6 +23,9 @@ _MPEG2_SEQUENCE = b"\0\0\1\xb3"
 _MPEG2_PICTURE = re.compile(rb"(?s)\x00\x00\x01\x00(..).*?\x00\x00\x01\xb5[\x80-\x8f].(.)")
 _BOTH_FIELDS = 3
 _START_CODE = b"\0\0\1"
+# With what a picture begins, in codecs whose pictures say what they are: 11172-2 (MPEG-1) 2.4.3.4, 13818-2 6.3.9, and
+# 14496-2 (MPEG-4) 6.3.5.
+HAVE_B_PICTURES = {"mpeg1video": b"\0\0\1\0", "mpeg2video": b"\0\0\1\0", "mpeg4": b"\0\0\1\xb6"}
 
 
 @dataclass(frozen=True)
@@ -227,6 +231,22 @@ class HeaderReader:
         is_of_frames = self._sps is not None and self._sps.has_only_frames
         self._only_frames = is_of_frames and self._only_frames is not False
         self._lacks_delay = self._lacks_delay or self._sps is None or not self._sps.states_delay
+
+
+def has_only_headers(data: bytes, extradata: bytes | None) -> bool:
+    """Whether a packet of H.264 has parameter sets, messages or a delimiter, and no picture."""
+    kinds = [nal[0] & 31 for nal in _split(data, _length_bytes("h264", extradata or b""))]
+    return bool(kinds) and all(kind in _H264_HEADERS for kind in kinds)
+
+
+def is_b_picture(codec: str, data: bytes) -> bool:
+    """Whether the first picture in a packet of one of these codecs is a B-picture."""
+    start = HAVE_B_PICTURES[codec]
+    at = data.find(start) + len(start)
+    if at < len(start) or at + 1 >= len(data):
+        return False
+    # Of MPEG-1 and MPEG-2 a number of ten bits comes first.
+    return data[at] >> 6 == 2 if codec == "mpeg4" else data[at + 1] >> 3 & 7 == 3
 
 
 def _mpeg2_pictures(data: bytes) -> list[_Picture]:

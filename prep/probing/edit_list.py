@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from itertools import dropwhile, islice
+from itertools import dropwhile
 from typing import NamedTuple
 
 from av.video.stream import VideoStream
@@ -14,6 +14,7 @@ from .sample_entry import movie_timescale, track_box
 
 _ENTRIES = {0: struct.Struct(">Iii"), 1: struct.Struct(">Qqi")}
 _FIELDS = struct.Struct(">BxxxI")
+_OFFSET = struct.Struct(">Ii")
 _EMPTY = -1
 _USUAL_RATE = 1 << 16
 # For so many frames encoders may delay others that have B-frames before them.
@@ -64,17 +65,40 @@ def edits_in_units(path: str, edits: list[Edit], timescale: int) -> list[Edit]:
 def hides_decoded_first(path: str, track: VideoStream) -> bool:
     """Whether an edit hides frames by their times of decoding, of a track with B-frames that has no other times.
 
-    FFmpeg writes that where packets do not say when they are shown, as those of raw H.264 and HEVC: the edit is to
-    leave out the delay that B-frames cause, but as no packet has it, it hides the frames that are decoded first.
+    FFmpeg writes that where packets do not say when they are shown, as those of raw H.264 and HEVC and of AVI: the edit
+    is to leave out the delay that B-frames cause, or what lies before a cut, but as no packet has its own time, it
+    hides the frames that are decoded first.
     """
     if not (track.frames and track.codec_context and track.codec_context.has_b_frames):
         return False
-    hidden = sum(entry.timestamp < 0 for entry in islice(track.index_entries, _MOST_DELAY + 1))
-    if not 0 < hidden <= _MOST_DELAY:
-        return False
+    hidden = sum(entry.timestamp < 0 for entry in track.index_entries)
+    is_delay = 0 < hidden <= _MOST_DELAY
+    is_cut = hidden > 0 and len(track.index_entries) == track.frames and len(_shown_edits(path, track.id)) == 1
+    if is_delay and _offset(path, track.id) == 0:
+        return True
+    return is_cut and _offset(path, track.id) is not None
+
+
+def frames_before_cut(path: str, track: VideoStream) -> int:
+    """How many frames lie before the cut of a track that was opened without its edits; see `hides_decoded_first`."""
+    edits, offset = _shown_edits(path, track.id), _offset(path, track.id) or 0
+    hidden = sum(entry.timestamp + offset < edits[0].begin for entry in track.index_entries) if edits else 0
+    return hidden if offset or hidden > _MOST_DELAY else 0
+
+
+def _offset(path: str, track_id: int) -> int | None:
+    """By how much all times of a track differ from those of decoding (ctts); None where not all do by the same."""
     with contextlib.suppress(CorruptDataError, struct.error, OSError):
-        return not track_box(path, track.id, b"mdia", b"minf", b"stbl", b"ctts")
-    return False
+        data = track_box(path, track_id, b"mdia", b"minf", b"stbl", b"ctts")
+        if not data:
+            return 0
+        _, count = _FIELDS.unpack_from(data)
+        return _OFFSET.unpack_from(data, _FIELDS.size)[1] if count == 1 else None
+    return None
+
+
+def _shown_edits(path: str, track_id: int) -> list[Edit]:
+    return [edit for edit in edit_list(path, track_id) if not edit.is_pause]
 
 
 def edit_list(path: str, track_id: int) -> list[Edit]:

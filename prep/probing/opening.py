@@ -23,6 +23,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from ...errors import NotAVideoError, SourceError
+from .access_units import has_only_headers
 from .edit_list import hides_decoded_first
 from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
@@ -190,10 +191,14 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
     """The packets of a stream in decode order, usually with an empty one at the end.
 
     Instead of the empty one, PyAV raises IndexError where a stream was found after the file was opened, as in transport
-    streams whose programme changes.
+    streams whose programme changes. Left out are packets without a picture: in ASF, FFmpeg splits headers of H.264 from
+    the frame behind them.
     """
+    may_be_split = container.format.name == "asf" and stream.codec_context.name == "h264"
     with suppress(IndexError):
-        yield from container.demux(stream)
+        for packet in container.demux(stream):
+            if not (may_be_split and has_only_headers(bytes(packet), stream.codec_context.extradata)):
+                yield packet
 
 
 def packets_from(container: InputContainer, stream: VideoStream, pts: int | None) -> Iterator[Packet[VideoStream]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import numpy as np
 from av.video.frame import VideoFrame
@@ -28,7 +29,7 @@ def frame_times(
 ) -> tuple[Array | None, bool]:
     """The times of a stream's frames, int64, rising, or None where packets do not tell them, and whether they are those
     of decoding. `frames`: the first ones that decode."""
-    order = _rising(packets.pts)
+    order = rising(packets.pts)
     if not stream.codec_context.has_b_frames:
         return order, False
     if demuxer in _ONE_TIME:
@@ -36,18 +37,30 @@ def frame_times(
         if stream.codec_context.name == "h264":
             # Its slices say in which order frames are shown, and FFmpeg reads them.
             return order, order is not None and (packets.has_decode_times or order is not stated)
-        if None not in packets.pts and not packets.not_coded:
-            decoded = _rising(packets.dts)
-            if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)):
-                return decoded, True
-        if order is not stated:
-            return order, True
-    is_late = may_be_times_of_decoding(packets, stream) and _falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])
+        decoded = decode_times(packets, order) if None not in packets.pts else order
+        if decoded is not order or order is not stated:
+            return decoded, True
+    even = decode_times(packets, order)
+    is_late = may_be_times_of_decoding(packets, stream) and falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])
     # Of packed frames FFmpeg takes the time of the packet that they are in, and not of the one that stands for them.
-    return order, order is not None and (packets.has_decode_times or packets.is_packed or is_late)
+    has_decode_times = order is not None and bool(packets.has_decode_times or packets.is_packed or is_late)
+    return (even if has_decode_times else order), has_decode_times
 
 
-def _rising(times: Sequence[int | None]) -> Array | None:
+def decode_times(packets: PacketLog, order: Array | None) -> Array | None:
+    """The times of frames, int64, rising, that are shown when packets are decoded; None where packets do not tell.
+    `order`: the pts of packets, if they rise when they are sorted. They may be uneven, as may the times of decoding:
+    FFmpeg makes some of them up."""
+    decoded = None if packets.not_coded else rising(packets.dts)
+    return decoded if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)) else order
+
+
+def falls(times: Iterable[int | None]) -> int:
+    """How many times do not rise, of those that are known."""
+    return sum(later <= time for time, later in pairwise(time for time in times if time is not None))
+
+
+def rising(times: Sequence[int | None]) -> Array | None:
     """The times in rising order, or None when some are missing or occur twice."""
     known = [value for value in times if value is not None]
     if len(known) < len(times):
@@ -66,8 +79,3 @@ def _with_even_end(times: Array | None) -> Array | None:
 
 def _unevenness(times: Array) -> int:
     return int(np.ptp(np.diff(times))) if len(times) > 1 else 0
-
-
-def _falls(times: Sequence[int | None]) -> bool:
-    known = [time for time in times if time is not None]
-    return known != sorted(known)

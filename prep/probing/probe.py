@@ -24,11 +24,11 @@ from ...wording import missing
 from .container_crop import ContainerCrop, container_crop
 from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
-from .edit_list import edit_list, why_edits_are_misread
+from .edit_list import edit_list, frames_before_cut, why_edits_are_misread
 from .edited_times import edited_times
 from .opening import demuxer_of, is_without_edits, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .ordered_chapters import has_other_order
-from .packet_times import frame_times, may_be_times_of_decoding
+from .packet_times import decode_times, falls, frame_times, may_be_times_of_decoding, rising
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
 from .signs import JOIN_SEGMENTS, PacketLog, may_have_index, suspicion_of_end
 from .still_pictures import why_still
@@ -54,14 +54,17 @@ class SourceVideo:
     frames that are shown. `suspicion`: a sign of damage, "" if there is none. `demuxer`: FFmpeg's name for the format;
     with "" ffmpeg detects it. `entries`: the pts of frames that are shown, int64, rising; a decoder that starts at one
     of them shows all later frames as they were encoded. `has_decode_times`: although there are B-frames, pts rise in
-    the order of decoding, so that no pts is that of its own frame. `not_coded`: the pts of packets of which FFmpeg
+    the order of decoding, so that no pts is that of its own frame. `decode_times`: the times of frames, int64, rising,
+    if they are those of decoding; none where there are no B-frames. `pts_falls`: how often the pts of packets do not
+    rise. `not_coded`: the pts of packets of which FFmpeg
     shows nothing: the frame before is to be shown again. `is_cut_off`: the file ends before the end that it states.
     `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
     then finds out as it goes, and leaves out a frame each time that it was too few. `repeats_times`: every packet
     states a time, and some the same one; ffmpeg is told to keep to these times. `is_without_edits`: the edits of an MP4
-    do not count, as they hide what is decoded first. `in_pauses`: the numbers of the frames that FFmpeg shows in place
-    of pauses between edits, where pts are those of several edits; None where FFmpeg's own are right. `times_rise`: pts
-    rise in the order of decoding.
+    do not count, as they hide what is decoded first; of the frames in the order shown, the first `num_hidden` are left
+    out in their place. `has_hidden`: FFmpeg hides the frames of some packets. `in_pauses`: the numbers of the frames
+    that FFmpeg shows in place of pauses between edits, where pts are those of several edits; None where FFmpeg's own
+    are right. `times_rise`: pts rise in the order of decoding.
     """
 
     path: str
@@ -86,11 +89,15 @@ class SourceVideo:
     entries: Array = field(default_factory=NO_ENTRIES.copy)
     places: Array = field(default_factory=NO_ENTRIES.copy)
     has_decode_times: bool = False
+    decode_times: Array = field(default_factory=NO_ENTRIES.copy)
+    pts_falls: int = 0
     not_coded: Array = field(default_factory=NO_ENTRIES.copy)
     is_cut_off: bool = False
     has_unknown_delay: bool = False
     repeats_times: bool = False
     is_without_edits: bool = False
+    num_hidden: int = 0
+    has_hidden: bool = False
     in_pauses: Array | None = None
     times_rise: bool = False
 
@@ -186,6 +193,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
     order, has_decode_times = frame_times(packets, stream, demuxer_of(container), frames)
+    decoded = decode_times(packets, rising(pts)) if stream.codec_context.has_b_frames else None
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     picture = picture_of(
         frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
@@ -216,11 +224,15 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         crop=crop,
         entries=NO_ENTRIES if order is None or has_decode_times else packets.entries(container.format.name),
         has_decode_times=has_decode_times,
+        decode_times=NO_ENTRIES if decoded is None else decoded,
+        pts_falls=falls(pts),
         not_coded=np.array(packets.not_coded, dtype=np.int64),
         is_cut_off=is_cut_off(path, container.format.name),
         has_unknown_delay=packets.has_unknown_delay,
         repeats_times=order is None and None not in pts,
         is_without_edits=is_without_edits(container),
+        num_hidden=frames_before_cut(path, stream) if is_without_edits(container) else 0,
+        has_hidden=packets.has_hidden,
         times_rise=packets.rises,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )

@@ -13,7 +13,9 @@ from ...manifests.ragged import Array
 from ...wording import counted
 from ..options import SourcePolicy
 from ..probing.edit_list import WITHOUT_EDITS_REMEDY
-from ..probing.probe import SourceVideo
+from ..probing.packet_times import falls
+from ..probing.probe import SourceVideo, with_pts
+from ..running.frame_report import NO_PTS
 from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .rates import MAX_RATE, constant_rate, variable_rate
 from .stretch import Part, Stretch, part_of
@@ -24,6 +26,8 @@ _PAUSE_SECONDS = Fraction(10)
 _MAX_JUMP_BACK_SECONDS = 1
 # Decoders put out no more than these frames in the wrong order.
 _MOST_LEFT_OUT_TOGETHER = 4
+# Where more than one frame in so many would be left out, no time is right.
+_MOST_LEFT_OUT_PART = 5
 # Parsers count the times of at most about so many frames wrongly before they get the next stated one.
 _MOST_COUNTED_WRONGLY = 32
 # Demuxers of streams that may state the times of some frames only.
@@ -34,6 +38,11 @@ _ROOM = 0.75
 _FEWEST_FOR_A_RATE = 4
 # Each is a term of an expression that ffmpeg evaluates for every frame.
 _MAX_CLOSED_GAPS = 1000
+# Of frames with the times of decoding, more than one in so many has a time that does not rise.
+_FALLING_PART = 20
+_ALL = slice(0, None)
+# Frames that follow one another within such a part of an interval were not recorded so.
+_CROWDED_PART = 8
 
 
 def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> FrameGrid:
@@ -155,13 +164,16 @@ def grid_of(source: SourceVideo, pts: Array, rule: TickRule) -> FrameGrid:
 
 def check_order(source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
     """DamagedSourceError where times jump back by more than a second, as in recordings that were joined, or where a run
-    of frames would be left out. `rising` is the `longest_rise` of the times."""
+    of frames, or many of them, would be left out. `rising` is the `longest_rise` of the times."""
     latest = np.maximum.accumulate(decoded_pts)
     back = np.flatnonzero((latest - decoded_pts) * float(source.timebase) > _MAX_JUMP_BACK_SECONDS)
     if not len(back):
         # Matroska's demuxer gives no times before 0, and those that decoders guess are of other frames.
         begins_before_0 = source.pts is None and source.demuxer == "matroska" and not source.repeats_times
         back = _runs_left_out(decoded_pts, rising, 0 if begins_before_0 else _MOST_LEFT_OUT_TOGETHER)
+        num_left_out = int(np.count_nonzero(~rising))
+        if num_left_out > max(_MOST_LEFT_OUT_TOGETHER, len(rising) // _MOST_LEFT_OUT_PART):
+            back = np.flatnonzero(np.diff(decoded_pts) <= 0)[:1] + 1
     if len(back):
         first = int(back[0])
         seconds, at = (
@@ -180,44 +192,98 @@ def _runs_left_out(decoded_pts: Array, rising: Array, span: int) -> Array:
     """Where times first jump back in a run of more than `span` frames that do not rise, which is too long for a
     decoder's mistake: the number of a frame, or none."""
     left_out = np.flatnonzero(~rising)
-    runs = np.flatnonzero(left_out[span:] - left_out[: len(left_out) - span] == span)
+    runs = np.flatnonzero(left_out[span:] - left_out[: max(0, len(left_out) - span)] == span)
     falls = np.flatnonzero(np.diff(decoded_pts) <= 0) + 1
     return falls[:1] if len(runs) else runs
 
 
-def used_numbers(source: SourceVideo, decoded: range) -> Array:
-    """The numbers of those of the decoded frames that are not in place of a pause: int64, rising."""
-    numbers = np.arange(decoded.start, decoded.stop)
+def with_decode_times(source: SourceVideo, packet_pts: Array) -> SourceVideo:
+    """The source with its frames at the times of decoding, if its packets have no others: the pts of frames' packets,
+    in the order of the decoder's output, fall more often than in the order of decoding."""
+    shown = falls(packet_pts[packet_pts != NO_PTS].tolist())
+    is_late = shown > source.pts_falls and shown * _FALLING_PART > len(packet_pts)
+    if source.has_decode_times or source.has_hidden or not len(source.decode_times) or not is_late:
+        return source
+    return replace(with_pts(source, source.decode_times), has_decode_times=True, repeats_times=False)
+
+
+def used_numbers(source: SourceVideo, used: range, num_decoded: int) -> Array:
+    """The numbers of the frames to use of those in `used`, of the ones that the decoder puts out: int64, rising. Left out
+    are those in place of a pause and those before a cut; the decoder may leave out some of the first itself."""
+    left_out = 0 if source.pts is None else len(source.pts) - num_decoded
+    numbers = np.arange(max(used.start, source.num_hidden - left_out), used.stop)
     return numbers if source.in_pauses is None else np.setdiff1d(numbers, source.in_pauses)
 
 
-def mended_times(source: SourceVideo, decoded_pts: Array) -> Array:
-    """The times of frames in the order of the decoder's output, int64, (frames,): FFmpeg's own, `decoded_pts`, except
-    where they are known to be wrong."""
-    if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
-        times = evened(decoded_pts)
-        return spaced(times) if source.repeats_times else times
-    # Where pts rise in the order of decoding although frames are shown in another one, they are times of decoding.
-    has_decode_times = source.has_decode_times or source.times_rise
-    if source.pts is not None and has_decode_times and len(decoded_pts) == len(source.pts):
-        # Frames are shown as evenly as they are decoded.
-        return source.pts
+def mended_times(source: SourceVideo, decoded_pts: Array, used: Array | slice = _ALL) -> Array:
+    """The times of the frames in `used`, of those in the order of the decoder's output, int64, (frames,): FFmpeg's own,
+    `decoded_pts`, except where they are known to be wrong."""
+    left_out = 0 if source.pts is None else len(source.pts) - len(decoded_pts)
+    decoded_all, decoded_pts = decoded_pts, decoded_pts[used]
     if source.in_pauses is not None:
+        if source.pts is not None and len(decoded_pts) == len(source.pts):
+            return source.pts
         raise EncodeError(
             f"{source.path} has several edits, and FFmpeg decodes more frames of it than they show, or fewer; "
             f"{WITHOUT_EDITS_REMEDY}",
             file=source.path,
         )
+    if (
+        source.pts is not None
+        and source.has_decode_times
+        and not (left_out and len(source.not_coded))
+        and left_out >= 0
+    ):
+        # Frames are shown as evenly as they are decoded. The decoder leaves out those that are shown before the first.
+        return _apart(_begun_evenly(source.pts[left_out:]))[used]
+    if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
+        times = evened(decoded_pts)
+        return spaced(times) if source.repeats_times else times
+    if source.pts is not None and source.times_rise and len(decoded_all) == len(source.pts):
+        # Where pts rise in the order of decoding although frames are shown in another one, they are times of decoding.
+        return source.pts[used]
     if source.pts is not None and len(source.not_coded):
         # FFmpeg gives the time of what is not coded to a frame near it.
         coded = np.setdiff1d(source.pts, source.not_coded)
         return coded if len(coded) == len(decoded_pts) else decoded_pts
-    return spaced(decoded_pts) if source.repeats_times else decoded_pts
+    times = spaced(decoded_pts) if source.repeats_times else decoded_pts
+    return _apart(times) if len(source.decode_times) else times
+
+
+def _begun_evenly(times: Array) -> Array:
+    """The times with those of the first frames put right that follow one another at once: FFmpeg gives packets that it
+    copies the next times that are possible where theirs would lie before the start of a file."""
+    steps = np.diff(times)
+    interval = int(np.median(steps)) if len(steps) else 0
+    crowded = int(np.argmin(steps * _CROWDED_PART < interval)) if len(steps) else 0
+    if not 0 < crowded <= _MOST_COUNTED_WRONGLY or crowded + 1 >= len(times):
+        return times
+    found = times.copy()
+    found[: crowded + 1] = times[crowded + 1] - interval * np.arange(crowded + 1, 0, -1)
+    return found
+
+
+def _apart(times: Array) -> Array:
+    """The times with those evenly spaced that follow one another at once, where there is room: FFmpeg puts a packet
+    whose time of decoding would not rise directly behind the one before."""
+    steps = np.diff(times)
+    mean = float(times[-1] - times[0]) / max(1, len(steps))
+    is_close = np.concatenate([[False], (steps > 0) & (steps * _CROWDED_PART < mean)])
+    if not is_close.any():
+        return times
+    together = times[np.maximum.accumulate(np.where(is_close, 0, np.arange(len(times))))]
+    found = spaced(together)
+    return evened(np.where(found == together, times, found))
 
 
 def spaced(times: Array) -> Array:
     """The times of frames in the order of the decoder's output, with those put right that do not rise, where as many
     frames are missing. `times`: int64, (frames,)."""
+    # Of two frames at the same time either may be wrong: there is room before the first or behind the second.
+    return -_spaced(-_spaced(times)[::-1])[::-1]
+
+
+def _spaced(times: Array) -> Array:
     rising = np.flatnonzero(longest_rise(times))
     before, after = rising[:-1], rising[1:]
     counts, spans = after - before, times[after] - times[before]
@@ -250,7 +316,8 @@ def evened(times: Array) -> Array:
         befores = right[max(0, middle - _MOST_COUNTED_WRONGLY) : middle][::-1]
         counts = right[middle : middle + _MOST_COUNTED_WRONGLY] - befores[:, None]
         spans = times[right[middle : middle + _MOST_COUNTED_WRONGLY]] - times[befores][:, None]
-        fits = np.argwhere(np.abs(spans - counts * interval) <= counts)
+        # Each of them may be rounded, but not so that there is room for one more.
+        fits = np.argwhere(np.abs(spans - counts * interval) <= np.minimum(counts, interval / 4))
         if len(fits):
             # The fewest frames are moved.
             shortest = tuple(fits[np.argmin(counts[tuple(fits.T)])])
@@ -261,7 +328,7 @@ def evened(times: Array) -> Array:
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
     """Whether the decoder did not put out some frame, other than frames before the first that it can decode."""
-    is_counted = source.in_pauses is not None or (source.times_rise and len(decoded_pts) == source.num_packets)
+    is_counted = source.has_decode_times or (source.times_rise and len(decoded_pts) == source.num_packets)
     if source.pts is None or is_counted or len(np.setdiff1d(decoded_pts, source.pts)):
         # Times that are not those of packets can only be counted.
         return len(decoded_pts) < source.num_packets

@@ -1,0 +1,168 @@
+"""Files that FFmpeg copied twice without encoding them, as from a program stream to AVI and then to MP4: every frame
+that plays is there, at even times."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from odd_pictures import X264, encode_pictures, ffmpeg, numbered
+from shortgop import DamagedSourceError
+from shortgop.prep.probing.opening import open_source, packets_of
+from shortgop.prep.probing.probe import probe
+from shortgop.prep.timing.source_times import check_order, longest_rise, mended_times, spaced
+from synthetic import frame_to_rgb, read_number
+
+FRAMES = 60
+_MPEG = ("-q:v", "2", "-bf", "2", "-g", "12", "-sc_threshold", "1000000000")
+_H264 = (*X264[:-2], "-g", "12", "-sc_threshold", "0", "-b_strategy", "0", "-pix_fmt", "yuv420p")
+_OPEN = ("-x264-params", "open-gop=1")
+X265 = "log-level=none:pools=none:frame-threads=1:scenecut=0:b-adapt=0:bframes=3:keyint=12:open-gop=1"
+ENCODINGS = {
+    "mpeg1": ("-c:v", "mpeg1video", *_MPEG),
+    "mpeg2": ("-c:v", "mpeg2video", *_MPEG),
+    "interlaced": ("-c:v", "mpeg2video", *_MPEG, "-flags", "+ilme+ildct"),
+    "mpeg4": ("-c:v", "mpeg4", *_MPEG),
+    "h264": (*_H264, "-bf", "1"),
+    "h264 interlaced": (*_H264, "-bf", "2", "-flags", "+ilme+ildct"),
+    "h264 open": (*_H264, "-bf", "3", *_OPEN),
+    "hevc open": ("-c:v", "libx265", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-x265-params", X265),
+}
+CUT = ("-ss", "1.1")
+GENPTS = ("-fflags", "+genpts")
+
+
+def copied(encoding: str, names: str, cuts: tuple[int, ...], folder: Path) -> Path:
+    """A video in the first of these containers, copied to the next one and so on; cut where it is copied to one of
+    these numbers."""
+    suffixes = names.split(" > ")
+    path = encode_pictures(folder / f"0.{suffixes[0]}", numbered(range(FRAMES)), *ENCODINGS[encoding], rate=25)
+    for number, suffix in enumerate(suffixes[1:], start=1):
+        headers = ["-bsf:v", "h264_mp4toannexb"] if "h264" in encoding and suffix in ("avi", "mpg") else []
+        rate = ["-r", "25"] if path.suffix == ".m2v" else []
+        copy = folder / f"{number}.{suffix}"
+        cut = CUT if number in cuts else ()
+        ffmpeg(*rate, "-i", path, "-c", "copy", *headers, *cut, copy)
+        path = copy
+    return path
+
+
+def played(path: Path) -> list[int]:
+    numbers = list[int]()
+    with av.open(path) as container:
+        for packet in container.demux(container.streams.video[0]):
+            # FFmpeg calls headers without a frame invalid.
+            with contextlib.suppress(av.error.InvalidDataError):
+                numbers += [read_number(frame_to_rgb(frame)) for frame in packet.decode()]
+    return numbers
+
+
+COPIES = [
+    # B-frames that refer to frames before the cut are in the file, and not shown.
+    ("mpeg2", "mpg > wmv", (1,)),
+    ("mpeg1", "avi > mp4 > mov", (2,)),
+    ("interlaced", "mkv > avi > mp4", (2,)),
+    ("mpeg4", "avi > mpg > mp4", (2,)),
+    ("mpeg1", "mpg > avi > mov", (1,)),
+    ("hevc open", "mp4 > wmv > mkv", (1,)),
+    ("h264 open", "mp4 > wmv > mp4", (2,)),
+    # Packets have the times of decoding, or some of them.
+    ("h264", "mpg > mp4", ()),
+    ("h264 interlaced", "avi > mp4 > nut", ()),
+    ("interlaced", "m2v > mov > ts", ()),
+    # FFmpeg splits headers from their frames.
+    ("h264 open", "ts > flv > wmv", ()),
+    ("h264 open", "mpg > mov > wmv", ()),
+]
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize(("encoding", "names", "cuts"), COPIES)
+def test_all_frames_that_play_are_there_at_even_times(
+    encoding: str, names: str, cuts: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Up to half of them were left out, later ones were shifted, or the file was refused as damaged."""
+    source = copied(encoding, names, cuts, tmp_path)
+    expected = played(source)
+    assert expected == list(range(expected[0], FRAMES))
+    assert len(expected) >= (24 if cuts else FRAMES)
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert video.metadata.average_fps == pytest.approx(25)
+    assert [read_number(frame) for frame in video] == expected
+
+
+def test_stretches_of_frames_with_the_times_of_decoding_begin_where_they_should(tmp_path: Path) -> None:
+    source = copied("h264", "mpg > mp4", (), tmp_path)
+    (tmp_path / "list.csv").write_text(f"id,path,start,end\na,{source.name},1,2\n")
+    report = shortgop.prepare(tmp_path / "list.csv", tmp_path / "cuts", cuts="start,end", runner="inline")
+    assert report.failures == ()
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")["a"]] == list(range(25, 50))
+
+
+@pytest.mark.parametrize(("encoding", "native"), [("mpeg4", "avi"), ("h264", "avi"), ("h264 open", "avi")])
+@pytest.mark.parametrize(("start", "first", "more"), [("0.7", 18, ()), ("1.14", 29, ()), ("0.62", 15, GENPTS)])
+def test_a_cut_of_frames_with_the_times_of_decoding_begins_where_it_was_made(
+    encoding: str, native: str, start: str, first: int, more: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Copied to MP4, they are hidden up to there in the order of decoding: players show one frame before the cut, or
+    lack one behind it."""
+    path = copied(encoding, native, (), tmp_path)
+    cut = tmp_path / "cut.mp4"
+    ffmpeg("-ss", start, *more, "-i", path, "-c", "copy", cut)
+    assert make_dataset([cut], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video] == list(range(first, FRAMES))
+
+    (tmp_path / "list.csv").write_text("id,path,start,end\na,cut.mp4,0.4,0.8\n")
+    report = shortgop.prepare(tmp_path / "list.csv", tmp_path / "cuts", cuts="start,end", runner="inline")
+    assert report.failures == ()
+    numbers = [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")["a"]]
+    assert numbers == list(range(first + 10, first + 20))
+
+
+def test_headers_that_ffmpeg_split_from_their_frames_are_no_packets(tmp_path: Path) -> None:
+    source = copied("h264", "ts > flv > wmv", (), tmp_path)
+    with av.open(source) as container:
+        assert sum(bool(packet.size) for packet in container.demux(video=0)) > FRAMES
+    with open_source(str(source)) as container:
+        assert sum(bool(packet.size) for packet in packets_of(container, container.streams.video[0])) == FRAMES
+
+
+@pytest.mark.parametrize("times", [[0, 1, 2, 2, 4, 5], [0, 1, 3, 3, 4, 5]])
+def test_a_time_that_comes_twice_is_put_where_one_is_missing_before_it_or_behind_it(times: list[int]) -> None:
+    assert spaced(np.array(times) * 40).tolist() == [0, 40, 80, 120, 160, 200]
+
+
+def test_times_that_ffmpeg_put_directly_behind_the_one_before_are_evened(tmp_path: Path) -> None:
+    """So it does where times of decoding would not rise: datasets had 1000 frames/s."""
+    video = encode_pictures(tmp_path / "x.mkv", numbered(range(30)), *ENCODINGS["h264"], rate=25)
+    stated = [0, 40, 80, 81, 160, 161, 240, 280, 281, 320, 400]
+    even = np.arange(len(stated)) * 40
+    assert mended_times(probe(str(video)), np.array(stated)).tolist() == even.tolist()
+    # Where there is no room they stay as they are.
+    stated = [0, 40, 80, 81, 120, 160, 200]
+    assert mended_times(probe(str(video)), np.array(stated)).tolist() == stated
+
+
+def test_three_frames_whose_times_do_not_rise_are_left_out_and_no_error(tmp_path: Path) -> None:
+    """Of exactly three there was a traceback."""
+    source = encode_pictures(tmp_path / "x.mkv", numbered(range(30)), *X264, "-pix_fmt", "yuv420p")
+    times = np.array([0, 1, 2, *range(30)]) * 33
+    rising = longest_rise(times)
+    assert int((~rising).sum()) == 3
+    check_order(probe(str(source)), times, rising)
+
+
+def test_of_times_that_are_all_out_of_order_no_few_frames_are_prepared(tmp_path: Path) -> None:
+    """Each third frame was left out, and the others were shown in place of them."""
+    source = encode_pictures(tmp_path / "x.mkv", numbered(range(30)), *X264, "-pix_fmt", "yuv420p")
+    times = np.array([number + 2 * (number % 3 == 0) for number in range(30)]) * 33
+    with pytest.raises(DamagedSourceError, match=r"at frame 1: cut or remux it"):
+        check_order(probe(str(source)), times, longest_rise(times))
