@@ -44,7 +44,7 @@ def copied(encoding: str, names: str, cuts: tuple[int, ...], folder: Path) -> Pa
     suffixes = names.split(" > ")
     path = encode_pictures(folder / f"0.{suffixes[0]}", numbered(range(FRAMES)), *ENCODINGS[encoding], rate=25)
     for number, suffix in enumerate(suffixes[1:], start=1):
-        headers = ["-bsf:v", "h264_mp4toannexb"] if "h264" in encoding and suffix in ("avi", "mpg") else []
+        headers = ["-bsf:v", "h264_mp4toannexb"] if "h264" in encoding and suffix in ("avi", "mpg", "mxf") else []
         rate = ["-r", "25"] if path.suffix == ".m2v" else []
         copy = folder / f"{number}.{suffix}"
         cut = CUT if number in cuts else ()
@@ -106,14 +106,21 @@ def test_stretches_of_frames_with_the_times_of_decoding_begin_where_they_should(
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")["a"]] == list(range(25, 50))
 
 
-@pytest.mark.parametrize(("encoding", "native"), [("mpeg4", "avi"), ("h264", "avi"), ("h264 open", "avi")])
-@pytest.mark.parametrize(("start", "first", "more"), [("0.7", 18, ()), ("1.14", 29, ()), ("0.62", 15, GENPTS)])
+CUTS = [
+    (*source, *cut, ())
+    for source in (("mpeg4", "avi"), ("h264", "avi"), ("h264 open", "avi"), ("h264", "mkv > mxf"))
+    for cut in (("0.7", 18), ("1.14", 29))
+]
+
+
+# With this option all times are a frame later.
+@pytest.mark.parametrize(("encoding", "names", "start", "first", "more"), [*CUTS, ("h264", "avi", "0.62", 15, GENPTS)])
 def test_a_cut_of_frames_with_the_times_of_decoding_begins_where_it_was_made(
-    encoding: str, native: str, start: str, first: int, more: tuple[str, ...], tmp_path: Path
+    encoding: str, names: str, start: str, first: int, more: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Copied to MP4, they are hidden up to there in the order of decoding: players show one frame before the cut, or
     lack one behind it."""
-    path = copied(encoding, native, (), tmp_path)
+    path = copied(encoding, names, (), tmp_path)
     cut = tmp_path / "cut.mp4"
     ffmpeg("-ss", start, *more, "-i", path, "-c", "copy", cut)
     assert make_dataset([cut], tmp_path / "dataset").failures == ()
@@ -125,6 +132,17 @@ def test_a_cut_of_frames_with_the_times_of_decoding_begins_where_it_was_made(
     assert report.failures == ()
     numbers = [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")["a"]]
     assert numbers == list(range(first + 10, first + 20))
+
+
+def test_pictures_that_hevc_skips_behind_a_cut_are_no_damage(tmp_path: Path) -> None:
+    """FFmpeg reads a wrong time of the keyframe before them, so that they seem to be shown behind it."""
+    path = copied("hevc open", "ts", (), tmp_path)
+    cut = tmp_path / "cut.mp4"
+    ffmpeg("-i", path, "-c", "copy", "-ss", "0.43", "-movflags", "+frag_keyframe+empty_moov", cut)
+    expected = played(cut)
+    assert len(expected) >= 36
+    assert make_dataset([cut], tmp_path / "dataset").failures == ()
+    assert sorted({read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]}) == expected
 
 
 def test_headers_that_ffmpeg_split_from_their_frames_are_no_packets(tmp_path: Path) -> None:

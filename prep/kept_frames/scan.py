@@ -15,7 +15,7 @@ from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from ..probing.access_units import HAVE_B_PICTURES, HeaderReader, is_b_picture
+from ..probing.access_units import HeaderReader
 from ..probing.chains import first_break, lacks_movi
 from ..probing.mp4_fragments import Unread, unread_fragments
 from ..probing.opening import HOLDING_BACK, open_source, packets_from, packets_of
@@ -153,8 +153,8 @@ class _Scanner:
         self._keyframes: set[int] = set()
         self._corrupt: set[int] = set()
         self._empty: set[int] = set()
-        # None for codecs whose headers are not read for them.
-        self._b_frames: set[int] | None = set() if self._decoder.name in HAVE_B_PICTURES else None
+        # Whether a decoder leaves out the picture of a packet behind the entry at which it starts, where that is known.
+        self._leading: dict[int, bool | None] = {}
         self._interlaced = False
 
     def run(self) -> Scan:
@@ -214,8 +214,7 @@ class _Scanner:
         packet.opaque = len(self._packets)
         if packet.size <= _EMPTY_BYTES:
             self._empty.add(len(self._packets))
-        if self._b_frames is not None and is_b_picture(self._decoder.name, bytes(packet)):
-            self._b_frames.add(len(self._packets))
+        self._leading[len(self._packets)] = self._headers.leads(bytes(packet))
         if self._break_at is not None and (packet.pos or 0) >= self._break_at:
             broken = broken or NO_CHAIN
             self._timed = len(self._packets) if self._is_avi else None
@@ -286,8 +285,8 @@ class _Scanner:
         """The packets, with what is known only after all frames were put out."""
         one_to_one = self._decoder.name not in _HIDDEN_FRAMES and not self._interlaced
         shown, entry_pts = set(self._shown), None
-        # Whether no packet behind the entry had a frame yet. B-frames that have none, and packets without times, are
-        # shown before it, and refer to frames before it.
+        # Whether no packet behind the entry had a frame yet. Pictures that may lack one, and packets without times, are
+        # shown before it then, and refer to frames before it.
         begins = False
         for number, packet in enumerate(self._packets):
             is_entry = packet.is_entry if self._has_headers else number in self._keyframes
@@ -295,7 +294,8 @@ class _Scanner:
             entry_pts = packet.pts if is_entry else entry_pts
             begins = is_entry or (begins and number not in shown)
             # Decoders leave out frames that are shown before the first keyframe; that is no damage.
-            is_early = packet.pts is None if self._b_frames is None else number in self._b_frames
+            is_early = self._leading[number]
+            is_early = packet.pts is None if is_early is None else is_early
             leads = leads_to(packet, entry_pts) or (begins and is_early)
             frameless = number not in shown and number not in self._empty and not packet.is_hidden
             if one_to_one and frameless and not (leads or complaint):

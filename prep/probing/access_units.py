@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from .h264_sps import Bits, Sps, parse_sps
 
 _H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS = (1, 5), 5, 6, 7
-_H264_HEADERS = range(6, 10)
+_H264_HEADERS, _MOST_HEADER_BYTES = range(6, 10), 256
 _H264_RECOVERY_POINT = 6
 # 23008-2 (HEVC) 7.3.2.4 and F.14.2.8: prefix SEI, alpha channel information.
 _HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
 _HEVC_ENTRIES = range(16, 22)
+# RASL pictures.
+_HEVC_SKIPPED = (8, 9)
 _LOOKED_AT_BYTES = 64
 _MPEG2_SEQUENCE = b"\0\0\1\xb3"
 # A picture: its number in the GOP, and in an extension behind it which fields it has (1 and 2: one of them, 3: both).
@@ -25,7 +27,7 @@ _BOTH_FIELDS = 3
 _START_CODE = b"\0\0\1"
 # With what a picture begins, in codecs whose pictures say what they are: 11172-2 (MPEG-1) 2.4.3.4, 13818-2 6.3.9, and
 # 14496-2 (MPEG-4) 6.3.5.
-HAVE_B_PICTURES = {"mpeg1video": b"\0\0\1\0", "mpeg2video": b"\0\0\1\0", "mpeg4": b"\0\0\1\xb6"}
+_HAVE_B_PICTURES = {"mpeg1video": b"\0\0\1\0", "mpeg2video": b"\0\0\1\0", "mpeg4": b"\0\0\1\xb6"}
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,15 @@ class HeaderReader:
     def is_in_mid_frame(self) -> bool:
         """Whether the last packet read is a field whose frame lacks the other one."""
         return self._field is not None or self._picture is not None
+
+    def leads(self, data: bytes) -> bool | None:
+        """Whether decoders leave out the picture of a packet if they start at the entry before it; None for codecs that
+        do not say so."""
+        if self._codec == "hevc":
+            kinds = [nal[0] >> 1 & 63 for nal in self._nals(data) if not (nal[0] & 1 or nal[1] >> 3)]
+            slices = [kind for kind in kinds if kind < 32]
+            return bool(slices) and all(kind in _HEVC_SKIPPED for kind in slices)
+        return _is_b_picture(self._codec, data) if self._codec in _HAVE_B_PICTURES else None
 
     def misses_one(self, unit: AccessUnit) -> bool:
         """Whether a reference frame is missing between the previous packet and this one."""
@@ -235,13 +246,15 @@ class HeaderReader:
 
 def has_only_headers(data: bytes, extradata: bytes | None) -> bool:
     """Whether a packet of H.264 has parameter sets, messages or a delimiter, and no picture."""
+    if len(data) > _MOST_HEADER_BYTES:
+        return False
     kinds = [nal[0] & 31 for nal in _split(data, _length_bytes("h264", extradata or b""))]
     return bool(kinds) and all(kind in _H264_HEADERS for kind in kinds)
 
 
-def is_b_picture(codec: str, data: bytes) -> bool:
+def _is_b_picture(codec: str, data: bytes) -> bool:
     """Whether the first picture in a packet of one of these codecs is a B-picture."""
-    start = HAVE_B_PICTURES[codec]
+    start = _HAVE_B_PICTURES[codec]
     at = data.find(start) + len(start)
     if at < len(start) or at + 1 >= len(data):
         return False

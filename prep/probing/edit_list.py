@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from itertools import dropwhile
+from itertools import dropwhile, islice
 from typing import NamedTuple
 
+import numpy as np
 from av.video.stream import VideoStream
 
 from ...errors import CorruptDataError
+from ...manifests.ragged import Array
 from .sample_entry import movie_timescale, track_box
 
 _ENTRIES = {0: struct.Struct(">Iii"), 1: struct.Struct(">Qqi")}
 _FIELDS = struct.Struct(">BxxxI")
-_OFFSET = struct.Struct(">Ii")
 _EMPTY = -1
 _USUAL_RATE = 1 << 16
 # For so many frames encoders may delay others that have B-frames before them.
 _MOST_DELAY = 4
+_FRAMES_LOOKED_AT = 64
 WITHOUT_EDITS_REMEDY = (
     "`ffmpeg -ignore_editlist 1 -i FILE -c copy OUT.mov` writes all that was recorded, without the edits: give "
     "that, or export it anew without them"
@@ -71,34 +73,55 @@ def hides_decoded_first(path: str, track: VideoStream) -> bool:
     """
     if not (track.frames and track.codec_context and track.codec_context.has_b_frames):
         return False
-    hidden = sum(entry.timestamp < 0 for entry in track.index_entries)
-    is_delay = 0 < hidden <= _MOST_DELAY
-    is_cut = hidden > 0 and len(track.index_entries) == track.frames and len(_shown_edits(path, track.id)) == 1
-    if is_delay and _offset(path, track.id) == 0:
-        return True
-    return is_cut and _offset(path, track.id) is not None
+    if not any(entry.timestamp < 0 for entry in islice(track.index_entries, 1)):
+        return False
+    offsets = _offsets(path, track)
+    # In most files the first frames tell that packets have times of their own.
+    if offsets is None or not all(_rises(track, offsets, most) for most in (_FRAMES_LOOKED_AT, track.frames)):
+        return False
+    hidden = sum(entry.timestamp < 0 for entry in islice(track.index_entries, _MOST_DELAY + 1))
+    is_delay = hidden <= _MOST_DELAY and not offsets.any()
+    return is_delay or (len(track.index_entries) == track.frames and _plain_cut(path, track.id) is not None)
 
 
 def frames_before_cut(path: str, track: VideoStream) -> int:
     """How many frames lie before the cut of a track that was opened without its edits; see `hides_decoded_first`."""
-    edits, offset = _shown_edits(path, track.id), _offset(path, track.id) or 0
-    hidden = sum(entry.timestamp + offset < edits[0].begin for entry in track.index_entries) if edits else 0
-    return hidden if offset or hidden > _MOST_DELAY else 0
+    edit, offsets = _plain_cut(path, track.id), _offsets(path, track)
+    if edit is None or offsets is None or len(offsets) != len(track.index_entries):
+        return 0
+    hidden = int(np.count_nonzero(_decoded(track, track.frames) + offsets < edit.begin))
+    return hidden if offsets.any() or hidden > _MOST_DELAY else 0
 
 
-def _offset(path: str, track_id: int) -> int | None:
-    """By how much all times of a track differ from those of decoding (ctts); None where not all do by the same."""
+def _decoded(track: VideoStream, most: int) -> Array:
+    """When the first packets of a track are decoded, in its units, int64."""
+    return np.array([entry.timestamp for entry in islice(track.index_entries, most)], dtype=np.int64)
+
+
+def _rises(track: VideoStream, offsets: Array, most: int) -> bool:
+    """Whether the times of the first packets rise in the order of decoding."""
+    decoded = _decoded(track, most)
+    return bool((np.diff(decoded + offsets[: len(decoded)]) > 0).all()) if len(decoded) <= len(offsets) else False
+
+
+def _offsets(path: str, track: VideoStream) -> Array | None:
+    """By how much the times of packets differ from those of decoding (ctts), int64; None where that is not known."""
     with contextlib.suppress(CorruptDataError, struct.error, OSError):
-        data = track_box(path, track_id, b"mdia", b"minf", b"stbl", b"ctts")
+        data = track_box(path, track.id, b"mdia", b"minf", b"stbl", b"ctts")
         if not data:
-            return 0
-        _, count = _FIELDS.unpack_from(data)
-        return _OFFSET.unpack_from(data, _FIELDS.size)[1] if count == 1 else None
+            return np.zeros(track.frames, dtype=np.int64)
+        count = _FIELDS.unpack_from(data)[1]
+        runs = np.frombuffer(data, ">i4", offset=_FIELDS.size)
+        runs = runs[: len(runs) // 2 * 2].reshape(-1, 2)[:count].astype(np.int64)
+        if (runs[:, 0] >= 0).all() and runs[:, 0].sum() == track.frames:
+            return np.repeat(runs[:, 1], runs[:, 0])
     return None
 
 
-def _shown_edits(path: str, track_id: int) -> list[Edit]:
-    return [edit for edit in edit_list(path, track_id) if not edit.is_pause]
+def _plain_cut(path: str, track_id: int) -> Edit | None:
+    """The edit of a track that has a single one, at the usual rate, perhaps behind a pause; None for other tracks."""
+    edits = list(dropwhile(lambda edit: edit.is_pause, edit_list(path, track_id)))
+    return edits[0] if len(edits) == 1 and edits[0].duration and edits[0].rate == _USUAL_RATE else None
 
 
 def edit_list(path: str, track_id: int) -> list[Edit]:

@@ -191,10 +191,10 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
     """The packets of a stream in decode order, usually with an empty one at the end.
 
     Instead of the empty one, PyAV raises IndexError where a stream was found after the file was opened, as in transport
-    streams whose programme changes. Left out are packets without a picture: in ASF, FFmpeg splits headers of H.264 from
-    the frame behind them.
+    streams whose programme changes. Left out are packets without a picture: of ASF, FFmpeg splits headers of H.264
+    from the frame behind them, and copies them so.
     """
-    may_be_split = container.format.name == "asf" and stream.codec_context.name == "h264"
+    may_be_split = stream.codec_context.name == "h264"
     with suppress(IndexError):
         for packet in container.demux(stream):
             if not (may_be_split and has_only_headers(bytes(packet), stream.codec_context.extradata)):
