@@ -4,6 +4,7 @@ that plays is there, at even times."""
 from __future__ import annotations
 
 import contextlib
+from fractions import Fraction
 from pathlib import Path
 
 import av
@@ -17,7 +18,7 @@ from shortgop import DamagedSourceError
 from shortgop.prep.probing.opening import open_source, packets_of
 from shortgop.prep.probing.probe import probe
 from shortgop.prep.timing.source_times import check_order, longest_rise, mended_times, spaced
-from synthetic import frame_to_rgb, read_number
+from synthetic import frame_to_rgb, make_video, read_number
 
 FRAMES = 60
 _MPEG = ("-q:v", "2", "-bf", "2", "-g", "12", "-sc_threshold", "1000000000")
@@ -167,6 +168,16 @@ def test_times_that_ffmpeg_put_directly_behind_the_one_before_are_evened(tmp_pat
     # Where there is no room they stay as they are.
     stated = [0, 40, 80, 81, 120, 160, 200]
     assert mended_times(probe(str(video)), np.array(stated)).tolist() == stated
+
+
+@pytest.mark.parametrize("burst", [2, 3])
+def test_frames_of_a_variable_rate_that_follow_one_another_at_once_stay_there(burst: int, tmp_path: Path) -> None:
+    """As of a camera that records a few frames when something moves. They are evenly spaced in no other way."""
+    pts = [2000 * event + 33 * frame for event in range(20) for frame in range(burst)]
+    make_video(tmp_path / "x.mkv", pts=pts, timebase=Fraction(1, 1000))
+    source = probe(str(tmp_path / "x.mkv"))
+    assert len(source.decode_times) == len(pts), "it has B-frames"
+    assert mended_times(source, np.array(pts)).tolist() == pts
 
 
 def test_three_frames_whose_times_do_not_rise_are_left_out_and_no_error(tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ _FALLING_PART = 20
 _ALL = slice(0, None)
 # Frames that follow one another within such a part of an interval were not recorded so.
 _CROWDED_PART = 8
+# So many of the frames of a constant rate follow one another at its interval: some may be missing.
+_EVEN_PART = 0.9
 
 
 def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> FrameGrid:
@@ -260,7 +262,7 @@ def _begun_evenly(times: Array) -> Array:
         return times
     found = times.copy()
     found[: crowded + 1] = times[crowded + 1] - interval * np.arange(crowded + 1, 0, -1)
-    return found
+    return found if _are_even(found, interval) else times
 
 
 def _apart(times: Array) -> Array:
@@ -273,7 +275,14 @@ def _apart(times: Array) -> Array:
         return times
     together = times[np.maximum.accumulate(np.where(is_close, 0, np.arange(len(times))))]
     found = spaced(together)
-    return evened(np.where(found == together, times, found))
+    found = evened(np.where(found == together, times, found))
+    return found if _are_even(found, float(np.median(steps[~is_close[1:]]))) else times
+
+
+def _are_even(times: Array, interval: float) -> bool:
+    """Whether nearly all frames follow one another at this interval. Those of a variable rate may well follow one
+    another at once, as where a screen moves after a pause."""
+    return bool(np.mean(np.abs(np.diff(times) - interval) <= interval / 4) >= _EVEN_PART)
 
 
 def spaced(times: Array) -> Array:
