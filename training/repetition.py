@@ -16,8 +16,7 @@ def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *
     """Count these draws of a dataset of random clips, of which there are `count` in an epoch.
 
     DatasetWarning, and True, where they are read for the third time without another epoch, or where one comes several
-    times in what is read together. `fixed` says how clips would
-    stay the same without it.
+    times in what is read together. `fixed` says how clips would stay the same without it.
     """
     plain = [int(draw) for draw in draws if not isinstance(draw, Draw)]
     if not plain or not count:
