@@ -214,7 +214,7 @@ def _sound_plans(
         run = damage.sound_run_of(len(decoded_pts))
         if run is None:
             return
-        plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts, run)
+        plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts, run, is_damaged=not damage.is_only_cut)
         kept = plan.encode.kept or kept_range(run)
         yield _SoundPlan(_of_damaged(plan, kept), plan.grid)
         return
@@ -254,14 +254,20 @@ def not_as_planned(path: str, damage: Damage, differences: list[str]) -> Damaged
 
 
 def _plan_decoded(
-    source: SourceVideo, options: Options, ffmpeg_path: str, decoded_pts: Array, used: range | None = None
+    source: SourceVideo,
+    options: Options,
+    ffmpeg_path: str,
+    decoded_pts: Array,
+    used: range | None = None,
+    *,
+    is_damaged: bool = False,
 ) -> Plan:
     """The plan for frames in the order of the decoder's output, of those numbered in `used` (None: all). As few as
     possible are left out so that times rise."""
     run = range(len(decoded_pts)) if used is None else used
     part = used_numbers(source, run, len(decoded_pts))
     stated_pts = decoded_pts[part]
-    times = mended_times(source, decoded_pts, part)
+    times = mended_times(source, decoded_pts, part, is_damaged=is_damaged)
     if options.policy.salvage:
         times = continued_times(times, source.timebase)
     rising = longest_rise(times)

@@ -217,9 +217,11 @@ def used_numbers(source: SourceVideo, used: range, num_decoded: int) -> Array:
     return numbers if source.in_pauses is None else np.setdiff1d(numbers, source.in_pauses)
 
 
-def mended_times(source: SourceVideo, decoded_pts: Array, used: Array | slice = _ALL) -> Array:
+def mended_times(
+    source: SourceVideo, decoded_pts: Array, used: Array | slice = _ALL, *, is_damaged: bool = False
+) -> Array:
     """The times of the frames in `used`, of those in the order of the decoder's output, int64, (frames,): FFmpeg's own,
-    `decoded_pts`, except where they are known to be wrong."""
+    `decoded_pts`, except where they are known to be wrong. Of a damaged source the decoder may leave out any frame."""
     left_out = 0 if source.pts is None else len(source.pts) - len(decoded_pts)
     decoded_all, decoded_pts = decoded_pts, decoded_pts[used]
     if source.in_pauses is not None:
@@ -234,7 +236,7 @@ def mended_times(source: SourceVideo, decoded_pts: Array, used: Array | slice = 
         source.pts is not None
         and source.has_decode_times
         and not (left_out and len(source.not_coded))
-        and left_out >= 0
+        and (left_out == 0 or (left_out > 0 and not is_damaged))
     ):
         # Frames are shown as evenly as they are decoded. The decoder leaves out those that are shown before the first.
         return _apart(_begun_evenly(source.pts[left_out:]))[used]
