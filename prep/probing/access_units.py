@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .h264_sps import Bits, Sps, parse_sps
 
 _H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS = (1, 5), 5, 6, 7
-_H264_HEADERS, _MOST_HEADER_BYTES = range(6, 10), 256
+_H264_HEADERS = range(6, 10)
 _H264_RECOVERY_POINT = 6
 # 23008-2 (HEVC) 7.3.2.4 and F.14.2.8: prefix SEI, alpha channel information.
 _HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
@@ -246,8 +246,6 @@ class HeaderReader:
 
 def has_only_headers(data: bytes, extradata: bytes | None) -> bool:
     """Whether a packet of H.264 has parameter sets, messages or a delimiter, and no picture."""
-    if len(data) > _MOST_HEADER_BYTES:
-        return False
     kinds = [nal[0] & 31 for nal in _split(data, _length_bytes("h264", extradata or b""))]
     return bool(kinds) and all(kind in _H264_HEADERS for kind in kinds)
 

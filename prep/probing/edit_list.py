@@ -104,18 +104,24 @@ def _rises(track: VideoStream, offsets: Array, most: int) -> bool:
     return bool((np.diff(decoded + offsets[: len(decoded)]) > 0).all()) if len(decoded) <= len(offsets) else False
 
 
-def _offsets(path: str, track: VideoStream) -> Array | None:
-    """By how much the times of packets differ from those of decoding (ctts), int64; None where that is not known."""
+def offset_runs(path: str, track_id: int) -> Array | None:
+    """Runs of a track's samples, in decode order: how many, and how much later than decoded they are shown, int64,
+    (runs, 2). None where that cannot be read. ISO/IEC 14496-12, 8.6.1.3 (ctts)."""
     with contextlib.suppress(CorruptDataError, struct.error, OSError):
-        data = track_box(path, track.id, b"mdia", b"minf", b"stbl", b"ctts")
-        if not data:
-            return np.zeros(track.frames, dtype=np.int64)
-        count = _FIELDS.unpack_from(data)[1]
-        runs = np.frombuffer(data, ">i4", offset=_FIELDS.size)
-        runs = runs[: len(runs) // 2 * 2].reshape(-1, 2)[:count].astype(np.int64)
-        if (runs[:, 0] >= 0).all() and runs[:, 0].sum() == track.frames:
-            return np.repeat(runs[:, 1], runs[:, 0])
+        data = track_box(path, track_id, b"mdia", b"minf", b"stbl", b"ctts")
+        count = _FIELDS.unpack_from(data)[1] if data else 0
+        whole = max(0, len(data) - _FIELDS.size) // 8
+        runs = np.frombuffer(data[_FIELDS.size :][: 8 * whole], ">i4").reshape(-1, 2)[:count].astype(np.int64)
+        return runs if (runs[:, 0] >= 0).all() else None
     return None
+
+
+def _offsets(path: str, track: VideoStream) -> Array | None:
+    """By how much the times of packets differ from those of decoding, int64; None where that is not known."""
+    runs = offset_runs(path, track.id)
+    if runs is None or (len(runs) and runs[:, 0].sum() != track.frames):
+        return None
+    return np.repeat(runs[:, 1], runs[:, 0]) if len(runs) else np.zeros(track.frames, dtype=np.int64)
 
 
 def _plain_cut(path: str, track_id: int) -> Edit | None:

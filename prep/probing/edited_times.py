@@ -7,8 +7,6 @@ after some of the video it shows the beginning of the video again.
 
 from __future__ import annotations
 
-import contextlib
-import struct
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 
@@ -16,13 +14,10 @@ import numpy as np
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from ...errors import CorruptDataError, EncodeError
+from ...errors import EncodeError
 from ...manifests.ragged import Array
-from .edit_list import WITHOUT_EDITS_REMEDY, Edit, edits_in_units
+from .edit_list import WITHOUT_EDITS_REMEDY, Edit, edits_in_units, offset_runs
 from .opening import open_source, open_without_edits
-from .sample_entry import track_box
-
-_CTTS_FIELDS_BYTES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,13 +92,12 @@ def _listed(opened: InputContainer, stream_index: int) -> list[tuple[int, int]]:
 
 
 def _delays(path: str, track_id: int, samples: int) -> list[int]:
-    """How much later than it is decoded each sample of a track is shown: ISO/IEC 14496-12, 8.6.1.3."""
-    runs = np.zeros((0, 2), dtype=np.int64)
-    with contextlib.suppress(CorruptDataError, struct.error, OSError):
-        data = track_box(path, track_id, b"mdia", b"minf", b"stbl", b"ctts")[_CTTS_FIELDS_BYTES:]
-        runs = np.frombuffer(data[: len(data) // 8 * 8], dtype=">i4").reshape(-1, 2).astype(np.int64)
-    # Samples behind the last run have none.
+    """How much later than FFmpeg decodes it each sample of a track is shown."""
+    runs = offset_runs(path, track_id)
+    if runs is None or not len(runs):
+        return [0] * samples
+    # Samples behind the last run have no offset.
     offsets = np.append(runs[:, 1], 0)[np.searchsorted(np.cumsum(runs[:, 0]), np.arange(samples), side="right")]
     # Where some are shown before they are decoded, FFmpeg decodes all of them sooner.
-    delays: list[int] = (offsets - min(0, int(runs[:, 1].min(initial=0)))).tolist()
+    delays: list[int] = (offsets - min(0, int(runs[:, 1].min()))).tolist()
     return delays

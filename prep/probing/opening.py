@@ -64,6 +64,8 @@ WITHOUT_EDITS = {"ignore_editlist": "1"}
 _RAW_FORMATS = ("mpegvideo", "m4v", "h264", "hevc", "vvc", "mp3", "aac", "ac3", "eac3")
 
 _NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"
+# Packets of H.264 that have headers alone are shorter.
+_MOST_HEADER_BYTES = 256
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
 
@@ -197,7 +199,9 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
     may_be_split = stream.codec_context.name == "h264"
     with suppress(IndexError):
         for packet in container.demux(stream):
-            if not (may_be_split and has_only_headers(bytes(packet), stream.codec_context.extradata)):
+            # Packets are not copied to look at them, but for the shortest ones.
+            is_short = may_be_split and packet.size <= _MOST_HEADER_BYTES
+            if not (is_short and has_only_headers(bytes(packet), stream.codec_context.extradata)):
                 yield packet
 
 
