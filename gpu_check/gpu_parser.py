@@ -11,11 +11,10 @@ from check_record import Record
 from gpu_driver import require_gpu, use_primary_context
 from sample_gops import gops_of, samples
 
-from shortgop.manifests.gop_check import nal_length_bytes
 from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders.base import GopRequest
 from shortgop.readers.decoders.gop_samples import samples_of
-from shortgop.readers.gpu.annex_b import annex_b, parameter_sets
+from shortgop.readers.gpu.annex_b import units_for_parser
 from shortgop.readers.gpu.nvcuvid import CallError, Nvcuvid, load_nvcuvid
 from shortgop.readers.gpu.nvcuvid_structs import (
     END_OF_PICTURE,
@@ -85,10 +84,9 @@ def heard_of(library: Nvcuvid, config: CodecConfig, gops: Sequence[GopRequest]) 
     found = []
     try:
         for gop in gops:
-            sets, heard = parameter_sets(config), list[Heard]()
+            (sets, unit_of), heard = units_for_parser(config), list[Heard]()
             for frame, sample in samples_of(gop):
-                unit = annex_b(sample, nal_length_bytes(config.codec, config.extradata))
-                heard.append(sent(sets + unit, frame, END_OF_PICTURE | TIMESTAMP))
+                heard.append(sent(sets + unit_of(sample), frame, END_OF_PICTURE | TIMESTAMP))
                 sets = b""
             found.append([*heard, sent(b"", None, END_OF_STREAM)])
     finally:

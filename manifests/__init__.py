@@ -15,6 +15,7 @@ near_ids                    ids that look like one that is missing, for messages
 matching                    the rows that two manifests have of the same ids, and which are the same
 stacking                    tables put below each other
 label_columns               what source lists say of all videos, as arrays
-mp4, gop_check              what the bytes of a segment say, and what they must say
+mp4, av1, unit_kinds        what the bytes of a segment say
+gop_check                   and what they must say
 equal_contents, lacking     videos that hold the same, or lack frames
 """

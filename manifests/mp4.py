@@ -3,8 +3,8 @@
 `sample_bounds` is the fast path for readers: many times a second they need the byte ranges of a GOP's samples, and
 nothing else.
 
-Box layouts are those of ISO/IEC 14496-12 (base format) and 14496-15 (avcC, hvcC). All functions here are pure functions
-of bytes. They raise CorruptDataError for bytes that do not follow these layouts.
+Box layouts are those of ISO/IEC 14496-12 (base format) and 14496-15 (avcC, hvcC), and of AV1's binding (av1C). All
+functions here are pure functions of bytes. They raise CorruptDataError for bytes that do not follow these layouts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,12 @@ _TRUN_COLUMNS = (_TRUN_DURATION, _TRUN_SIZE, _TRUN_FLAGS, _TRUN_COMPOSITION)
 # Presentation times are sums of ticks; below this they fit an int64.
 _MAX_TICKS = 1 << 62
 
-_CODECS = {b"avc1": ("h264", b"avcC"), b"hvc1": ("hevc", b"hvcC"), b"hev1": ("hevc", b"hvcC")}
+_CODECS = {
+    b"avc1": ("h264", b"avcC"),
+    b"hvc1": ("hevc", b"hvcC"),
+    b"hev1": ("hevc", b"hvcC"),
+    b"av01": ("av1", b"av1C"),
+}
 _VISUAL_SAMPLE_ENTRY_BYTES = 78
 
 
@@ -154,7 +159,7 @@ def _fields(data: Buffer, box: Box, layout: str, offset: int = 0) -> tuple[Any, 
 
 
 def parse_init(data: Buffer) -> Init:
-    """Read ftyp + moov of a file with a single H.264 or HEVC track."""
+    """Read ftyp + moov of a file with a single H.264, HEVC or AV1 track."""
     moov = next((box for box in boxes(data) if box.type == b"moov"), None)
     if moov is None:
         raise CorruptDataError("the init has no moov box")
@@ -168,7 +173,7 @@ def parse_init(data: Buffer) -> Init:
     entry = next(boxes(data, stsd.body + 8, stsd.stop), None)
     if entry is None or entry.type not in _CODECS:
         found = entry.type if entry else None
-        raise CorruptDataError(f"the sample entry is {found!r}, not one of H.264 or HEVC")
+        raise CorruptDataError(f"the sample entry is {found!r}, not one of H.264, HEVC or AV1")
     codec, config_type = _CODECS[entry.type]
     width, height = _fields(data, entry, "HH", 24)
     if not (timescale and width and height):

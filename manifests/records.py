@@ -86,8 +86,8 @@ class SourceChanges:
 class CodecConfig:
     """What a decoder needs before the first packet.
 
-    `codec` is "h264" or "hevc", `extradata` the payload of the avcC or hvcC box. `primaries`, `transfer` and `matrix`
-    are code points of ISO/IEC 23091-2 (2 is unspecified).
+    `codec` is "h264", "hevc" or "av1", `extradata` the payload of the avcC, hvcC or av1C box. `primaries`, `transfer`
+    and `matrix` are code points of ISO/IEC 23091-2 (2 is unspecified).
     """
 
     codec: str

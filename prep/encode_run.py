@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ..errors import CorruptDataError, EncodeError
-from ..manifests.gop_check import check_gop, nal_length_bytes
+from ..manifests.gop_check import check_gop
 from ..manifests.mp4 import Init, restamp_fragment
 from ..manifests.ragged import Array
 from ..manifests.records import SourceChanges
@@ -207,8 +207,7 @@ def _append_gop(  # noqa: PLR0917  # six unrelated inputs
     gop_frames, frame_ticks = encode.profile.gop_frames, encode.frame_ticks
     _, pattern = check_gop(
         fragment,
-        codec=init.codec,
-        length_bytes=nal_length_bytes(init.codec, init.extradata),
+        config=init.config,
         num_frames=place.num_frames,
         decode_ticks=place.first_tick * frame_ticks,
         media_time_ticks=init.media_time_ticks,

@@ -9,9 +9,9 @@ import av
 import numpy as np
 
 from encodes import encode
-from shortgop.manifests.gop_check import access_unit_kind, nal_length_bytes
 from shortgop.manifests.mp4 import parse_fragment, parse_init
 from shortgop.manifests.records import CodecConfig, Pattern
+from shortgop.manifests.unit_kinds import access_unit_kinds
 from shortgop.readers.decoders.base import GopRequest
 from shortgop.readers.decoders.pyav import feed_gop, open_context
 from shortgop.readers.frame_format import Geometry
@@ -33,10 +33,10 @@ def gops(codec: str, *, b_frames: int = 3, more: tuple[str, ...] = ()) -> tuple[
 
 def _request(config: CodecConfig, data: bytes) -> GopRequest:
     fragment = parse_fragment(data)
-    length_bytes = nal_length_bytes(config.codec, config.extradata)
+    kind_of = access_unit_kinds(config.codec, config.extradata)
     shown = tuple(np.argsort(np.argsort(fragment.pts_ticks)).tolist())
     referenced = tuple(
-        access_unit_kind(data, offset, offset + size, config.codec, length_bytes)[1]
+        kind_of(data, offset, offset + size)[1]
         for offset, size in zip(fragment.offsets.tolist(), fragment.sizes.tolist(), strict=True)
     )
     return asking(GopRequest(config, Pattern(shown, referenced), data, (), (), ()), range(len(shown)))

@@ -1,5 +1,6 @@
 """Fragmented MP4 straight from ffmpeg, as prep has it written: an init, and a fragment for each GOP."""
 
+import os
 import subprocess
 from functools import lru_cache
 
@@ -23,6 +24,10 @@ ENCODERS = {
             ":pools=none:frame-threads=1:log-level=none"
         ),
     ],
+    "av1": [
+        *("-c:v", "libsvtav1", "-preset", "12", "-crf", "50", "-g", "{gop}"),
+        *("-svtav1-params", "lp=1:pred-struct=1:hierarchical-levels={levels}"),
+    ],
 }
 
 
@@ -41,12 +46,16 @@ def encode(
     command = [
         *(imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-nostdin"),
         *("-f", "lavfi", "-i", f"testsrc2=size=96x64:rate={RATE}", "-frames:v", str(frames), "-pix_fmt", "yuv420p"),
-        *(option.format(gop=gop, b_frames=b_frames, open_gop=int(open_gop)) for option in ENCODERS[codec]),
+        *(
+            option.format(gop=gop, b_frames=b_frames, open_gop=int(open_gop), levels=3 if b_frames else 0)
+            for option in ENCODERS[codec]
+        ),
         *([] if open_gop else ["-force_key_frames", forced or f"expr:eq(mod(n,{gop}),0)"]),
         *("-threads", "1", "-video_track_timescale", str(TIMESCALE), *more),
         *("-movflags", "+frag_keyframe+delay_moov+default_base_moof+skip_trailer", "-f", "mp4", "pipe:1"),
     ]
-    data = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    quiet = {**os.environ, "SVT_LOG": "1"}
+    data = subprocess.run(command, stdout=subprocess.PIPE, check=True, env=quiet).stdout
     parts = list(boxes(data))
     init, *moofs = [index for index, box in enumerate(parts) if box.type in {b"moov", b"moof"}]
     return data[: parts[init].stop], tuple(data[parts[moof].start : parts[moof + 1].stop] for moof in moofs)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from bare_gops import asking, gops, pictures_of, pictures_of_stream
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.gop_check import nal_length_bytes
 from shortgop.manifests.mp4 import sample_bounds
 from shortgop.manifests.records import CodecConfig
+from shortgop.manifests.unit_kinds import nal_length_bytes
 from shortgop.readers.decoders.base import GopRequest
 from shortgop.readers.gpu.annex_b import START_CODE, annex_b, parameter_sets
 from shortgop.readers.plan import needed_samples

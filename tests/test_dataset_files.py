@@ -59,7 +59,7 @@ def test_a_new_dataset_has_its_profile_and_no_snapshot(empty_dataset: Path) -> N
 
 def test_the_root_is_a_zarr_group(empty_dataset: Path) -> None:
     group = zarr.open_group(empty_dataset, mode="r")
-    assert group.attrs["shortgop"] == {"format_version": 4, "profile": PROFILE, "snapshot": None}
+    assert group.attrs["shortgop"] == {"format_version": 5, "profile": PROFILE, "snapshot": None}
 
 
 def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ ROOT: dict[str, Any] = {"format_version": 1, "profile": PROFILE, "snapshot": "00
         (None, NotADatasetError, r"holds no dataset; give the folder that `shortgop prep --out` wrote"),
         ({"zarr_format": 3, "node_type": "group", "attributes": {}}, NotADatasetError, "is not the root"),
         ([], NotADatasetError, "is not the root"),
-        ({**ROOT, "format_version": 5}, FormatVersionError, "this shortgop reads versions 1, 2, 3 and 4; upgrade"),
+        ({**ROOT, "format_version": 6}, FormatVersionError, "this shortgop reads versions 1, 2, 3, 4 and 5; upgrade"),
         ({**ROOT, "format_version": 0}, FormatVersionError, "version 0, .*; prepare it again"),
         ({**ROOT, "snapshot": "../../etc"}, CorruptDataError, "is damaged"),
         ({**ROOT, "snapshot": 1}, CorruptDataError, "is damaged"),
@@ -143,7 +143,7 @@ def test_a_part_holds_what_its_unit_found(empty_dataset: Path) -> None:
 def test_zarr_opens_a_part(published: Path) -> None:
     with zarr.storage.ZipStore(part_path(published, "u1"), mode="r") as store:
         group = zarr.open_group(store, mode="r")
-        assert group.attrs["shortgop"] == {"format_version": 4, "unit": "u1"}
+        assert group.attrs["shortgop"] == {"format_version": 5, "unit": "u1"}
         lengths = group["gops/length"]
         assert isinstance(lengths, zarr.Array)
         assert lengths[:].tolist() == [1000] * 6  # type: ignore[union-attr]

@@ -24,9 +24,9 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 from fake_gpu import device_decoder_on_cpu
 from shortgop.errors import CorruptDataError, DecodeError
-from shortgop.manifests.gop_check import access_unit_kind, nal_length_bytes
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
 from shortgop.manifests.records import CodecConfig, Pattern
+from shortgop.manifests.unit_kinds import access_unit_kinds
 from shortgop.readers.decoders import gop_samples, pyav
 from shortgop.readers.decoders.base import Decoder, Target
 from shortgop.readers.decoders.pyav import PyavDecoder
@@ -97,9 +97,9 @@ def make_gop(encoding: Encoding = Encoding()) -> Gop:
     init = parse_init(init_bytes)
     fragment = parse_fragment(gop)
     shown = np.argsort(np.argsort(fragment.pts_ticks)).tolist()
-    length_bytes = nal_length_bytes(init.codec, init.extradata)
+    kind_of = access_unit_kinds(init.codec, init.extradata)
     referenced = [
-        access_unit_kind(gop, offset, offset + size, init.codec, length_bytes)[1]
+        kind_of(gop, offset, offset + size)[1]
         for offset, size in zip(fragment.offsets.tolist(), fragment.sizes.tolist(), strict=True)
     ]
     config = CodecConfig(
@@ -113,12 +113,14 @@ def make_gop(encoding: Encoding = Encoding()) -> Gop:
 
 def encode(encoding: Encoding) -> bytes:
     """An MP4 with one fragment."""
-    library = {"h264": "libx264", "hevc": "libx265"}[encoding.codec]
+    library = {"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}[encoding.codec]
     pyramid = ("normal" if encoding.hierarchical else "none") if encoding.codec == "h264" else "0"
     parameters = f"open-gop=0:b-adapt=0:scenecut=0:b-pyramid={pyramid}:bframes={encoding.b_frames}"
     if encoding.codec == "hevc":
         parameters += ":log-level=error:pools=none:frame-threads=1"
     options = {"preset": "ultrafast", "crf": "20", f"{library[3:]}-params": parameters}
+    if encoding.codec == "av1":
+        options = {"preset": "10", "crf": "30", "svtav1-params": "lp=1:pred-struct=1"}
     rng = np.random.default_rng(0)
     noise = rng.integers(0, 256, (encoding.height, encoding.width, 3), dtype=np.uint8)
     file = io.BytesIO()
@@ -156,6 +158,8 @@ ENCODINGS = {
     "h264, no B-frames": Encoding(b_frames=0),
     "h264, hierarchical B-frames": Encoding(b_frames=7, hierarchical=True),
     "hevc": Encoding(codec="hevc"),
+    "av1": Encoding(codec="av1"),
+    "av1, width 98, full range": Encoding(codec="av1", width=98, matrix=BT709, color_range=FULL),
     "a single frame": Encoding(num_frames=1),
     "width 98": Encoding(width=98, height=66),
     "width 2": Encoding(width=2, height=2),
@@ -189,7 +193,9 @@ class TestConformance:
 
     @settings(max_examples=40, deadline=None)
     @given(
-        encoding=st.sampled_from([Encoding(), Encoding(codec="hevc"), Encoding(b_frames=7, hierarchical=True)]),
+        encoding=st.sampled_from(
+            [Encoding(), Encoding(codec="hevc"), Encoding(codec="av1"), Encoding(b_frames=7, hierarchical=True)]
+        ),
         frames=st.lists(st.integers(0, 15), min_size=1, unique=True),
     )
     def test_any_frames_in_any_order(self, decoder: Decoder, encoding: Encoding, frames: list[int]) -> None:
@@ -228,7 +234,7 @@ class TestConformance:
         with ThreadPoolExecutor(4) as pool:
             assert all(pool.map(decode, range(100)))
 
-    @pytest.mark.parametrize("codec", ["h264", "hevc"])
+    @pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
     def test_after_damaged_data_the_next_gop_is_whole(self, decoder: Decoder, codec: str) -> None:
         gop = make_gop(Encoding(codec=codec))
         for seed in range(10):

@@ -32,7 +32,7 @@ class Reader:
 
     def __init__(self, dataset: Path) -> None:
         attributes = json.loads((dataset / "zarr.json").read_text())["attributes"]["shortgop"]
-        assert attributes["format_version"] == 4
+        assert attributes["format_version"] == 5
         self.dataset = dataset
         self.root: Any = self.opened(attributes["snapshot"])
         names = self.root["layers"].attrs["shortgop"]["snapshots"] if "layers" in self.root else []
@@ -90,7 +90,8 @@ class Reader:
         assert len(samples) == len(shown)
 
         config = self.column("videos/config")[video]
-        decoder: Any = CodecContext.create(bytes(self.ragged("configs/codec", config)).decode(), "r")
+        codec = bytes(self.ragged("configs/codec", config)).decode()
+        decoder: Any = CodecContext.create({"av1": "libdav1d"}.get(codec, codec), "r")
         decoder.extradata = bytes(self.ragged("configs/extradata", config))
         frames = [frame for i in fed for frame in decoder.decode(Packet(samples[i]))] + decoder.decode(None)
         # What comes out is sorted by presentation.
@@ -113,7 +114,7 @@ class Reader:
 
 
 @pytest.mark.first_case_short
-@pytest.mark.parametrize("codec", ["h264", "hevc"])
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
 def test_a_reader_that_follows_the_page_finds_every_frame(
     codec: str, variable_video: SyntheticVideo, tmp_path: Path
 ) -> None:

@@ -80,7 +80,7 @@ def test_a_dataset_of_version_1_is_read_and_what_it_did_not_know_is_unknown(vers
     assert video.source_path == ""
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_a_dataset_of_an_earlier_version_grows_into_one_of_this(version: int, tmp_path: Path) -> None:
     path = tmp_path / "dataset"
     for name, number in (("a.mp4", 0), ("b.mp4", 100)):
@@ -90,7 +90,7 @@ def test_a_dataset_of_an_earlier_version_grows_into_one_of_this(version: int, tm
     before = shortgop.open(path).metadata.format_version
     make_dataset([tmp_path / "b.mp4"], path)
     dataset = shortgop.open(path)
-    assert (before, dataset.metadata.format_version) == (version, 4)
+    assert (before, dataset.metadata.format_version) == (version, 5)
     assert [read_number(dataset[name][0]) for name in ("a.mp4", "b.mp4")] == [0, 100]
     assert [Path(video.source_path).name for video in dataset] == ["" if version == 1 else "a.mp4", "b.mp4"]
     assert open_current(DiskStorage(path))[1].videos.after_edit.tolist() == [0, 0]

@@ -7,7 +7,7 @@ import pytest
 from encodes import FRAME_TICKS, RATE, encode
 from mp4_writer import Writer
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.gop_check import check_gop, frame_ticks, nal_length_bytes
+from shortgop.manifests.gop_check import check_gop, frame_ticks
 from shortgop.manifests.mp4 import Fragment, parse_fragment, parse_init
 from shortgop.manifests.records import Pattern
 
@@ -25,8 +25,7 @@ def check(init: bytes, fragment: bytes, number: int, **changes: int) -> tuple[Fr
     }
     return check_gop(
         fragment,
-        codec=parsed.codec,
-        length_bytes=nal_length_bytes(parsed.codec, parsed.extradata),
+        config=parsed.config,
         **{**expected, **changes},
     )
 
@@ -58,7 +57,7 @@ def test_without_b_frames_decode_order_is_presentation_order() -> None:
     assert all(pattern.referenced[:-1])
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc"])
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
 def test_every_gop_is_an_idr_of_its_own_when_gops_have_one_frame(codec: str) -> None:
     init, fragments = encode(codec, frames=3, gop=1, b_frames=0)
     for number, fragment in enumerate(fragments):

@@ -25,7 +25,7 @@ def units(draw: st.DrawFn) -> list[Manifest]:
             shard=f"{number:02}.shard",
             offset=draw(st.sampled_from([0, 5000])),
             frames=draw(st.integers(1, 20)),
-            codec=draw(st.sampled_from(["h264", "hevc"])),
+            codec=draw(st.sampled_from(["h264", "hevc", "av1"])),
         )
         for number in range(draw(st.integers(0, 6)))
     ]

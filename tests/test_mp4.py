@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from encodes import TIMESCALE, encode
 from mp4_writer import Writer, box
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.gop_check import access_unit_kind, check_gop
+from shortgop.manifests.gop_check import check_gop
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init, restamp_fragment
+from shortgop.manifests.unit_kinds import access_unit_kinds
+
+CODECS = ["h264", "hevc", "av1"]
 
 
 @st.composite
@@ -93,15 +96,16 @@ def test_a_run_that_claims_billions_of_samples_takes_no_memory() -> None:
         parse_fragment(claim[: at - 8] + trun_without_columns + claim[at + 16 :])
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc"])
+@pytest.mark.parametrize("codec", CODECS)
 def test_ffmpegs_init_is_read(codec: str) -> None:
     tags = "setparams=range=tv:colorspace=bt709:color_primaries=bt709:color_trc=bt709"
     init = parse_init(encode(codec, more=("-vf", tags))[0])
     assert (init.codec, init.width, init.height, init.timescale) == (codec, 96, 64, TIMESCALE)
     assert (init.primaries, init.transfer, init.matrix, init.full_range) == (1, 1, 1, False)
     # One frame: so far do B-frames move everything back.
-    assert init.media_time_ticks == 1000
-    assert init.extradata[0] == 1
+    assert init.media_time_ticks == (0 if codec == "av1" else 1000)
+    # A marker of 1, and the version 1, in av1C.
+    assert init.extradata[0] == (0x81 if codec == "av1" else 1)
 
 
 def test_an_init_without_colours_and_b_frames() -> None:
@@ -174,15 +178,14 @@ def test_a_damaged_init_gives_a_corrupt_data_error_or_a_valid_init(data: st.Data
 @given(st.data())
 @settings(max_examples=200, deadline=None)
 def test_nothing_else_is_raised_for_a_damaged_gop(data: st.DataObject) -> None:
-    _, fragments = encode(data.draw(st.sampled_from(["h264", "hevc"])))
+    _, fragments = encode(data.draw(st.sampled_from(CODECS)))
     damaged = data.draw(accidents(fragments[1], headers=260))
-    for codec in ("h264", "hevc"):
+    for codec in CODECS:
         try:
             restamp_fragment(damaged, 1, 0)
             check_gop(
                 damaged,
-                codec=codec,
-                length_bytes=4,
+                config=parse_init(encode(codec)[0]).config,
                 num_frames=8,
                 decode_ticks=8000,
                 media_time_ticks=1000,
@@ -199,7 +202,7 @@ def test_nothing_else_is_raised_for_noise(data: bytes) -> None:
         parse_init,
         parse_fragment,
         lambda noise: restamp_fragment(noise, 1, 0),
-        lambda noise: access_unit_kind(noise, 0, len(noise), "h264", 4),
+        lambda noise: access_unit_kinds("h264", b"\0\0\0\0\3")(noise, 0, len(noise)),
     ):
         with pytest.raises(CorruptDataError):
             parse(data)

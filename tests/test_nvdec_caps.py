@@ -32,6 +32,8 @@ HOPPER = NvdecCaps(
         ("h264", 10): CodecCaps(False),
         ("hevc", 8): CodecCaps(True, 7, ("nv12", "p016"), (144, 144), (8192, 8192), 262144),
         ("hevc", 10): CodecCaps(True, 7, ("nv12", "p016"), (144, 144), (8192, 8192), 262144),
+        ("av1", 8): CodecCaps(False),
+        ("av1", 10): CodecCaps(False),
     }
 )
 NO_LIBRARY = NvdecCaps({}, missing="libnvcuvid.so.1 cannot be loaded (not found)")
@@ -40,10 +42,14 @@ NO_LIBRARY = NvdecCaps({}, missing="libnvcuvid.so.1 cannot be loaded (not found)
 def encoded(codec: str, pixel_format: str, width: int = 160, height: int = 160) -> CodecConfig:
     """The codec configuration of a real stream."""
     file = io.BytesIO()
-    library = {"h264": "libx264", "hevc": "libx265"}[codec]
-    options = {"x265-params": "log-level=none:pools=none"} if codec == "hevc" else {}
+    library = {"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}[codec]
+    options = {
+        "h264": {"preset": "ultrafast"},
+        "hevc": {"preset": "ultrafast", "x265-params": "log-level=none:pools=none"},
+        "av1": {"preset": "12"},
+    }[codec]
     with av.open(file, "w", format="mp4", options={"movflags": "frag_keyframe+empty_moov"}) as container:
-        stream: Any = container.add_stream(library, rate=30, options={"preset": "ultrafast", **options})
+        stream: Any = container.add_stream(library, rate=30, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
         frame = av.VideoFrame.from_ndarray(np.full((height, width, 3), 90, dtype=np.uint8), format="rgb24")
         for packet in [*stream.encode(frame), *stream.encode(None)]:
@@ -69,7 +75,27 @@ def test_a_stream_says_its_bits_and_chroma(codec: str, pixel_format: str, form: 
     assert stream_format(encoded(codec, pixel_format)) == form
 
 
-@given(codec=st.sampled_from(["h264", "hevc"]), extradata=st.binary(max_size=24))
+@pytest.mark.parametrize(
+    ("third_byte", "form"),
+    [
+        (0b0000_1100, StreamFormat(8, "4:2:0")),
+        (0b0100_1100, StreamFormat(10, "4:2:0")),
+        (0b0110_1000, StreamFormat(12, "4:2:2")),
+        (0b0000_0000, StreamFormat(8, "4:4:4")),
+        (0b0001_1100, StreamFormat(8, "4:0:0")),
+    ],
+)
+def test_the_av1c_box_says_bits_and_chroma(third_byte: int, form: StreamFormat) -> None:
+    """AV1 Codec ISO Media File Format Binding, 2.3.3."""
+    assert stream_format(CodecConfig("av1", bytes([0x81, 0, third_byte, 0]), 64, 64, 2, 2, 2, False)) == form
+
+
+@pytest.mark.parametrize("bits", [8, 10])
+def test_a_stream_of_av1_says_its_bits(bits: int) -> None:
+    assert stream_format(encoded("av1", {8: "yuv420p", 10: "yuv420p10le"}[bits])) == StreamFormat(bits, "4:2:0")
+
+
+@given(codec=st.sampled_from(["h264", "hevc", "av1"]), extradata=st.binary(max_size=24))
 def test_any_extradata_is_read_or_refused(codec: str, extradata: bytes) -> None:
     with contextlib.suppress(CorruptDataError):
         assert stream_format(CodecConfig(codec, extradata, 64, 64, 2, 2, 2, False)).bit_depth >= 8
@@ -84,6 +110,7 @@ def test_ordinary_streams_are_decoded(codec: str) -> None:
     ("codec", "pixel_format", "size", "why"),
     [
         ("h264", "yuv420p10le", (160, 160), "does not decode h264 of 10 bits"),
+        ("av1", "yuv420p", (160, 160), "does not decode av1 of 8 bits"),
         ("hevc", "yuv444p", (160, 160), "4:4:4"),
         ("h264", "yuv420p", (32, 160), "32x160 is below the 48x16"),
         ("hevc", "yuv420p", (160, 128), "160x128 is below the 144x144"),
@@ -120,10 +147,14 @@ def test_the_driver_is_asked_and_its_answer_is_read() -> None:
     assert ask_codec(Library, "hevc", 10) == HOPPER.codecs["hevc", 10]
 
 
-@pytest.mark.parametrize("refused", [{("h264", 10)}, {("h264", 8), ("h264", 10), ("hevc", 8), ("hevc", 10)}])
+@pytest.mark.parametrize(
+    "refused",
+    [{("h264", 10)}, {(codec, bits) for codec in ("h264", "hevc", "av1") for bits in (8, 10)}],
+    ids=["one", "all"],
+)
 def test_a_question_that_the_driver_refuses_is_one_about_that_codec(refused: set[tuple[str, int]]) -> None:
     """All of NVDEC would be missing where a driver answers for a codec that the chip lacks with an error."""
-    numbers = {4: "h264", 8: "hevc"}
+    numbers = {4: "h264", 8: "hevc", 11: "av1"}
 
     class Library:
         @staticmethod

@@ -45,7 +45,7 @@ def test_any_fragment(
     assert sample_bounds(memoryview(data)) == thorough_bounds(data)
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc"])
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
 def test_what_ffmpeg_writes_takes_the_quick_way(codec: str) -> None:
     for fragment in encode(codec)[1]:
         assert _usual_bounds(fragment) == thorough_bounds(fragment)

@@ -37,7 +37,7 @@ from ..zarr_files.zarr_read import (
     READABLE_VERSIONS,
 )
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 ROOT_KEY = "zarr.json"
 MAX_ID_ROOTS = 1000
 """An id root lengthens zarr.json, which every reader reads. Folders beyond this number are not remembered."""

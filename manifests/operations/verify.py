@@ -20,7 +20,7 @@ from ..dataset_files.parts import parts_of_unit
 from ..dataset_files.snapshot_columns import open_own_columns
 from ..dataset_files.snapshot_files import layers_below
 from ..dataset_files.snapshots import open_attribute_blocks, open_tables_of_ids, open_timeline, open_video_blocks
-from ..gop_check import check_gop, frame_ticks, nal_length_bytes
+from ..gop_check import check_gop, frame_ticks
 from ..layering.layer_check import tables_that_differ
 from ..mp4 import Init, parse_init
 from ..ragged import Ragged
@@ -227,8 +227,7 @@ class _Checker:
         ticks = frame_ticks(init.timescale, video.fps)
         fragment, pattern = check_gop(
             data,
-            codec=init.codec,
-            length_bytes=nal_length_bytes(init.codec, init.extradata),
+            config=init.config,
             num_frames=video.frames_in_gop(number),
             decode_ticks=in_segment * video.gop_frames * ticks,
             media_time_ticks=init.media_time_ticks,

@@ -228,7 +228,7 @@ def _content_size(frame: bytes) -> int | None:
 
 
 # Format versions that can be read. Each snapshot and each part says its own.
-READABLE_VERSIONS = (1, 2, 3, 4)
+READABLE_VERSIONS = (1, 2, 3, 4, 5)
 
 
 def read_attributes(open_file: OpenFile) -> dict[str, Any]:

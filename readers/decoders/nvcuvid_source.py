@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 import torch
 
 from ...errors import DecodeError, ShortGopError
-from ...manifests.gop_check import nal_length_bytes
 from ...manifests.records import CodecConfig
 from ...wording import counted
-from ..gpu.annex_b import annex_b, parameter_sets
+from ..gpu.annex_b import units_for_parser
 from ..gpu.mapped_surfaces import MappedSurfaces
 from ..gpu.nvcuvid import CallError, Nvcuvid, Parser
 from ..gpu.nvcuvid_structs import (
@@ -165,13 +164,12 @@ class NvcuvidSource:
         if config != self._config:
             self._open_parser(config)
         samples = samples_of(request)
-        length_bytes = nal_length_bytes(config.codec, config.extradata)
         gop = self._gop = _Gop(config, dict(zip(request.frames, request.places, strict=True)), convert)
         # Sent before every GOP: after the end of a stream the parser has no parameter sets.
-        sets = parameter_sets(config)
+        sets, unit_of = units_for_parser(config)
         for frame, sample in samples:
             gop.sent, gop.num_decoded = frame, 0
-            self._parse(sets + annex_b(sample, length_bytes), frame, END_OF_PICTURE | TIMESTAMP)
+            self._parse(sets + unit_of(sample), frame, END_OF_PICTURE | TIMESTAMP)
             if gop.num_decoded != 1:
                 raise DecodeError(
                     f"NVDEC's parser finds {counted(gop.num_decoded, 'picture')} in the data of frame {frame} of a GOP"

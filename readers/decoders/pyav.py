@@ -36,6 +36,8 @@ _MAX_PIXELS = 8_000_000
 # Frame writers that each thread keeps: one for each pixel format of a request's outputs.
 _MAX_WRITERS = 16
 _UNSPECIFIED = 2  # ISO/IEC 23091-2
+# Where libavcodec's decoder on the CPU has another name than its codec. Its own "av1" decodes on GPUs alone.
+_CPU_DECODERS = {"av1": "libdav1d"}
 
 
 class PyavDecoder:
@@ -166,7 +168,8 @@ def check_frame(frame: VideoFrame, size: tuple[int, int]) -> None:
 
 def open_context(config: CodecConfig, hwaccel: HWAccel | None = None) -> VideoCodecContext:
     """An open decoder that uses the calling thread only, and raises an error for damaged data."""
-    codec: Any = CodecContext.create(config.codec, "r", hwaccel=hwaccel)
+    name = config.codec if hwaccel else _CPU_DECODERS.get(config.codec, config.codec)
+    codec: Any = CodecContext.create(name, "r", hwaccel=hwaccel)
     codec.extradata = config.extradata
     codec.thread_count = 1
     # Without this, libavcodec conceals damage with content of neighbouring frames.

@@ -1,15 +1,17 @@
 """Access units as NVDEC's parser reads them: ITU-T H.264 and H.265, Annex B, with a start code before each NAL unit.
 
 In MP4 a length comes before each NAL unit, and the parameter sets lie in the avcC or hvcC box (ISO/IEC 14496-15).
+AV1's temporal units are read as they are, and each key frame has its sequence header.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 
 from ...errors import CorruptDataError
 from ...manifests.records import CodecConfig
+from ...manifests.unit_kinds import nal_length_bytes
 
 START_CODE = b"\0\0\0\1"
 # Bytes of the lengths that parameter sets have in both boxes.
@@ -29,6 +31,13 @@ def parameter_sets(config: CodecConfig) -> bytes:
         raise CorruptDataError(
             f"the codec configuration of {config.codec} ends early; the manifest is damaged"
         ) from None
+
+
+def units_for_parser(config: CodecConfig) -> tuple[bytes, Callable[[memoryview], bytes]]:
+    """What the parser reads before the first access unit of a GOP, and how it reads a sample."""
+    if config.codec == "av1":
+        return b"", bytes
+    return parameter_sets(config), partial(annex_b, length_bytes=nal_length_bytes(config.codec, config.extradata))
 
 
 def annex_b(sample: bytes | memoryview, length_bytes: int) -> bytes:

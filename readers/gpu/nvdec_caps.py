@@ -21,7 +21,7 @@ CODEC_NUMBERS = {"h264": 4, "hevc": 8, "vp9": 10, "av1": 11}
 _CHROMA_420 = 1
 _SURFACES = ("nv12", "p016", "yuv444", "yuv444_16bit")
 # Of the codecs and depths that segments have.
-_ASKED = (("h264", 8), ("h264", 10), ("hevc", 8), ("hevc", 10))
+_ASKED = (("h264", 8), ("h264", 10), ("hevc", 8), ("hevc", 10), ("av1", 8), ("av1", 10))
 
 
 class DecodeCapsStruct(ctypes.Structure):

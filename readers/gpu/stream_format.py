@@ -1,4 +1,4 @@
-"""What a stream's samples are, read from its avcC or hvcC box: bits and chroma, which decide what NVDEC can do."""
+"""What a stream's samples are, read from its avcC, hvcC or av1C box: bits and chroma, which NVDEC may not decode."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StreamFormat:
 def stream_format(config: CodecConfig) -> StreamFormat:
     """The format of the samples of a codec configuration. CorruptDataError for a box that ends early."""
     try:
-        return _of_hvcc(config.extradata) if config.codec == "hevc" else _of_avcc(config.extradata)
+        return _READERS[config.codec](config.extradata)
     except IndexError:
         raise CorruptDataError(
             f"the codec configuration of {config.codec} ends early; the manifest is damaged"
@@ -49,3 +49,14 @@ def _of_avcc(box: bytes) -> StreamFormat:
     if at >= len(box):
         return StreamFormat(8, "4:4:4" if profile == _AVC_444_PROFILE else "4:2:0")
     return StreamFormat((box[at + 1] & 7) + 8, _CHROMA[box[at] & 3])
+
+
+def _of_av1c(box: bytes) -> StreamFormat:
+    """AV1 Codec ISO Media File Format Binding, 2.3.3: `high_bitdepth`, `twelve_bit`, `monochrome` and both
+    `chroma_subsampling` in byte 2."""
+    high, twelve, monochrome, sub_x, sub_y = (bool(box[2] >> bit & 1) for bit in (6, 5, 4, 3, 2))
+    chroma = "4:0:0" if monochrome else "4:2:0" if sub_x and sub_y else "4:2:2" if sub_x else "4:4:4"
+    return StreamFormat((12 if twelve else 10) if high else 8, chroma)
+
+
+_READERS = {"h264": _of_avcc, "hevc": _of_hvcc, "av1": _of_av1c}
