@@ -18,8 +18,8 @@ import footage
 from shortgop.prep.running.ffmpeg import find_ffmpeg
 
 BETWEEN = Path(__file__).resolve().with_name("ffmpeg_between.py")
-CRF = 23.0
-_AV1_CRF, _AV1_PRESET = "35", "8"
+CRFS = {"h264": 23.0, "hevc": 23.0, "av1": 35.0}
+_ENCODERS = {"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}
 _HIGHEST_CRF = 51.0
 # Bytes are equal where they differ by less than this, of the target.
 _EQUAL_BYTES = 0.01
@@ -29,7 +29,7 @@ _MOST_TRIES = 5
 @dataclass(frozen=True, order=True)
 class Encoding:
     """How to encode. `fastdecode` is prep's option; `x264` are parameters of x264 in its own spelling,
-    on top of prep's; `preset` is the encoder's own where it is empty. The codec "av1" takes the GOP alone."""
+    on top of prep's; `preset` is the encoder's own where it is empty, and `crf` that of `CRFS` where it is None."""
 
     codec: str = "h264"
     gop: int = 16
@@ -37,17 +37,22 @@ class Encoding:
     fastdecode: bool = False
     x264: str = ""
     preset: str = ""
-    crf: float = CRF
+    crf: float | None = None
 
     def __str__(self) -> str:
-        # SVT-AV1 decides about references by itself.
-        words = [self.codec, f"GOP {self.gop}", *([] if self.codec == "av1" else [f"{self.b_frames} B"])]
+        between = "unreferenced" if self.codec == "av1" else "B"
+        words = [self.codec, f"GOP {self.gop}", f"{self.b_frames} {between}"]
         words += [*(["fastdecode"] if self.fastdecode else []), *([self.x264] if self.x264 else [])]
         words += [
             *([f"preset {self.preset}"] if self.preset else []),
-            *([f"CRF {self.crf:g}"] if self.crf != CRF else []),
+            *([] if self.crf is None else [f"CRF {self.crf:g}"]),
         ]
         return ", ".join(words)
+
+    @property
+    def level(self) -> float:
+        """The quality level."""
+        return CRFS[self.codec] if self.crf is None else self.crf
 
     @property
     def key(self) -> str:
@@ -57,9 +62,9 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Made:
-    """The dataset, where prep can make one, and its videos as MP4s, which are what `bytes` counts."""
+    """The dataset, and its videos as MP4s, which are what `bytes` counts."""
 
-    dataset: Path | None
+    dataset: Path
     paths: tuple[Path, ...]
 
     @property
@@ -76,42 +81,30 @@ class Quality:
 
 
 def make(encoding: Encoding, sources: Sequence[Path]) -> Made:
-    """Encode the sources, by prep where it has that codec."""
-    if encoding.codec == "av1":
-        return Made(None, tuple(_av1(encoding, sources)))
+    """Encode the sources by prep."""
+    crf = encoding.level
     options = ["--runner", "inline", "--codec", encoding.codec, "--gop", str(encoding.gop)]
     options += ["--b-frames", str(encoding.b_frames)]
-    # x264 or x265 wherever it runs, so that results of several machines can be compared.
-    options += ["--encoder", {"h264": "libx264", "hevc": "libx265"}[encoding.codec]]
-    options += ["--fastdecode" if encoding.fastdecode else "--no-fastdecode", "--crf", str(round(encoding.crf))]
+    # On the CPU wherever it runs, so that results of several machines can be compared.
+    options += ["--encoder", _ENCODERS[encoding.codec]]
+    options += ["--fastdecode" if encoding.fastdecode else "--no-fastdecode", "--crf", str(round(crf))]
     options += ["--preset", encoding.preset] if encoding.preset else []
     # prep has whole levels only, and no options for a part of `fastdecode`.
     between = {
         "SHORTGOP_FFMPEG": str(BETWEEN),
         "BETWEEN_FFMPEG": find_ffmpeg().path,
         "BETWEEN_X264": encoding.x264,
-        "BETWEEN_CRF": f"{encoding.crf:g}",
+        "BETWEEN_CRF": f"{crf:g}",
     }
     dataset = footage.make_dataset(sources, "source", *options, name=encoding.key, environment=between)
     return Made(dataset, tuple(footage.make_exported(dataset)))
-
-
-def _av1(encoding: Encoding, sources: Sequence[Path]) -> list[Path]:
-    folder = sources[0].parent.with_name(f"{sources[0].parent.name}{encoding.key}")
-    folder.mkdir(exist_ok=True)
-    paths = [folder / f"{source.stem}.mp4" for source in sources]
-    for source, path in zip(sources, paths, strict=True):
-        if not path.exists():
-            options = ("-c:v", "libsvtav1", "-crf", _AV1_CRF, "-preset", _AV1_PRESET, "-g", str(encoding.gop))
-            footage.ffmpeg("-v", "error", "-i", str(source), *options, str(path))
-    return paths
 
 
 def of_equal_bytes(
     encoding: Encoding, sources: Sequence[Path], target_bytes: int, note: Callable[[str], object]
 ) -> tuple[Encoding, Made]:
     """The encoding at the quality level at which it takes as many bytes as `target_bytes`, by one percent."""
-    made = {encoding.crf: make(encoding, sources)}
+    made = {encoding.level: make(encoding, sources)}
     for _ in range(_MOST_TRIES):
         crf = crf_for_bytes({crf: each.bytes for crf, each in made.items()}, target_bytes)
         if crf in made:
@@ -123,7 +116,7 @@ def of_equal_bytes(
     off = made[best].bytes / target_bytes - 1
     if abs(off) >= _EQUAL_BYTES:
         note(f"6. {encoding}: at CRF {best:g} it has {off:+.1%} of the bytes, which is as near as it comes")
-    return replace(encoding, crf=best), made[best]
+    return encoding if best == encoding.level else replace(encoding, crf=best), made[best]
 
 
 def crf_for_bytes(points: Mapping[float, int], target_bytes: int) -> float:

@@ -3,7 +3,7 @@
 All of the sample footage is prepared with each encoding, read at random by shortgop, request by request with every
 encoding in turn, and compared with the pixels that went in. Three tables: what x264's `fastdecode` consists of, what
 presets do, and GOPs, B-frames and codecs. In the first two every encoding is measured twice: at CRF 23, and at the CRF
-at which it takes as many bytes as the first row. AV1 is read by PyAV alone, since shortgop has none.
+at which it takes as many bytes as the first row.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ console = Console(highlight=False)
 @dataclass(frozen=True)
 class Outcome:
     """An encoding of a table, which is compared with the table's first. Times are milliseconds of a clip and of a
-    frame, and how many times as long as BASE that is; None where shortgop does not read it, or PyAV was not asked."""
+    frame, and how many times as long as BASE that is; None where PyAV was not asked."""
 
     table: str
     encoding: Encoding
     bytes: int
     equal_bytes: bool
     quality: Quality
-    clip: Estimate | None
-    frame: Estimate | None
-    clip_ratio: Estimate | None
-    frame_ratio: Estimate | None
+    clip: Estimate
+    frame: Estimate
+    clip_ratio: Estimate
+    frame_ratio: Estimate
     clip_pyav: Estimate | None
     frame_pyav: Estimate | None
 
@@ -77,15 +77,15 @@ def presets(names: Sequence[str] = PRESETS) -> list[Encoding]:
 
 
 def grid(gops: Sequence[int], codecs: Sequence[str], b_frames: Sequence[int], fast: Sequence[bool]) -> list[Encoding]:
-    """All that make sense: so many B-frames take a longer GOP, and AV1 has neither setting."""
-    found = []
-    for codec in codecs:
-        for gop in gops:
-            if codec == "av1":
-                found.append(Encoding(codec, gop, 0))
-                continue
-            found += [Encoding(codec, gop, b, each) for b in b_frames if b < gop for each in fast]
-    return found
+    """All that make sense: so many B-frames take a longer GOP, and AV1 has at most one unreferenced frame in a row."""
+    return [
+        Encoding(codec, gop, b, each)
+        for codec in codecs
+        for gop in gops
+        for b in (dict.fromkeys(min(b, 1) for b in b_frames) if codec == "av1" else b_frames)
+        if b < gop
+        for each in fast
+    ]
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,9 @@ def times(
     # BASE comes first in the plan, so that the others are compared with it.
     asked = draw([len(file) for file in FileSet.of_exported("", by_encoding[BASE].paths).files], access, 1000, seed=6)
     for encoding, each in by_encoding.items():
-        if each.dataset is not None:
-            opened = shortgop.open(each.dataset)
-            tasks[OURS, str(encoding)] = our_task(opened, range(len(opened)), asked)
-            keys[OURS, str(encoding)] = (OURS, encoding)
+        opened = shortgop.open(each.dataset)
+        tasks[OURS, str(encoding)] = our_task(opened, range(len(opened)), asked)
+        keys[OURS, str(encoding)] = (OURS, encoding)
     for table, encoding, _ in made:
         if table == GRID:
             files = FileSet.of_exported("", by_encoding[encoding].paths)
@@ -180,7 +179,7 @@ def measure(chosen: Plan, sources: Sequence[Path], seconds: float, note: Note) -
     outcomes = []
     for (table, encoding, equal), each in made.items():
         note(f"6. quality of {encoding}")
-        ours = {name: found[name].get((OURS, encoding), (None, None)) for name in ACCESSES}
+        ours = {name: found[name][OURS, encoding] for name in ACCESSES}
         pyav = {name: found[name].get(("pyav", encoding), (None, None))[0] for name in ACCESSES}
         outcomes.append(
             Outcome(
@@ -218,10 +217,8 @@ def tables(outcomes: Sequence[Outcome]) -> str:
     return "\n\n".join(texts)
 
 
-def _time(outcome: Outcome, milliseconds: Estimate | None, ratio: Estimate | None) -> str:
-    if outcome.encoding == BASE:
-        return f"**{milliseconds} ms**"
-    return "" if ratio is None else f"{ratio} x"
+def _time(outcome: Outcome, milliseconds: Estimate, ratio: Estimate) -> str:
+    return f"**{milliseconds} ms**" if outcome.encoding == BASE else f"{ratio} x"
 
 
 def write_chart(outcomes: Sequence[Outcome], path: Path) -> None:
@@ -236,8 +233,8 @@ def write_chart(outcomes: Sequence[Outcome], path: Path) -> None:
     all_axes = figure.subplots(1, 2)
     for axis, name in zip(all_axes, ACCESSES, strict=True):
         for (codec, b_frames, fast), members in lines.items():
-            read = [(getattr(each, name) or getattr(each, f"{name}_pyav")).value for each in members]
-            label = "av1, PyAV" if codec == "av1" else f"{codec}, {b_frames} B{', fastdecode' if fast else ''}"
+            read = [getattr(each, name).value for each in members]
+            label = f"{codec}, {b_frames} {'unreferenced' if codec == 'av1' else 'B'}{', fastdecode' if fast else ''}"
             axis.plot([each.bytes / 1e6 for each in members], read, marker="o", label=label)
             for each, value in zip(members, read, strict=True):
                 axis.annotate(str(each.encoding.gop), (each.bytes / 1e6, value), fontsize=7)

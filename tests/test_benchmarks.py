@@ -138,7 +138,8 @@ def test_a_manifest_repeated_has_its_rows_once_for_each_video() -> None:
 
 def test_encodings_that_make_no_sense_are_left_out() -> None:
     assert len(grid([1, 2, 4], ["h264"], [0, 3], [False, True])) == 2 + 2 + 4
-    assert grid([1, 16], ["av1"], [0, 3], [True]) == [Encoding("av1", 1, 0), Encoding("av1", 16, 0)]
+    in_av1 = [Encoding("av1", gop, between, True) for gop, between in ((1, 0), (16, 0), (16, 1))]
+    assert grid([1, 16], ["av1"], [0, 3], [True]) == in_av1
 
 
 def test_fastdecode_is_taken_apart() -> None:
