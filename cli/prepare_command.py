@@ -44,17 +44,19 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     deinterlace: Annotated[str | None, typer.Option(help="auto (interlaced sources) or never.  [auto]")] = None,
     gop: Annotated[int | None, typer.Option(help="Frames in a GOP.  [16]")] = None,
     b_frames: Annotated[
-        int | None, typer.Option(help="Unreferenced B-frames between two referenced frames.  [3]")
+        int | None, typer.Option(help="Frames that no other refers to between two that others refer to.  [3; av1: 1]")
     ] = None,
-    codec: Annotated[str | None, typer.Option(help="h264 or hevc.  [h264]")] = None,
+    codec: Annotated[str | None, typer.Option(help="h264, hevc or av1.  [h264]")] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="auto, libx264, libx265, h264_nvenc or hevc_nvenc.  [auto]")
+        str | None, typer.Option(help="auto, libx264, libx265, libsvtav1, h264_nvenc, hevc_nvenc or av1_nvenc.  [auto]")
     ] = None,
-    crf: Annotated[int | None, typer.Option(help="Quality: lower is better and larger.  [23]")] = None,
+    crf: Annotated[int | None, typer.Option(help="Quality: lower is better and larger.  [23; av1: 35]")] = None,
     preset: Annotated[str | None, typer.Option(help="The encoder's preset.  [the encoder's own]")] = None,
     fastdecode: Annotated[
         bool | None,
-        typer.Option("--fastdecode/--no-fastdecode", help="Faster to decode, and larger; not on hevc_nvenc.  [yes]"),
+        typer.Option(
+            "--fastdecode/--no-fastdecode", help="Faster to decode, and larger; not on hevc_nvenc and av1_nvenc.  [yes]"
+        ),
     ] = None,
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard starts.  [256]")] = None,

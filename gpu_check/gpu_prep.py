@@ -39,7 +39,7 @@ from shortgop.prep.encode_run import attempt
 from shortgop.prep.manifest_rows import Identity, video_manifest
 from shortgop.prep.options import Options
 from shortgop.prep.probing.probe import probe
-from shortgop.prep.profile import CODECS, Profile, Size
+from shortgop.prep.profile import CODECS, Profile, Size, changed_profile
 from shortgop.prep.shards import ShardWriter
 from shortgop.prep.tools.capabilities import (
     NVENC_ENCODERS,
@@ -58,7 +58,7 @@ RATE = Fraction(30)
 FRAMES = 100
 SIZE = Size(short_side=256)
 # Three points of each encoder, between which quality at equal bytes is interpolated.
-CRFS = (19, 25, 31)
+CRFS = {"h264": (19, 25, 31), "hevc": (19, 25, 31), "av1": (29, 37, 45)}
 JOBS_AT_ONCE = 8
 # Footage that needs some decoding, and that a scaler which aliases shows: fine structure that moves.
 FOOTAGE = "mandelbrot=size=1280x720:rate=30:end_pts=400"
@@ -76,7 +76,7 @@ def pipelines(record: Record) -> None:
     with tempfile.TemporaryDirectory() as folder:
         sources = numbered_sources(Path(folder))
         for codec in CODECS:
-            profile = Profile(codec=codec, size=SIZE)
+            profile = changed_profile(None, {"codec": codec, "size": SIZE})
             capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
             record.figure(f"capabilities {codec}", capabilities.to_json())
             found = pipelines_of(capabilities, profile)
@@ -98,12 +98,11 @@ def quality(record: Record) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source = footage(Path(folder), ffmpeg)
         for codec in CODECS:
-            capabilities = capabilities_of(ffmpeg, Profile(codec=codec), kinds=SOURCE_KINDS)
+            profile = changed_profile(None, {"codec": codec, "size": SIZE})
+            capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
             points: dict[str, list[dict[str, float]]] = {}
-            for name, pipeline in pipelines_of(capabilities, Profile(codec=codec)).items():
-                points[name] = [
-                    measured(source, pipeline, Profile(codec=codec, size=SIZE, crf=crf), ffmpeg) for crf in CRFS
-                ]
+            for name, pipeline in pipelines_of(capabilities, profile).items():
+                points[name] = [measured(source, pipeline, replace(profile, crf=crf), ffmpeg) for crf in CRFS[codec]]
                 record.figure(f"{codec}: {name}", points[name])
             record.figure(f"{codec}: beside the CPU at equal bytes", beside(points, "cpu"))
 

@@ -20,14 +20,16 @@ from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshots import open_manifest, open_timeline
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.manifests.tables import Manifest, empty
-from shortgop.prep.profile import Profile
+from shortgop.prep.profile import changed_profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 
 
 def make_dataset(sources: Sequence[Path], out: Path | Storage, **options: Any) -> Report:
     """Prepare `sources` into `out`, one unit after the other; `options` are fields of Profile."""
-    return prepare([str(source) for source in sources], place_of(out), Profile(**options), where=Where(runner="inline"))
+    return prepare(
+        [str(source) for source in sources], place_of(out), changed_profile(None, options), where=Where(runner="inline")
+    )
 
 
 def current_manifest(dataset: Path | Storage) -> Manifest:

@@ -89,14 +89,14 @@ def test_an_encoder_brings_its_codec(constant_video: SyntheticVideo, tmp_path: P
     assert run_json("info", tmp_path / "d")["videos"][0]["codec"] == "hevc"
 
 
-@pytest.mark.parametrize(("codec", "is_said"), [("h264", False), ("hevc", True)])
+@pytest.mark.parametrize(("codec", "is_said"), [("h264", False), ("hevc", True), ("av1", True)])
 def test_videos_too_small_for_a_gpu_are_said_once(
     codec: str, is_said: bool, constant_video: SyntheticVideo, tmp_path: Path
 ) -> None:
     command = ("prep", constant_video.path, "--out", tmp_path / "dataset", "--codec", codec, "--size", "64x64")
     first, again = (run(*command, "--fit", "stretch", "--runner", "inline") for _ in range(2))
     assert first.exit_code == again.exit_code == 0
-    said = "1 video of the dataset cannot be decoded by a GPU, as NVDEC takes other sizes (hevc of 64x64"
+    said = f"1 video of the dataset cannot be decoded by a GPU, as NVDEC takes other sizes ({codec} of 64x64"
     assert (said in first.stderr) == is_said
     assert "GPU" not in again.stderr
 

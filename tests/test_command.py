@@ -12,7 +12,7 @@ from shortgop.errors import EncodeError
 from shortgop.prep.command import Encode, encode_argv
 from shortgop.prep.kept_frames.kept import Kept
 from shortgop.prep.probing.probe import SourceVideo
-from shortgop.prep.profile import ENCODERS, Profile
+from shortgop.prep.profile import ENCODERS, Profile, changed_profile
 from shortgop.prep.timing.grid import TickRule
 from shortgop.prep.tools.pipelines import Pipeline
 
@@ -60,7 +60,10 @@ def test_segments_are_whole_gops_of_about_the_length_asked_for() -> None:
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
 def test_every_encoder_is_told_to_close_its_gops_and_refer_to_no_b_frame(encoder: str) -> None:
-    profile = Profile(encoder=encoder, codec=ENCODERS[encoder], gop_frames=12, b_frames=2)
+    between = 1 if ENCODERS[encoder] == "av1" else 2
+    profile = changed_profile(
+        None, {"encoder": encoder, "codec": ENCODERS[encoder], "gop_frames": 12, "b_frames": between}
+    )
     text = " ".join(
         encode_argv(
             replace(ENCODE, profile=profile, pipeline=Pipeline(encoder=encoder, b_frames=profile.b_frames)), "pipe:9"
@@ -71,6 +74,8 @@ def test_every_encoder_is_told_to_close_its_gops_and_refer_to_no_b_frame(encoder
         "libx265": "open-gop=0:bframes=2:b-pyramid=0:b-adapt=0",
         "h264_nvenc": "-no-scenecut 1 -b_adapt 0 -forced-idr 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
         "hevc_nvenc": "-no-scenecut 1 -b_adapt 0 -forced-idr 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
+        "libsvtav1": "pred-struct=1:lp=1:hierarchical-levels=3",
+        "av1_nvenc": "-no-scenecut 1 -b_adapt 0 -forced-idr 1 -strict_gop 1 -bf 0 -b_ref_mode disabled",
     }
     assert unreferenced[encoder] in text
     assert "keyint=12:min-keyint=12" in text or "-g 12 -force_key_frames expr:eq(mod(n,12),0)" in text
@@ -78,7 +83,7 @@ def test_every_encoder_is_told_to_close_its_gops_and_refer_to_no_b_frame(encoder
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
 def test_fastdecode_is_what_the_encoder_has_for_it(encoder: str) -> None:
-    profile = Profile(encoder=encoder, codec=ENCODERS[encoder], fastdecode=True)
+    profile = changed_profile(None, {"encoder": encoder, "codec": ENCODERS[encoder], "fastdecode": True})
     plain = encode_argv(
         replace(
             ENCODE,
@@ -95,9 +100,13 @@ def test_fastdecode_is_what_the_encoder_has_for_it(encoder: str) -> None:
         "hevc_nvenc": [],
         "libx264": ["open-gop=0:b-pyramid=none:b-adapt=0:no-deblock=1:no-cabac=1"],
         "libx265": ["-tune", "fastdecode"],
+        "libsvtav1": [
+            "pred-struct=1:lp=1:hierarchical-levels=3:enable-dlf=0:enable-cdef=0:enable-restoration=0",
+        ],
+        "av1_nvenc": [],
     }[encoder]
     assert [word for word in fast if word not in plain] == added
-    assert len(fast) - len(plain) == (0 if encoder == "libx264" else len(added))
+    assert len(fast) - len(plain) == (0 if encoder in {"libx264", "libsvtav1"} else len(added))
 
 
 def test_the_stream_the_count_and_the_colours_are_those_of_the_plan() -> None:

@@ -26,7 +26,7 @@ from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.summary import summarize
 from shortgop.manifests.operations.verify import damaged_videos, verify
 from shortgop.prep.options import Options, SourcePolicy
-from shortgop.prep.profile import Profile
+from shortgop.prep.profile import Profile, changed_profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
@@ -125,11 +125,11 @@ def test_a_container_that_cannot_be_seeked_exactly_is_decoded_from_its_start(tmp
     assert ["-ss" in line for line in log.read_text().splitlines()] == [True, False]
 
 
-@pytest.mark.parametrize("codec", ["h264", "hevc"])
+@pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
 def test_each_video_reads_and_verifies_as_if_it_had_been_made_alone(codec: str, tmp_path: Path) -> None:
     make(tmp_path / "long.mp4")
     lines = ["long.mp4,0,1.1", "long.mp4,1.5,3.3", "long.mp4,5,"]
-    profile = Profile(codec=codec, segment_seconds=Fraction(1), gop_frames=8)
+    profile = changed_profile(None, {"codec": codec, "segment_seconds": Fraction(1), "gop_frames": 8})
     cut(write_list(tmp_path, *lines), tmp_path / "cuts", profile)
     assert list(verify(DiskStorage(tmp_path / "cuts"), open_current(DiskStorage(tmp_path / "cuts"))[1])) == []
     dataset = shortgop.open(tmp_path / "cuts")

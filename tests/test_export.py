@@ -30,7 +30,7 @@ from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, frame_to_rgb, make_video, read_number
 
 
-@pytest.fixture(scope="module", params=["h264", "hevc"])
+@pytest.fixture(scope="module", params=["h264", "hevc", "av1"])
 def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a dataset of a video of 100 frames at 30000/1001 per second, in segments of two GOPs of 16 frames."""
     folder = tmp_path_factory.mktemp("export")

@@ -138,6 +138,9 @@ def test_sizes_pixels_and_depths(source: dict[str, Any], size: Size, expected: t
         {"gop_frames": 8, "b_frames": 5, "segment_seconds": Fraction(1)},
         {"codec": "hevc"},
         {"codec": "hevc", "gop_frames": 7, "b_frames": 5, "segment_seconds": Fraction(1)},
+        {"codec": "av1", "segment_seconds": Fraction(1)},
+        {"codec": "av1", "gop_frames": 7, "b_frames": 0, "fastdecode": False},
+        {"codec": "av1", "gop_frames": 1},
     ],
     ids=str,
 )

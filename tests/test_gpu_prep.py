@@ -344,7 +344,7 @@ def test_doctor_tries_the_steps_and_says_what_an_ordinary_source_gets(machine: M
     diagnosis = diagnose()
     assert diagnosis.choices["h264"].startswith("h264_nvenc: decoding on the GPU, scaling on the GPU; without B-frames")
     assert {trial.name: trial.works for trial in diagnosis.trials}["scale_cuda to hevc_nvenc"]
-    assert [report.codec for report in diagnosis.capabilities] == ["h264", "hevc"]
+    assert [report.codec for report in diagnosis.capabilities] == ["h264", "hevc", "av1"]
 
 
 def test_without_streams_for_gpus_none_is_touched(machine: Machine, source: SyntheticVideo, tmp_path: Path) -> None:

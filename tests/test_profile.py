@@ -20,6 +20,7 @@ from shortgop.prep.profile import (
     PROFILES,
     Profile,
     Size,
+    changed_profile,
     named_profile,
     parse_fps,
     parse_size,
@@ -41,8 +42,9 @@ profiles = st.builds(
     upscale=st.booleans(),
     deinterlace=st.sampled_from(DEINTERLACE),
     gop_frames=st.integers(1, 1000),
-    b_frames=st.integers(0, 16),
-    crf=st.integers(0, 51),
+    # What every codec takes.
+    b_frames=st.integers(0, 1),
+    crf=st.integers(1, 51),
     preset=st.none() | st.sampled_from(["medium", "veryfast", "p4"]),
     fastdecode=st.booleans(),
     segment_seconds=st.fractions(min_value=Fraction(1, 10), max_value=100, max_denominator=100),
@@ -95,7 +97,7 @@ def test_sizes_that_are_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("option", "values"),
     [
-        ("--gop", {"gop_frames": 0}), ("--b-frames", {"b_frames": -1}), ("--codec", {"codec": "av1"}),
+        ("--gop", {"gop_frames": 0}), ("--b-frames", {"b_frames": -1}), ("--codec", {"codec": "vp9"}),
         ("--encoder", {"encoder": "x264"}), ("--encoder", {"encoder": "libx265"}), ("--crf", {"crf": 52}),
         ("--segment-seconds", {"segment_seconds": Fraction(0)}), ("--shard-mb", {"shard_bytes": 1}),
         ("--fps", {"fps": Fraction(-1)}), ("--fps", {"fps": Fraction(10_000)}), ("--preset", {"preset": "-y"}),
@@ -106,6 +108,29 @@ def test_sizes_that_are_none(text: str) -> None:
 def test_values_that_make_no_sense_name_their_option(option: str, values: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=option):
         Profile(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"b_frames": 2}, "--b-frames is 2; it takes from 0 to 1 with --codec av1"),
+        ({"crf": 0}, r"--crf is 0; it takes from 1 \(best\) to 63 \(smallest\) with --codec av1"),
+    ],
+)
+def test_what_only_other_codecs_take_is_refused_with_the_codec(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        changed_profile(None, {"codec": "av1", **values})
+
+
+def test_a_codec_brings_what_its_options_mean_with_it() -> None:
+    """23 of 51 is an ordinary quality of H.264, and 35 of 63 one of AV1."""
+    av1 = changed_profile(None, {"codec": "av1"})
+    assert (av1.crf, av1.b_frames) == (35, 1)
+    assert changed_profile(av1, {"codec": "h264"}) == Profile()
+    assert changed_profile(av1, {"gop_frames": 8, "crf": 40}) == replace(av1, gop_frames=8, crf=40)
+    assert changed_profile(Profile(crf=20), {"codec": "hevc"}).crf == 20
+    assert changed_profile(Profile(crf=20), {"codec": "av1"}).crf == 35
+    assert changed_profile(Profile(crf=20), {"codec": "av1", "crf": 50}).crf == 50
 
 
 def test_a_profile_of_another_version_says_so() -> None:

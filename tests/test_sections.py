@@ -20,7 +20,7 @@ from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
-from shortgop.prep.profile import Profile
+from shortgop.prep.profile import Profile, changed_profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.section_plan import expected_seconds
 from shortgop.storage.disk import DiskStorage
@@ -118,6 +118,16 @@ SOURCES: dict[str, dict[str, Any]] = {
 def test_each_tick_shows_the_frame_that_it_shows_without_cuts(name: str, tmp_path: Path) -> None:
     source = make(tmp_path / name, **SOURCES[name])
     cut, whole = cut_and_whole(source, tmp_path)
+    assert num_shards(cut) == 3
+    assert_same_video(source, cut, whole)
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("codec", ["hevc", "av1"])
+def test_sections_in_other_codecs_are_put_together_too(codec: str, tmp_path: Path) -> None:
+    source = make(tmp_path / "v.mp4", gop=20)
+    profile = changed_profile(None, {"codec": codec, "segment_seconds": Fraction(1, 4), "gop_frames": 8})
+    cut, whole = cut_and_whole(source, tmp_path, profile)
     assert num_shards(cut) == 3
     assert_same_video(source, cut, whole)
 

@@ -76,8 +76,9 @@ def test_a_dataset_as_it_was_written_has_no_problems(original: Path) -> None:
     assert stray_files(DiskStorage(original), manifest) == []
 
 
-def test_hevc_has_no_problems_either(constant_video: SyntheticVideo, tmp_path: Path) -> None:
-    make_dataset([constant_video.path], tmp_path / "dataset", codec="hevc")
+@pytest.mark.parametrize("codec", ["hevc", "av1"])
+def test_other_codecs_have_no_problems_either(codec: str, constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    make_dataset([constant_video.path], tmp_path / "dataset", codec=codec)
     assert problems(tmp_path / "dataset") == []
 
 

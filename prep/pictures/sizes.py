@@ -12,7 +12,7 @@ from ..profile import MAX_SIDE, Profile
 
 # FFmpeg refuses to allocate pictures of twice as many.
 _MAX_PIXELS = 1 << 27
-_SOFTWARE_ENCODERS = {"h264": "libx264", "hevc": "libx265"}
+_SOFTWARE_ENCODERS = {"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}
 
 Shape = tuple[Fraction, Fraction]
 Sides = tuple[int, int]
@@ -27,13 +27,15 @@ class EncoderLimits:
     max_side: int
 
 
-# x264 and x265: tried. NVENC: as others report of a GPU (145x49 and 129x33), not tried on hardware; if it refuses a
-# source, the CPU encodes it.
+# Those on the CPU: tried. NVENC: as others report of a GPU (145x49, 129x33 and 192x128), not tried on hardware; if it
+# refuses a source, the CPU encodes it.
 ENCODER_LIMITS = {
     "libx264": EncoderLimits(2, 2, MAX_SIDE),
     "libx265": EncoderLimits(16, 16, MAX_SIDE),
+    "libsvtav1": EncoderLimits(2, 2, 8704),
     "h264_nvenc": EncoderLimits(146, 50, 4096),
     "hevc_nvenc": EncoderLimits(130, 34, 8192),
+    "av1_nvenc": EncoderLimits(192, 128, 8192),
 }
 
 

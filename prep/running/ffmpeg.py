@@ -184,7 +184,7 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
     """
     (stats, stats_end), (report, report_end) = processes.pipe_from_child(), processes.pipe_from_child()
     argv = [f"pipe:{stats_end.number}" if argument == stats_url_placeholder else argument for argument in argv]
-    env = {**os.environ, "FFREPORT": f"file=/dev/fd/{report_end.number}:level={_REPORT_LEVEL}"}
+    env = {**processes.environment(), "FFREPORT": f"file=/dev/fd/{report_end.number}:level={_REPORT_LEVEL}"}
     try:
         process = processes.start([path, *argv], inherit=(stats_end, report_end), env=env)
     except OSError as error:

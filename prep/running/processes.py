@@ -139,12 +139,18 @@ def start(
     return Process(pid, stdout, stderr)
 
 
+def environment() -> dict[str, str]:
+    """The environment for ffmpeg. SVT-AV1 would describe its settings on standard error, among ffmpeg's errors; with
+    log level 1 it reports its own errors alone."""
+    return {**os.environ, "SVT_LOG": "1"}
+
+
 def run(argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Finished:
     """Run a program to its end. OSError when it does not start; TimeoutError when it takes longer, even if it cannot be
     ended."""
     deadline = time.monotonic() + timeout_seconds
     with _file_of(stdin) as source:
-        process = start(argv, stdin=source, env=os.environ)
+        process = start(argv, stdin=source, env=environment())
     try:
         output = _output(process, deadline)
         ended = output is not None and process.wait(max(0.0, deadline - time.monotonic()))

@@ -9,8 +9,8 @@ from ..profile import ENCODERS
 from ..running.gpu_errors import NO_GPU
 
 SCALING = "scale_cuda"
-SOFTWARE_ENCODERS = {"h264": "libx264", "hevc": "libx265"}
-NVENC_ENCODERS = {"h264": "h264_nvenc", "hevc": "hevc_nvenc"}
+SOFTWARE_ENCODERS = {"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}
+NVENC_ENCODERS = {"h264": "h264_nvenc", "hevc": "hevc_nvenc", "av1": "av1_nvenc"}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from .capabilities import (
     nvdec,
     without_b_frames,
 )
-from .encoder_options import nvenc_trial_options
+from .encoder_options import trial_options
 from .gpu_filters import scaled_on_gpu
 from .pipelines import software_preset
 
@@ -91,7 +91,7 @@ def capabilities_of(path: str, profile: Profile, *, use_gpu: bool = True, kinds:
     ffmpeg is killed again and again; that is not kept, and the next call tries it anew.
     """
     named = profile.encoder.startswith("lib")
-    preset = profile.preset if use_gpu or named else software_preset(profile.preset)
+    preset = profile.preset if use_gpu or named else software_preset(profile)
     if not use_gpu or named:
         return _tried_on_cpu(path, profile.codec, preset, profile.b_frames)
     found = _tried(path, profile.codec, preset, profile.b_frames)
@@ -127,7 +127,7 @@ def _gpu_trials(path: str, nvenc: str, preset: str | None, b_frames: int) -> Ite
         yield Trial(without_b_frames(nvenc), plain.works, plain.detail)
         encoder, b_frames = plain, 0
     if encoder.works and first.works and scaling.works:
-        options = nvenc_trial_options(nvenc, b_frames)
+        options = trial_options(nvenc, b_frames)
         yield _try_scaling(path, from_gpu(nvenc), options, downloads=False)
 
 
@@ -138,7 +138,7 @@ def _may_work_without_b_frames(why: str) -> bool:
 @_remembered
 def try_encoder(path: str, encoder: str, preset: str | None = None, b_frames: int = 3) -> Trial:
     """Encode a few frames."""
-    options = nvenc_trial_options(encoder, b_frames) if encoder.endswith("nvenc") else ["-c:v", encoder]
+    options = trial_options(encoder, b_frames)
     chosen = ["-preset", preset] if preset else []
     return _trial(encoder, [path, *_PICTURES, "-pix_fmt", "yuv420p", *options, *chosen, *_TO_NOTHING])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ToolError
-from ..profile import CODECS, Profile
+from ..profile import CODECS, Profile, changed_profile
 from ..running.ffmpeg import candidates, unfit, version_of
 from ..running.gpu_errors import NO_GPU, wanted_driver
 from .capabilities import NVENC_ENCODERS, SCALING, Capabilities, Trial, encodes, from_gpu, is_nvenc, nvdec
@@ -56,7 +56,7 @@ def diagnose() -> Diagnosis:
     try:
         chosen = choose_ffmpeg(Profile()).path
         for codec in CODECS:
-            profile = Profile(codec=codec)
+            profile = changed_profile(None, {"codec": codec})
             found.append(capabilities_of(choose_ffmpeg(profile).path, profile, kinds=SOURCE_KINDS))
         choices = {each.codec: choice_of(each) for each in found}
     except ToolError as error:
@@ -86,7 +86,7 @@ def choice_of(found: Capabilities) -> str:
     """What "auto" takes for an ordinary source, such as H.264 of 8 bits that stands upright."""
     nvenc = NVENC_ENCODERS[found.codec]
     try:
-        encoder = choose_encoder(found, Profile(codec=found.codec))
+        encoder = choose_encoder(found, changed_profile(None, {"codec": found.codec}))
     except ToolError as error:
         return f"none: {error}"
     decodes = found.runs(nvdec("h264"))

@@ -10,15 +10,22 @@ from .pipelines import Pipeline
 
 # What is added to the profile's CRF for NVENC's -cq. Not measured on any GPU yet: `make gpu-check` reports both
 # encoders' bytes, PSNR and SSIM, from which it is to follow.
-CQ_ABOVE_CRF = {"h264_nvenc": 0, "hevc_nvenc": 0}
-_MAX_CQ = 51
+CQ_ABOVE_CRF = {"h264_nvenc": 0, "hevc_nvenc": 0, "av1_nvenc": 0}
+_MAX_CQ = {"h264_nvenc": 51, "hevc_nvenc": 51, "av1_nvenc": 63}
+# SVT-AV1's own preset differs between its versions.
+_SVT_PRESET = "8"
+# Frames are encoded in the order in which they are shown, so that each temporal unit has one frame, and no other frame
+# refers to every second one: docs/design/prep.md. One core works at an encode.
+_SVT_STRUCTURE = "pred-struct=1:lp=1:hierarchical-levels="
+_SVT_UNREFERENCED, _SVT_FLAT = "3", "0"
 
 
 def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence[int]) -> list[str]:
     """Options for ffmpeg. `piece_frames` are the lengths of the pieces of the output, each of which starts a GOP."""
     encoder, gop, b_frames, quality = pipeline.encoder, profile.gop_frames, pipeline.b_frames, str(profile.crf)
     forced = ["-force_key_frames", keyframe_expression(piece_frames, gop)]
-    options = ["-c:v", encoder, *(["-preset", pipeline.preset] if pipeline.preset else [])]
+    preset = pipeline.preset or (_SVT_PRESET if encoder == "libsvtav1" else None)
+    options = ["-c:v", encoder, *(["-preset", preset] if preset else [])]
     keyframes = ["-g", str(gop), *forced]
     if encoder == "libx264":
         return [
@@ -37,24 +44,36 @@ def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence
         # x265 starts a GOP every `keyint` frames by itself, but not where another piece begins.
         starts = [*keyframes, "-forced-idr", "1"] if len(piece_frames) > 1 else []
         return [*options, *tune, *starts, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
+    if encoder == "libsvtav1":
+        # The loop filters take 15 to 40 % of decoding, and 0.1 to 0.3 dB: docs/performance.md.
+        unfiltered = ":enable-dlf=0:enable-cdef=0:enable-restoration=0" * profile.fastdecode
+        return [*options, "-crf", quality, *keyframes, "-svtav1-params", _svt_structure(b_frames) + unfiltered]
     return [*options, *_nvenc_options(encoder, profile, b_frames), *_nvenc_gop(gop), *forced]
 
 
-def nvenc_trial_options(encoder: str, b_frames: int) -> list[str]:
-    """Options with which a trial finds out whether NVENC encodes as prep needs it."""
-    return ["-c:v", encoder, *_structure(b_frames)]
+def trial_options(encoder: str, b_frames: int) -> list[str]:
+    """Options with which a trial finds out whether an encoder runs, and encodes as prep needs it."""
+    if encoder.endswith("nvenc"):
+        return ["-c:v", encoder, *_structure(encoder, b_frames)]
+    return ["-c:v", encoder, *(["-svtav1-params", _svt_structure(b_frames)] if encoder == "libsvtav1" else [])]
+
+
+def _svt_structure(b_frames: int) -> str:
+    return _SVT_STRUCTURE + (_SVT_UNREFERENCED if b_frames else _SVT_FLAT)
 
 
 def _nvenc_options(encoder: str, profile: Profile, b_frames: int) -> list[str]:
-    quality = min(max(profile.crf + CQ_ABOVE_CRF[encoder], 1), _MAX_CQ)
+    quality = min(max(profile.crf + CQ_ABOVE_CRF[encoder], 1), _MAX_CQ[encoder])
     return [
         # Constant quality: a rate that varies, and no limit to it. With -cq 0 NVENC would choose the quality itself.
         "-rc", "vbr", "-cq", str(quality), "-b:v", "0",
         # NVENC refuses a GOP that is not longer than its B-frames in a row and one frame more.
-        *_structure(max(0, min(b_frames, profile.gop_frames - 2))),
+        *_structure(encoder, max(0, min(b_frames, profile.gop_frames - 2))),
         # Of the choices that make decoding faster, NVENC has only CAVLC, in H.264.
         *(["-coder", "cavlc"] if profile.fastdecode and encoder == "h264_nvenc" else []),
         *(["-tag:v", "hvc1"] if profile.codec == "hevc" else []),
+        # In an MP4 FFmpeg has NVENC leave the sequence header out, which every key frame needs before it.
+        *(["-bsf:v", "dump_extra=freq=keyframe"] if encoder == "av1_nvenc" else []),
     ]  # fmt: skip
 
 
@@ -63,10 +82,12 @@ def _nvenc_gop(gop_frames: int) -> list[str]:
     return ["-g", str(gop_frames if gop_frames > 1 else 0)]
 
 
-def _structure(b_frames: int) -> list[str]:
+def _structure(encoder: str, b_frames: int) -> list[str]:
+    # With B-frames AV1 has temporal units of several frames, which the format does not have.
+    in_a_row = 0 if encoder == "av1_nvenc" else b_frames
     return [
         # Without looking ahead NVENC neither moves keyframes nor B-frames. Presets that look ahead do it nevertheless
         # (ffmpeg takes 0 for no choice): then the two that follow keep both where they are.
         "-rc-lookahead", "0", "-no-scenecut", "1", "-b_adapt", "0",
-        "-forced-idr", "1", "-strict_gop", "1", "-bf", str(b_frames), "-b_ref_mode", "disabled",
+        "-forced-idr", "1", "-strict_gop", "1", "-bf", str(in_a_row), "-b_ref_mode", "disabled",
     ]  # fmt: skip

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 # Least and greatest (width, height). The greatest are those of NVIDIA's NVDEC application note for Turing and later.
 # The least are what cuvidGetDecoderCaps is reported to answer; they have not been measured.
-_LEAST = {"h264": (48, 16), "hevc": (144, 144)}
-_GREATEST = {"h264": (4096, 4096), "hevc": (8192, 8192)}
+_LEAST = {"h264": (48, 16), "hevc": (144, 144), "av1": (128, 128)}
+_GREATEST = {"h264": (4096, 4096), "hevc": (8192, 8192), "av1": (8192, 8192)}
 
 
 def why_not_nvdec(codec: str, width: int, height: int) -> str | None:

@@ -38,7 +38,7 @@ _BYTE_BITS, _MOST_BITS = 8, 10
 # Codecs whose standards say what each sample of a decoded picture is (H.264 and H.265 in their Annex C, VP9 and AV1
 # likewise). Those of MPEG leave the inverse transform to the decoder.
 _EXACT_CODECS = {"h264", "hevc", "vp9", "av1"}
-# Names of presets that x264 and x265 have.
+# Names of presets that x264 and x265 have. SVT-AV1 has numbers.
 _SOFTWARE_PRESETS = {
     "ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow", "placebo",
 }  # fmt: skip
@@ -77,7 +77,7 @@ def choose_pipeline(capabilities: Capabilities, source: SourceVideo, profile: Pr
     encoder = choose_encoder(capabilities, profile, lambda name: takes(name, layout))
     pipeline = Pipeline(
         encoder=encoder,
-        preset=profile.preset if encoder == profile.encoder or is_nvenc(encoder) else software_preset(profile.preset),
+        preset=profile.preset if encoder == profile.encoder or is_nvenc(encoder) else software_preset(profile),
         b_frames=_b_frames(capabilities, encoder, profile),
     )
     if profile.encoder.startswith("lib"):
@@ -130,7 +130,7 @@ def choose_encoder(capabilities: Capabilities, profile: Profile, fits: Fits = la
 def on_cpu(profile: Profile, why: str) -> Pipeline:
     """The pipeline without a GPU, in place of one that failed."""
     encoder = SOFTWARE_ENCODERS[profile.codec]
-    return Pipeline(encoder=encoder, preset=software_preset(profile.preset), b_frames=profile.b_frames, why=why)
+    return Pipeline(encoder=encoder, preset=software_preset(profile), b_frames=profile.b_frames, why=why)
 
 
 def decoded_by_nvdec(pipeline: Pipeline, capabilities: Capabilities, source: SourceVideo) -> Pipeline:
@@ -157,9 +157,12 @@ def source_kind(source: SourceVideo) -> str | None:
     return source.codec if picture.bits == _BYTE_BITS else f"{source.codec} {picture.bits} bits"
 
 
-def software_preset(preset: str | None) -> str | None:
-    """The preset for x264 or x265: theirs have other names than NVENC's, and an unknown one is left out."""
-    return preset if preset in _SOFTWARE_PRESETS else None
+def software_preset(profile: Profile) -> str | None:
+    """The preset for the encoder on the CPU: its presets have other names than NVENC's, and an unknown one is left
+    out."""
+    preset = profile.preset or ""
+    is_known = preset.isdigit() if profile.codec == "av1" else preset in _SOFTWARE_PRESETS
+    return preset if is_known else None
 
 
 def _b_frames(capabilities: Capabilities, encoder: str, profile: Profile) -> int:
