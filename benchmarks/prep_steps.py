@@ -18,33 +18,40 @@ from pathlib import Path
 
 import footage
 
+from shortgop.prep.profile import CODECS, changed_profile
 from shortgop.prep.running.ffmpeg import find_ffmpeg
+from shortgop.prep.tools.capabilities import SOFTWARE_ENCODERS
+from shortgop.prep.tools.encoder_options import encoder_options
+from shortgop.prep.tools.pipelines import Pipeline
 
 HEIGHTS = (480, 720, 1080)
 FRAMES = 120
 SIZE = "256"
 _SCALE = "scale={size}:flags=bicubic+accurate_rnd+full_chroma_int,format=yuv420p"
-# The encoder's options are those of the profile "fast".
-_ENCODER = (
-    "-c:v", "libx264", "-threads", "1", "-crf", "23", "-g", "16", "-keyint_min", "16", "-sc_threshold", "0",
-    "-bf", "3", "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0:no-deblock=1:no-cabac=1",
-)  # fmt: skip
 
 
 def main() -> None:
-    """Print a table, a row for each height of the source."""
-    print("| source | decode | scale | encode at 256p | all | all but decode and scale |")
-    print("|---|---|---|---|---|---|")
+    """Print a table, a row for each height of the source, with the encodes in each codec. The last column is the share
+    of the first codec's encode."""
+    print(f"| source | decode | scale | {' | '.join(CODECS)} | all in {CODECS[0]} | share of the encode |")
+    print("|---" * (len(CODECS) + 5) + "|")
     with tempfile.TemporaryDirectory() as folder:
         for height in HEIGHTS:
             source = made(Path(folder), height)
             small = _SCALE.format(size=f"{footage.size_of(int(SIZE))[0]}:{SIZE}")
             decode = core_seconds(source, "-f", "null", "-")
             scale = core_seconds(source, "-vf", small, "-f", "null", "-")
-            whole = core_seconds(source, "-vf", small, *_ENCODER, "-f", "null", "-")
-            steps = (decode, scale - decode, whole - scale, whole)
+            wholes = [core_seconds(source, "-vf", small, *encoder_of(codec), "-f", "null", "-") for codec in CODECS]
+            steps = (decode, scale - decode, *(whole - scale for whole in wholes), wholes[0])
             cells = [f"{1000 * step / FRAMES:.2f} ms" for step in steps]
-            print(f"| {height}p | {' | '.join(cells)} | {(whole - scale) / whole:.0%} |", flush=True)
+            print(f"| {height}p | {' | '.join(cells)} | {(wholes[0] - scale) / wholes[0]:.0%} |", flush=True)
+
+
+def encoder_of(codec: str) -> list[str]:
+    """What prep tells the encoder on the CPU, with its defaults for this codec."""
+    profile = changed_profile(None, {"codec": codec})
+    pipeline = Pipeline(encoder=SOFTWARE_ENCODERS[codec], b_frames=profile.b_frames)
+    return encoder_options(pipeline, profile, [FRAMES])
 
 
 def made(folder: Path, height: int) -> Path:

@@ -15,7 +15,7 @@ _BASE_BYTES = 150_000_000
 # Decoded pictures of the source, in either process.
 _BYTES_OF_SOURCE_PIXEL = 70
 # The pictures that the encoder looks ahead at.
-_BYTES_OF_PIXEL = {"h264": 130, "hevc": 200, "av1": 80}
+_BYTES_OF_PIXEL = {"h264": 130, "hevc": 200, "av1": 110}
 # Times and places of the source's frames, as Python objects for a while; far more where all are decoded and judged.
 _BYTES_OF_FRAME, _BYTES_OF_SALVAGED_FRAME = 350, 800
 UNKNOWN_BYTES = 720_000_000

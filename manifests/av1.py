@@ -16,7 +16,8 @@ from .mp4 import Buffer
 
 CONFIG_HEADER_BYTES = 4
 """Bytes of an av1C box before its OBUs."""
-_SEQUENCE_HEADER, _FRAME_HEADER, _FRAME = 1, 3, 6
+_SEQUENCE_HEADER = 1
+_FRAME_TYPES = {3, 6}  # OBU_FRAME_HEADER, OBU_FRAME
 _KEY_FRAME, _SWITCH_FRAME = 0, 3
 _SELECTED_BY_FRAME = 2
 # The fields that are read of a frame header take a few bytes.
@@ -25,9 +26,10 @@ _LEB128_BYTES = 8
 
 
 class Obu(NamedTuple):
-    """An open bitstream unit: its type, and its payload [body, stop)."""
+    """An open bitstream unit: its type, where its header starts, and its payload [body, stop)."""
 
     type: int
+    start: int
     body: int
     stop: int
 
@@ -44,8 +46,8 @@ class SequenceHeader:
 
 @dataclass(frozen=True)
 class FrameHeader:
-    """`is_key`: a key frame that is shown, with which decoding may begin. `is_referenced`: later frames may refer to
-    it."""
+    """`is_key`: a key frame. `is_referenced`: later frames may refer to it. A header that shows a frame which was
+    decoded before, and hidden then, is one that is shown and that no frame refers to."""
 
     is_shown: bool
     is_key: bool
@@ -85,7 +87,7 @@ def obus(data: Buffer, start: int, stop: int) -> Iterator[Obu]:
             size = stop - body
         if body + size > stop:
             raise CorruptDataError(f"an OBU of {size} bytes at byte {start} does not fit its temporal unit")
-        yield Obu(header >> 3 & 15, body, body + size)
+        yield Obu(header >> 3 & 15, start, body, body + size)
         start = body + size
 
 
@@ -135,13 +137,13 @@ def read_sequence_header(payload: Buffer) -> SequenceHeader:
 def read_frame_header(payload: Buffer, sequence: SequenceHeader) -> FrameHeader:
     """uncompressed_header (5.9.2), as far as `refresh_frame_flags`, which says whether the frame is kept for others."""
     bits = _Bits(payload[:_HEADER_BYTES])
-    if bits(1):
-        raise CorruptDataError("a frame shows one that was decoded before, which shortgop's encoders do not write")
+    if bits(1):  # show_existing_frame
+        return FrameHeader(is_shown=True, is_key=False, is_referenced=False)
     frame_type, is_shown = bits(2), bool(bits(1))
     if not is_shown:
         bits(1)  # showable_frame
-    is_key = frame_type == _KEY_FRAME and is_shown
-    is_resilient = frame_type == _SWITCH_FRAME or is_key or bool(bits(1))
+    resets = frame_type == _SWITCH_FRAME or (frame_type == _KEY_FRAME and is_shown)
+    is_resilient = resets or bool(bits(1))
     bits(1)  # disable_cdf_update
     tools = sequence.screen_content_tools
     if bits(1) if tools == _SELECTED_BY_FRAME else tools:
@@ -151,23 +153,32 @@ def read_frame_header(payload: Buffer, sequence: SequenceHeader) -> FrameHeader:
     bits(sequence.order_hint_bits)
     # Only key frames and intra-only frames (2) refer to no other.
     bits(0 if frame_type in {_KEY_FRAME, 2} or is_resilient else 3)  # primary_ref_frame
-    is_referenced = frame_type == _SWITCH_FRAME or is_key or bits(8) != 0
-    return FrameHeader(is_shown, is_key, is_referenced)
+    return FrameHeader(is_shown, frame_type == _KEY_FRAME, is_referenced=resets or bits(8) != 0)
 
 
 def temporal_unit_kind(data: Buffer, start: int, stop: int, sequence: SequenceHeader) -> tuple[bool, bool]:
-    """Whether the temporal unit in data[start:stop] begins a GOP, and whether other frames may refer to its own.
+    """Whether the temporal unit in data[start:stop] begins a GOP, and whether other frames may refer to one of its own.
 
-    It has to have one frame, which is shown, and a key frame has to have the sequence header before it.
+    It has to show one frame, the last that it has. A key frame has to be shown, as the only frame of its unit, and to
+    have the sequence header before it: what is decoded before it is of no use to any frame behind it.
     """
     frames, has_sequence_header = [], False
     for obu in obus(data, start, stop):
         if obu.type == _SEQUENCE_HEADER:
             has_sequence_header = True
-        elif obu.type in {_FRAME, _FRAME_HEADER}:
+        elif obu.type in _FRAME_TYPES:
             frames.append(read_frame_header(data[obu.body : obu.stop], sequence))
-    if len(frames) != 1 or not frames[0].is_shown:
-        raise CorruptDataError(f"a temporal unit has {len(frames)} frames; it has to have one, which is shown")
-    if frames[0].is_key and not has_sequence_header:
-        raise CorruptDataError("a key frame comes without the sequence header")
-    return frames[0].is_key, frames[0].is_referenced
+    if [frame.is_shown for frame in frames] != [False] * (len(frames) - 1) + [True]:
+        raise CorruptDataError("a temporal unit does not show one frame, the last that it has")
+    is_key = any(frame.is_key for frame in frames)
+    if is_key and (len(frames) != 1 or not has_sequence_header):
+        raise CorruptDataError("a key frame is hidden, or comes without the sequence header")
+    return is_key, any(frame.is_referenced for frame in frames)
+
+
+def referenced_stop(data: Buffer, start: int, stop: int, sequence: SequenceHeader) -> int:
+    """Where the frames of a temporal unit end that others may refer to: at `stop`, or before the one that it shows."""
+    shown = [obu for obu in obus(data, start, stop) if obu.type in _FRAME_TYPES][-1:]
+    if shown and not read_frame_header(data[shown[0].body : shown[0].stop], sequence).is_referenced:
+        return shown[0].start
+    return stop

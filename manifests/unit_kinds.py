@@ -1,6 +1,4 @@
-"""What an access unit (in AV1: a temporal unit) is: whether a GOP begins with it, and whether other pictures may refer
-to it.
-"""
+"""Whether a GOP begins with an access unit (in AV1: a temporal unit), and what of it other pictures may refer to."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 
 from ..errors import CorruptDataError
-from .av1 import sequence_header_of, temporal_unit_kind
+from .av1 import referenced_stop, sequence_header_of, temporal_unit_kind
 from .mp4 import Buffer
 
 # NAL unit types: ITU-T H.264 table 7-1, ITU-T H.265 table 7-1.
@@ -18,8 +16,10 @@ _HEVC_FIRST_NON_VCL = 32
 _HEVC_FIRST_IRAP = 16
 
 KindOf = Callable[[Buffer, int, int], tuple[bool, bool]]
-"""Called with data and the bytes [start, stop) of an access unit: whether it is an IDR (in AV1 a key frame that is
-shown), and whether other pictures may refer to it."""
+"""Called with data and the bytes [start, stop) of an access unit: whether it is an IDR (in AV1 a key frame), and
+whether other pictures may refer to it (in AV1 to a frame that it has)."""
+StopOf = Callable[[Buffer, int, int], int]
+"""Called likewise: where what other pictures may refer to ends."""
 
 
 @lru_cache(maxsize=256)
@@ -32,6 +32,13 @@ def access_unit_kinds(codec: str, extradata: bytes) -> KindOf:
         return partial(temporal_unit_kind, sequence=sequence_header_of(extradata))
     kind = _h264_kind if codec == "h264" else _hevc_kind
     return partial(kind, length_bytes=nal_length_bytes(codec, extradata))
+
+
+@lru_cache(maxsize=256)
+def referenced_stops(codec: str, extradata: bytes) -> StopOf | None:
+    """The function that says which bytes of an access unit a decoder needs where its own picture is not wanted, and
+    others may refer to it. None where it is all of them: only AV1 has other frames beside that which is shown."""
+    return partial(referenced_stop, sequence=sequence_header_of(extradata)) if codec == "av1" else None
 
 
 def nal_length_bytes(codec: str, extradata: bytes) -> int:

@@ -65,7 +65,7 @@ class Profile:
     fit, "stretch" changes the shape. Without `upscale` pictures are never enlarged, so only "pad" gives all frames
     the same size. `deinterlace`: "auto" deinterlaces interlaced sources, "never" none. `crf` is the
     constant-quality level of the encoder (NVENC calls it cq). `b_frames` is how many frames that no other refers to
-    lie between two that others refer to; in AV1 these are no B-frames. `fastdecode` omits what takes a decoder longest:
+    lie between two that others refer to. `fastdecode` omits what takes a decoder longest:
     with x264 the deblocking filter and arithmetic coding, with x265 what its own tune=fastdecode names, with SVT-AV1
     all loop filters, with NVENC arithmetic coding in H.264. `segment_seconds` is rounded to whole GOPs. With the
     encoder "auto" each machine uses the fastest one that runs.

@@ -12,6 +12,7 @@ RATE = 30
 TIMESCALE = 30000
 FRAME_TICKS = TIMESCALE // RATE
 
+AV1_PYRAMID, AV1_FLAT = "lp=1:hierarchical-levels=4", "lp=1:pred-struct=1:hierarchical-levels=0"
 ENCODERS = {
     "h264": [
         *("-c:v", "libx264", "-preset", "veryfast", "-crf", "30", "-g", "{gop}", "-keyint_min", "{gop}"),
@@ -26,7 +27,7 @@ ENCODERS = {
     ],
     "av1": [
         *("-c:v", "libsvtav1", "-preset", "12", "-crf", "50", "-g", "{gop}"),
-        *("-svtav1-params", "lp=1:pred-struct=1:hierarchical-levels={levels}"),
+        *("-svtav1-params", "{structure}"),
     ],
 }
 
@@ -43,11 +44,12 @@ def encode(
     more: tuple[str, ...] = (),
 ) -> tuple[bytes, tuple[bytes, ...]]:
     """Init and fragments of a test pattern; `forced` is ffmpeg's expression for keyframes, by default each `gop`."""
+    structure = AV1_PYRAMID if b_frames else AV1_FLAT
     command = [
         *(imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-nostdin"),
         *("-f", "lavfi", "-i", f"testsrc2=size=96x64:rate={RATE}", "-frames:v", str(frames), "-pix_fmt", "yuv420p"),
         *(
-            option.format(gop=gop, b_frames=b_frames, open_gop=int(open_gop), levels=3 if b_frames else 0)
+            option.format(gop=gop, b_frames=b_frames, open_gop=int(open_gop), structure=structure)
             for option in ENCODERS[codec]
         ),
         *([] if open_gop else ["-force_key_frames", forced or f"expr:eq(mod(n,{gop}),0)"]),

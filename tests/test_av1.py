@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
-from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -13,19 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from encodes import ENCODERS, FRAME_TICKS, encode
+from encodes import AV1_FLAT, AV1_PYRAMID, FRAME_TICKS, encode
 from shortgop.errors import CorruptDataError
 from shortgop.manifests.av1 import obus, read_frame_header, read_sequence_header, sequence_header_of, temporal_unit_kind
 from shortgop.manifests.gop_check import check_gop
-from shortgop.manifests.mp4 import parse_init
+from shortgop.manifests.mp4 import parse_init, sample_bounds
 from shortgop.manifests.records import Pattern
+from shortgop.manifests.unit_kinds import access_unit_kinds, referenced_stops
 
+SVT = ("-c:v", "libsvtav1", "-preset", "8", "-svtav1-params")
 SEQUENCE_HEADER, FRAME_HEADER, FRAME = 1, 3, 6
+GOP = 16
 STREAMS = {
-    "in order": ENCODERS["av1"],
-    "flat": ("-c:v", "libsvtav1", "-preset", "8", "-svtav1-params", "lp=1:pred-struct=1:hierarchical-levels=0"),
-    "hidden frames": ("-c:v", "libsvtav1", "-preset", "8", "-svtav1-params", "lp=1"),
-    "screen content": ("-c:v", "libsvtav1", "-preset", "8", "-svtav1-params", "lp=1:pred-struct=1:scm=1"),
+    "a pyramid": (*SVT, AV1_PYRAMID),
+    "flat": (*SVT, AV1_FLAT),
+    "in order": (*SVT, "lp=1:pred-struct=1:hierarchical-levels=3"),
+    "screen content": (*SVT, "lp=1:scm=1"),
     "libaom": ("-c:v", "libaom-av1", "-cpu-used", "8", "-lag-in-frames", "0", "-usage", "realtime"),
     "libaom, resilient": (
         *("-c:v", "libaom-av1", "-cpu-used", "8", "-lag-in-frames", "0", "-usage", "realtime"),
@@ -35,11 +38,10 @@ STREAMS = {
 }
 
 
-def stream_of(options: tuple[str, ...] | list[str], path: Path) -> tuple[bytes, str]:
+def stream_of(options: tuple[str, ...], path: Path) -> tuple[bytes, str]:
     """A stream of OBUs by this encoder, and what FFmpeg reads in its headers."""
     path = path / "stream.obu"
     ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-nostdin", "-hide_banner"]
-    options = [option.format(gop=8, levels=3) for option in options]
     source = ("-f", "lavfi", "-i", "testsrc2=size=192x128:rate=30", "-frames:v", "20", "-pix_fmt", "yuv420p")
     subprocess.run([*ffmpeg, "-v", "error", *source, *options, "-g", "8", path], check=True, capture_output=True)
     trace = [*ffmpeg, "-i", path, "-c", "copy", "-bsf:v", "trace_headers", "-f", "null", "-"]
@@ -53,16 +55,18 @@ def test_headers_are_read_as_ffmpeg_reads_them(options: tuple[str, ...], tmp_pat
     # Each header begins with whether it shows a frame that was decoded before.
     for text in re.split(r"show_existing_frame ", trace)[1:]:
         values = {name: int(value) for name, value in re.findall(r"\b(\w+) +[01]+ = (\d+)", text)}
-        if not re.match(r"\s*1 = 1", text):
-            expected.append(
-                (values["frame_type"] == 0, bool(values["show_frame"]), values.get("refresh_frame_flags", 255) != 0)
-            )
+        if re.match(r"\s*1 = 1", text):
+            expected.append((False, True, False))
+        else:
+            # A key frame that is shown refreshes all without saying so.
+            refreshed = values.get("refresh_frame_flags", 255) != 0
+            expected.append((values["frame_type"] == 0, bool(values["show_frame"]), refreshed))
     found, sequence = [], None
     for obu in obus(stream, 0, len(stream)):
         payload = stream[obu.body : obu.stop]
         if obu.type == SEQUENCE_HEADER:
             sequence = read_sequence_header(payload)
-        elif obu.type in {FRAME, FRAME_HEADER} and not payload[0] & 0x80:
+        elif obu.type in {FRAME, FRAME_HEADER}:
             assert sequence is not None
             header = read_frame_header(payload, sequence)
             found.append((header.is_key, header.is_shown, header.is_referenced))
@@ -70,34 +74,50 @@ def test_headers_are_read_as_ffmpeg_reads_them(options: tuple[str, ...], tmp_pat
     assert found == expected
 
 
-def test_every_second_frame_of_a_gop_is_referred_to_by_no_other() -> None:
-    init, fragments = encode("av1", frames=20, gop=8)
-    config = parse_init(init).config
-    for number, num_frames in enumerate((8, 8, 4)):
-        _, pattern = check_gop(
-            fragments[number],
-            config=config,
-            num_frames=num_frames,
-            decode_ticks=number * 8 * FRAME_TICKS,
-            media_time_ticks=0,
-            frame_ticks=FRAME_TICKS,
-        )
-        assert pattern == Pattern(tuple(range(num_frames)), tuple(each % 2 == 0 for each in range(num_frames)))
+def checked(init: bytes, fragment: bytes, number: int, num_frames: int = GOP) -> Pattern:
+    ticks = number * GOP * FRAME_TICKS
+    plan: dict[str, int] = {"decode_ticks": ticks, "media_time_ticks": 0, "frame_ticks": FRAME_TICKS}
+    return check_gop(fragment, config=parse_init(init).config, num_frames=num_frames, **plan)[1]
 
 
-def test_temporal_units_of_several_frames_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SVT-AV1 decodes frames ahead of those that refer to them, where it is not told otherwise."""
-    monkeypatch.setitem(ENCODERS, "av1 out of order", [*ENCODERS["av1"][:-1], "lp=1"])
-    init, fragments = encode("av1 out of order", frames=16)
-    with pytest.raises(CorruptDataError, match=r"a temporal unit has \d frames; it has to have one, which is shown"):
-        check_gop(
-            fragments[0],
-            config=parse_init(init).config,
-            num_frames=8,
-            decode_ticks=0,
-            media_time_ticks=0,
-            frame_ticks=int(FRAME_TICKS * Fraction(1)),
-        )
+def test_few_temporal_units_have_frames_that_others_refer_to() -> None:
+    """Unit 1 has frames 8, 4 and 2 before its own, 5 has 6, and so on. The others have a frame that no other refers to,
+    or the header that shows a hidden one."""
+    init, fragments = encode("av1", frames=2 * GOP + 4, gop=GOP)
+    for number in range(2):
+        pattern = checked(init, fragments[number], number)
+        assert pattern.frames == tuple(range(GOP))
+        assert [frame for frame, used in enumerate(pattern.referenced) if used] == [0, 1, 5, 9, 13]
+    assert checked(init, fragments[2], 2, 4).referenced[0]
+
+
+def test_each_frame_refers_to_those_before_it_where_none_is_left_out() -> None:
+    init, fragments = encode("av1", frames=GOP, gop=GOP, b_frames=0)
+    assert checked(init, fragments[0], 0) == Pattern(tuple(range(GOP)), (True,) * GOP)
+
+
+def test_of_a_temporal_unit_only_what_others_refer_to_is_kept() -> None:
+    """Unit 1 shows frame 1 behind three hidden ones; of unit 2, which shows a hidden one, nothing is left."""
+    init, fragments = encode("av1", frames=GOP, gop=GOP)
+    config, data, bounds = parse_init(init), fragments[0], sample_bounds(fragments[0])
+    stop_of = referenced_stops("av1", config.extradata)
+    assert stop_of is not None
+    kept = [stop_of(data, start, stop) - start for start, stop in pairwise(bounds)]
+    whole = [stop - start for start, stop in pairwise(bounds)]
+    assert kept[0] == whole[0]
+    assert 0 < kept[1] < whole[1]
+    assert kept[2] == kept[3] == 0
+    types = [obu.type for obu in obus(data, bounds[1], bounds[2])]
+    assert [obu.type for obu in obus(data, bounds[1], bounds[1] + kept[1])] == types[:-1] == [FRAME] * 3
+
+
+def test_a_unit_that_shows_no_frame_or_several_is_refused() -> None:
+    init, fragments = encode("av1", frames=GOP, gop=GOP)
+    config, data, bounds = parse_init(init), fragments[0], sample_bounds(fragments[0])
+    kind_of = access_unit_kinds("av1", config.extradata)
+    for start, stop in ((bounds[1], list(obus(data, bounds[1], bounds[2]))[-1].start), (bounds[1], bounds[3])):
+        with pytest.raises(CorruptDataError, match="does not show one frame, the last that it has"):
+            kind_of(data, start, stop)
 
 
 def test_a_key_frame_needs_its_sequence_header() -> None:
@@ -109,7 +129,7 @@ def test_a_key_frame_needs_its_sequence_header() -> None:
     key = next(number for number, unit in enumerate(units) if unit.type in {FRAME, FRAME_HEADER})
     assert [unit.type for unit in units[:key]] == [SEQUENCE_HEADER]
     assert temporal_unit_kind(data, 0, units[key].stop, sequence) == (True, True)
-    with pytest.raises(CorruptDataError, match="a key frame comes without the sequence header"):
+    with pytest.raises(CorruptDataError, match="a key frame is hidden, or comes without the sequence header"):
         temporal_unit_kind(data, units[0].stop, units[key].stop, sequence)
 
 

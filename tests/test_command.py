@@ -74,7 +74,7 @@ def test_every_encoder_is_told_to_close_its_gops_and_refer_to_no_b_frame(encoder
         "libx265": "open-gop=0:bframes=2:b-pyramid=0:b-adapt=0",
         "h264_nvenc": "-no-scenecut 1 -b_adapt 0 -forced-idr 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
         "hevc_nvenc": "-no-scenecut 1 -b_adapt 0 -forced-idr 1 -strict_gop 1 -bf 2 -b_ref_mode disabled",
-        "libsvtav1": "pred-struct=1:lp=1:hierarchical-levels=3",
+        "libsvtav1": "lp=1:hierarchical-levels=4",
         "av1_nvenc": "-no-scenecut 1 -b_adapt 0 -forced-idr 1 -strict_gop 1 -bf 0 -b_ref_mode disabled",
     }
     assert unreferenced[encoder] in text
@@ -101,7 +101,7 @@ def test_fastdecode_is_what_the_encoder_has_for_it(encoder: str) -> None:
         "libx264": ["open-gop=0:b-pyramid=none:b-adapt=0:no-deblock=1:no-cabac=1"],
         "libx265": ["-tune", "fastdecode"],
         "libsvtav1": [
-            "pred-struct=1:lp=1:hierarchical-levels=3:enable-dlf=0:enable-cdef=0:enable-restoration=0",
+            "lp=1:hierarchical-levels=4:enable-dlf=0:enable-cdef=0:enable-restoration=0",
         ],
         "av1_nvenc": [],
     }[encoder]

@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
+from encodes import AV1_PYRAMID
 from fake_gpu import device_decoder_on_cpu
 from shortgop.errors import CorruptDataError, DecodeError
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
@@ -120,7 +121,7 @@ def encode(encoding: Encoding) -> bytes:
         parameters += ":log-level=error:pools=none:frame-threads=1"
     options = {"preset": "ultrafast", "crf": "20", f"{library[3:]}-params": parameters}
     if encoding.codec == "av1":
-        options = {"preset": "10", "crf": "30", "svtav1-params": "lp=1:pred-struct=1"}
+        options = {"preset": "10", "crf": "30", "svtav1-params": AV1_PYRAMID}
     rng = np.random.default_rng(0)
     noise = rng.integers(0, 256, (encoding.height, encoding.width, 3), dtype=np.uint8)
     file = io.BytesIO()

@@ -74,7 +74,6 @@ def test_ffmpeg_has_every_option_and_takes_its_value(
 @pytest.mark.parametrize("encoder", NVENC)
 def test_gops_are_closed_and_no_frame_refers_to_a_b_frame(encoder: str) -> None:
     options = pairs(trial_options(encoder, 3))
-    # With B-frames AV1 has temporal units of several frames.
     wanted = {
         "-bf": "0" if encoder == "av1_nvenc" else "3", "-b_ref_mode": "disabled", "-strict_gop": "1",
         "-no-scenecut": "1", "-forced-idr": "1", "-b_adapt": "0", "-rc-lookahead": "0",

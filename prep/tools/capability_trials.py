@@ -103,7 +103,7 @@ def capabilities_of(path: str, profile: Profile, *, use_gpu: bool = True, kinds:
 
 @cache
 def _tried_on_cpu(path: str, codec: str, preset: str | None, b_frames: int) -> Capabilities:
-    trial = try_encoder(path, SOFTWARE_ENCODERS[codec], preset)
+    trial = try_encoder(path, SOFTWARE_ENCODERS[codec], preset, b_frames)
     return Capabilities(path, version_of(path) or "", codec, preset, b_frames, (trial,))
 
 

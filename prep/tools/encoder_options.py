@@ -13,11 +13,10 @@ from .pipelines import Pipeline
 CQ_ABOVE_CRF = {"h264_nvenc": 0, "hevc_nvenc": 0, "av1_nvenc": 0}
 _MAX_CQ = {"h264_nvenc": 51, "hevc_nvenc": 51, "av1_nvenc": 63}
 # SVT-AV1's own preset differs between its versions.
-_SVT_PRESET = "8"
-# Frames are encoded in the order in which they are shown, so that each temporal unit has one frame, and no other frame
-# refers to every second one: docs/design/prep.md. One core works at an encode.
-_SVT_STRUCTURE = "pred-struct=1:lp=1:hierarchical-levels="
-_SVT_UNREFERENCED, _SVT_FLAT = "3", "0"
+_SVT_PRESET = "6"
+# A pyramid of frames, of which no other refers to every second one, or each refers to those before it alone. One core
+# works at an encode. docs/design/prep.md.
+_SVT_PYRAMID, _SVT_FLAT = "lp=1:hierarchical-levels=4", "lp=1:pred-struct=1:hierarchical-levels=0"
 
 
 def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence[int]) -> list[str]:
@@ -59,7 +58,7 @@ def trial_options(encoder: str, b_frames: int) -> list[str]:
 
 
 def _svt_structure(b_frames: int) -> str:
-    return _SVT_STRUCTURE + (_SVT_UNREFERENCED if b_frames else _SVT_FLAT)
+    return _SVT_PYRAMID if b_frames else _SVT_FLAT
 
 
 def _nvenc_options(encoder: str, profile: Profile, b_frames: int) -> list[str]:
@@ -83,7 +82,7 @@ def _nvenc_gop(gop_frames: int) -> list[str]:
 
 
 def _structure(encoder: str, b_frames: int) -> list[str]:
-    # With B-frames AV1 has temporal units of several frames, which the format does not have.
+    # What NVENC's temporal units of AV1 are with B-frames is not known.
     in_a_row = 0 if encoder == "av1_nvenc" else b_frames
     return [
         # Without looking ahead NVENC neither moves keyframes nor B-frames. Presets that look ahead do it nevertheless

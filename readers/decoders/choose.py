@@ -127,6 +127,8 @@ def _open_source(device: torch.device, on_cpu: frozenset[CodecConfig], way: str,
 
         return PyavUpload(config, device)
     if way == "nvcuvid":
+        if config.codec == "av1":
+            raise ToolError(f"{_NVDEC_VARIABLE}=nvcuvid reads H.264 and HEVC, and this video is AV1; leave it out")
         from ..gpu.nvcuvid import load_nvcuvid
         from ..gpu.torch_memory import TorchMemory
         from .nvcuvid_source import NvcuvidSource

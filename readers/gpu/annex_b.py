@@ -1,7 +1,6 @@
 """Access units as NVDEC's parser reads them: ITU-T H.264 and H.265, Annex B, with a start code before each NAL unit.
 
 In MP4 a length comes before each NAL unit, and the parameter sets lie in the avcC or hvcC box (ISO/IEC 14496-15).
-AV1's temporal units are read as they are, and each key frame has its sequence header.
 """
 
 from __future__ import annotations
@@ -35,8 +34,6 @@ def parameter_sets(config: CodecConfig) -> bytes:
 
 def units_for_parser(config: CodecConfig) -> tuple[bytes, Callable[[memoryview], bytes]]:
     """What the parser reads before the first access unit of a GOP, and how it reads a sample."""
-    if config.codec == "av1":
-        return b"", bytes
     return parameter_sets(config), partial(annex_b, length_bytes=nal_length_bytes(config.codec, config.extradata))
 
 
