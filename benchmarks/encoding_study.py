@@ -195,26 +195,23 @@ def measure(chosen: Plan, sources: Sequence[Path], seconds: float, note: Note) -
     return outcomes
 
 
-def tables(outcomes: Sequence[Outcome]) -> str:
-    """A table for each, with bytes and times against those of BASE."""
-    texts = []
-    for name in dict.fromkeys(outcome.table for outcome in outcomes):
-        members = [outcome for outcome in outcomes if outcome.table == name]
-        base = next(each for each in members if each.encoding == BASE)
-        with_pyav = any(each.clip_pyav is not None for each in members)
-        columns = ["encoding", "bytes", "PSNR Y, dB", "VMAF", "clip", "frame"]
-        columns += ["clip with PyAV", "frame with PyAV"] if with_pyav else []
-        lines = [f"**{name}**", "", markdown_row(columns), markdown_row(["---"] * len(columns))]
-        # What was measured at equal bytes stands below the rest.
-        for each in sorted(members, key=lambda each: each.equal_bytes):
-            cells = [str(each.encoding), f"{each.bytes / base.bytes:.2f}", f"{each.quality.psnr:.2f}"]
-            cells += ["" if math.isnan(each.quality.vmaf) else f"{each.quality.vmaf:.1f}"]
-            cells += [_time(each, each.clip, each.clip_ratio), _time(each, each.frame, each.frame_ratio)]
-            if with_pyav:
-                cells += ["" if value is None else f"{value} ms" for value in (each.clip_pyav, each.frame_pyav)]
-            lines.append(markdown_row(cells))
-        texts.append("\n".join(lines))
-    return "\n\n".join(texts)
+def table_of(outcomes: Sequence[Outcome], name: str) -> str:
+    """The table of this name, with bytes and times against those of BASE."""
+    members = [outcome for outcome in outcomes if outcome.table == name]
+    base = next(each for each in members if each.encoding == BASE)
+    with_pyav = any(each.clip_pyav is not None for each in members)
+    columns = ["encoding", "bytes", "PSNR Y, dB", "VMAF", "clip", "frame"]
+    columns += ["clip with PyAV", "frame with PyAV"] if with_pyav else []
+    lines = [f"**{name}**", "", markdown_row(columns), markdown_row(["---"] * len(columns))]
+    # What was measured at equal bytes stands below the rest.
+    for each in sorted(members, key=lambda each: each.equal_bytes):
+        cells = [str(each.encoding), f"{each.bytes / base.bytes:.2f}", f"{each.quality.psnr:.2f}"]
+        cells += ["" if math.isnan(each.quality.vmaf) else f"{each.quality.vmaf:.1f}"]
+        cells += [_time(each, each.clip, each.clip_ratio), _time(each, each.frame, each.frame_ratio)]
+        if with_pyav:
+            cells += ["" if value is None else f"{value} ms" for value in (each.clip_pyav, each.frame_pyav)]
+        lines.append(markdown_row(cells))
+    return "\n".join(lines)
 
 
 def _time(outcome: Outcome, milliseconds: Estimate, ratio: Estimate) -> str:
@@ -272,16 +269,20 @@ def main() -> None:
     outcomes = measure(chosen, sources, options.reading_seconds, note)
     kind = "sample footage" if footage.sample_folder() else "drawn"
     made_of = f"{len(sources)} videos of at most {options.seconds:g} s and 256p, {kind}, {footage.RATE} frames/s"
-    text = f"{described(machine, quick=not options.full)} {made_of}; {taken_on(machine)}.\n\n{tables(outcomes)}"
-    console.print(text, markup=False, soft_wrap=True)
+    taken = f"{described(machine, quick=not options.full)} {made_of}; {taken_on(machine)}."
+    texts = {key: table_of(outcomes, name) for key, name in TABLES.items() if name in chosen.tables}
+    console.print("\n\n".join([taken, *texts.values()]), markup=False, soft_wrap=True)
     note("done")
     if options.dry:
         sys.stdout.write(json.dumps([asdict(outcome) for outcome in outcomes]) + "\n")
         return
-    name = f"{machine_name(machine)}-encodings"
-    write_json(name, machine, not options.full, {"outcomes": outcomes})
-    write_chart(outcomes, RESULTS / f"{name}.png")
-    write_page(ALL_PAGE, "encodings", text)
+    for key, text in texts.items():
+        name = f"{machine_name(machine)}-encodings-{key}"
+        of_table = [outcome for outcome in outcomes if outcome.table == TABLES[key]]
+        write_json(name, machine, not options.full, {"outcomes": of_table})
+        write_page(ALL_PAGE, f"encodings, {key}", f"{taken}\n\n{text}")
+        if TABLES[key] == GRID:
+            write_chart(of_table, RESULTS / f"{name}.png")
 
 
 if __name__ == "__main__":
