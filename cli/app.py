@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import warnings
@@ -114,7 +113,3 @@ def errors(*, goes_on: bool = False) -> Iterator[None]:
     except KeyboardInterrupt as error:
         err.print(f"interrupted{_GOES_ON if goes_on else ''}")
         raise typer.Exit(EXIT_TERMINATED if _Sigterm.has_come else EXIT_INTERRUPTED) from error
-
-
-def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")

@@ -12,8 +12,9 @@ import typer
 from ..arguments import byte_count
 from ..errors import DatasetWarning, UsageError
 from ..wording import byte_size, counted
-from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
+from .app import EXIT_SOMETHING_MISSING, app, err, errors, out
 from .parameters import DatasetArgument, JsonOption
+from .printing import print_json
 from .progress import loop_bar
 
 

@@ -13,10 +13,10 @@ import typer
 from ..errors import DatasetWarning, UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import EXIT_SOMETHING_MISSING, app, err, errors, out, print_json
+from .app import EXIT_SOMETHING_MISSING, app, err, errors, out
 from .job_reports import show_types, some_of
 from .parameters import CutsOption, DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption, on_this_host
-from .printing import snapshot_table
+from .printing import print_json, snapshot_table
 from .progress import loop_bar
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, and print what would be done.")]

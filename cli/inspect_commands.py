@@ -8,10 +8,10 @@ import typer
 
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import EXIT_FAILED, app, err, errors, out, print_json
+from .app import EXIT_FAILED, app, err, errors, out
 from .job_reports import print_diagnosis
 from .parameters import DatasetArgument, JsonOption
-from .printing import video_table
+from .printing import print_json, video_table
 
 _VIDEOS_SHOWN = 20
 

@@ -11,10 +11,11 @@ import typer
 from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import app, err, errors, out, print_json
+from .app import app, err, errors, out
 from .edit_commands import DryRunOption
 from .job_reports import some_of
 from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption
+from .printing import print_json
 from .progress import loop_bar
 
 if TYPE_CHECKING:

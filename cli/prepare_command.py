@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_sigterm, err, errors, out, print_json
+from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_sigterm, err, errors, out
 from .job_reports import print_report, show_types
 from .parameters import (
     AddressOption,
@@ -24,6 +24,7 @@ from .parameters import (
     TypesOption,
     WorkersOption,
 )
+from .printing import print_json
 from .progress import job_progress
 from .report_command import report_at_the_end
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import os
+import sys
+from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import OutputError
 from ..wording import byte_size, plain
 
 if TYPE_CHECKING:
@@ -16,11 +20,50 @@ if TYPE_CHECKING:
 
 
 class PlainConsole(Console):
-    """A console that shows control characters and does not send them to the terminal."""
+    """A console that shows control characters and does not send them to the terminal.
+
+    What cannot be written to standard error is left out: a job goes on where its log lies on a full disk, or where
+    nobody reads it any more.
+    """
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Like rich's `print`, with each object on one line."""
-        super().print(*(plain(each) if isinstance(each, str) else each for each in objects), **options)
+        """Like rich's `print`, with each object on one line. OutputError if standard output cannot be written."""
+        try:
+            super().print(*(plain(each) if isinstance(each, str) else each for each in objects), **options)
+        except OSError as error:
+            _leave_out(self.file)
+            if not self.stderr:
+                raise _no_output(error) from error
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich where nobody reads what is printed any more: without results, nothing is left to do."""
+        _leave_out(self.file)
+        if not self.stderr:
+            raise SystemExit(1)
+
+
+def print_json(value: Any) -> None:
+    """Print a result for programs. OutputError if standard output cannot be written."""
+    try:
+        sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError as error:
+        _leave_out(sys.stdout)
+        raise SystemExit(1) from error
+    except OSError as error:
+        _leave_out(sys.stdout)
+        raise _no_output(error) from error
+
+
+def _leave_out(stream: IO[str]) -> None:
+    """Nothing more is written to the stream. What it still has in memory would be an error again when Python ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _no_output(error: OSError) -> OutputError:
+    return OutputError(f"cannot write what is printed: {error.strerror or error}; the command itself has done its work")
 
 
 def cell(text: str) -> Text:

@@ -12,13 +12,14 @@ import typer
 from ..errors import DatasetWarning
 from ..storage.locate import storage_at
 from ..wording import counted
-from .app import app, err, errors, out, print_json
+from .app import app, err, errors, out
 from .parameters import (
     DatasetArgument,
     JsonOption,
     OverwriteOption,
     on_this_host,
 )
+from .printing import print_json
 
 
 @app.command()

@@ -18,8 +18,9 @@ from ..errors import NotADatasetError, ShortGopError, UsageError, not_read
 from ..storage.interface import Storage, Stored
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted, duration
-from .app import EXIT_FAILED, EXIT_NOT_HEARD_OF, app, err, errors, out, print_json
+from .app import EXIT_FAILED, EXIT_NOT_HEARD_OF, app, err, errors, out
 from .parameters import DatasetArgument, JsonOption
+from .printing import print_json
 from .progress import encoded
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import typer
 from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, out, print_json
+from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, out
 from .job_reports import print_report, recovery_lines, root_lines, some_of
 from .parameters import (
     AddressOption,
@@ -30,6 +30,7 @@ from .parameters import (
     SalvageOption,
     WorkersOption,
 )
+from .printing import print_json
 from .progress import job_progress, loop_bar
 
 if TYPE_CHECKING:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +19,8 @@ from shortgop.cli.printing import video_table
 from shortgop.manifests.operations.summary import VideoSummary
 from shortgop.wording import counted, plain
 from synthetic import SyntheticVideo
+
+SHORTGOP = (sys.executable, "-m", "shortgop")
 
 
 @pytest.mark.parametrize("text", ["a.mp4", "a b [red].mp4", "é 日本 🎬.mp4", "a\\b.mp4", ""])
@@ -102,3 +109,37 @@ def test_twenty_videos_take_a_line_each() -> None:
 
 def test_a_column_without_anything_in_it_is_left_out() -> None:
     assert "differs" not in "".join(printed([summary("a.mp4"), summary("b.mp4")]))
+
+
+def test_a_job_goes_on_where_its_messages_cannot_be_written(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """A log on a full disk, and one whose reader has ended."""
+    for name in ("full", "unread"):
+        prep = [*SHORTGOP, "prep", str(constant_video.path), "--out", str(tmp_path / name), "--runner", "inline"]
+        with unwritable(name) as log:
+            done = subprocess.run(prep, stdout=subprocess.PIPE, stderr=log, text=True, check=False)
+        assert (done.returncode, done.stdout.startswith("1 video, 100 frames, ")) == (0, True), name
+
+
+def test_results_that_cannot_be_written_are_an_error(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    prep = ["prep", str(constant_video.path), "--out", str(tmp_path), "--runner", "inline"]
+    assert CliRunner().invoke(app, prep).exit_code == 0
+    for options in ([], ["--json"]):
+        with unwritable("full") as full:
+            command = [*SHORTGOP, "info", str(tmp_path), *options]
+            done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        told = "error: cannot write what is printed: No space left on device; the command itself has done its work\n"
+        assert (done.returncode, done.stderr) == (1, told)
+
+
+@contextmanager
+def unwritable(kind: str) -> Iterator[int]:
+    """A file on a full disk, or the writing end of a pipe that nobody reads."""
+    if kind == "full":
+        file = os.open("/dev/full", os.O_WRONLY)
+    else:
+        reader, file = os.pipe()
+        os.close(reader)
+    try:
+        yield file
+    finally:
+        os.close(file)
