@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 
 _BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -52,13 +54,27 @@ def duration(seconds: float) -> str:
 
 def missing(path: str, remedy: str) -> str:
     """What a message says behind the name of a file that is not there: that its link leads nowhere, or that it does not
-    exist, with the remedy for that; and that its name begins or ends with a space, which is hard to see."""
+    exist, with the remedy for that; that its name begins or ends with a space, which is hard to see; and that a folder
+    of its path is empty, as one is to which a disk was mounted."""
     link = Path(path)
     if link.is_symlink():
         return f"is a link to {str(link.readlink())!r}, which does not exist; put that there, or make the link again"
     if link.name != link.name.strip():
         remedy = f"its name is {link.name!r}, with a space at an end: take that out, or {remedy}"
+    if (folder := _empty_folder(link)) is not None:
+        return (
+            f"does not exist, and the folder {str(folder)!r} is empty; mount the disk if one belongs there, or {remedy}"
+        )
     return f"does not exist; {remedy}"
+
+
+def _empty_folder(file: Path) -> Path | None:
+    """The folder that is the last one of a file's path that exists, if it is empty."""
+    with contextlib.suppress(OSError):
+        folder = next(each for each in file.absolute().parents if each.is_dir())
+        with os.scandir(folder) as entries:
+            return None if any(entries) else folder
+    return None
 
 
 def plain(text: str) -> str:

@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -137,8 +138,8 @@ def test_a_parquet_list_keeps_types_and_writes_times_and_decimals_as_text() -> N
 
 
 def test_a_parquet_list_with_bytes_in_it() -> None:
-    message = complaint(write_parquet(path=["a.mp4"], thumbnail=[b"\xff\xd8"]))
-    assert "row 1 of 'list.parquet' has a value of type bytes" in message
+    message = complaint(write_parquet(path=["a.mp4"], label=[3], thumbnail=[b"\xff\xd8"]))
+    assert "row 1 of 'list.parquet' has a value of type bytes in column 'thumbnail'; turn that column" in message
 
 
 def test_without_pyarrow_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,9 +195,18 @@ def write(name: str, text: str) -> Callable[[], str]:
         (write("l.jsonl", "[" * 100_000), "line 1 of 'l.jsonl' is not JSON"),
         (write("l.jsonl", '["a.mp4"]\n'), "line 1 of 'l.jsonl' is not an object"),
         (write("l.jsonl", '{"file": "a.mp4"}\n'), "line 1 of 'l.jsonl' has no `path`, only 'file'"),
-        (write("l.jsonl", '{"path": 3}\n'), "line 1 of 'l.jsonl' has 3 as its `path`"),
+        (
+            write("l.jsonl", '{"path": 3}\n'),
+            "line 1 of 'l.jsonl' has 3 as its `path`; write the name of the video's file",
+        ),
         (write("l.jsonl", '{"path": "\\ud800"}\n'), "line 1 of 'l.jsonl' has '\\ud800' as its `path`"),
         (write("l.jsonl", '{"path": "a.mp4", "id": 1.5}\n'), "line 1 of 'l.jsonl' has 1.5 as its `id`"),
+        (
+            write("l.json", '[{"path": "a.mp4"}]'),
+            "'l.json' is neither a video nor a list by its name, and lists are .txt",
+        ),
+        (write("l.json", '[{"path": "a.mp4"}]'), "write an object on each line of a .jsonl file (pandas: to_json("),
+        (write("l.XLSX", "PK"), "'l.XLSX' is neither a video nor a list by its name"),
         (write("l.parquet", "path\na.mp4\n"), "cannot read 'l.parquet' as Parquet"),
         (lambda: write_parquet(path=pa.array([], pa.string())), "the list 'list.parquet' is empty"),
         (lambda: write_parquet(file=["a.mp4"]), "has no column `path`, only 'file'"),
@@ -295,3 +305,17 @@ def test_a_space_at_an_end_of_a_name_is_pointed_at(name: str) -> None:
     with pytest.raises(SourceNotFoundError, match="with a space at an end: take that out, or") as caught:
         identity_of(f"corpus/{name}")
     assert repr(name) in str(caught.value)
+
+
+def test_of_a_disk_that_is_not_mounted_the_empty_folder_is_named(tmp_path: Path) -> None:
+    make("disk/videos/day 1/a.mp4", "list.txt")
+    Path("list.txt").write_text("disk/videos/day 1/a.mp4\ndisk/videos/b.mp4\n")
+    assert [source.id for source in find_sources(["list.txt"])] == ["disk/videos/b.mp4", "disk/videos/day 1/a.mp4"]
+    shutil.rmtree("disk/videos")
+    for source in find_sources(["list.txt"]):
+        with pytest.raises(SourceNotFoundError) as caught:
+            probe(source.path)
+        assert str(caught.value).startswith(
+            f"{source.path} does not exist, and the folder {str(tmp_path / 'disk')!r} is empty; "
+            "mount the disk if one belongs there, or check the name"
+        )

@@ -58,6 +58,18 @@ def test_hidden_files_and_folders_are_skipped_unless_named() -> None:
     assert ids("corpus/.b.mp4") == [".b.mp4"]
 
 
+@pytest.mark.parametrize("kept", ["lost+found", "$RECYCLE.BIN", "System Volume Information"])
+def test_folders_that_systems_keep_on_a_disk_are_skipped_unless_named(kept: str) -> None:
+    """An ordinary user may not look into the first, and the second has videos that were thrown away."""
+    make("disk/day 1/a.mp4", f"disk/{kept}/b.mp4")
+    Path("disk", kept).chmod(0)
+    with modes_count():
+        found = ids("disk"), ids("disk/*/*.mp4"), ids("disk/**/*.mp4")
+    Path("disk", kept).chmod(0o700)
+    assert found == (["day 1/a.mp4"],) * 3
+    assert ids(f"disk/{kept}") == ["b.mp4"]
+
+
 def test_links_are_followed_under_the_names_they_have() -> None:
     make("store/a.mp4", "corpus/x.mp4")
     Path("corpus/linked").symlink_to("../store")

@@ -28,6 +28,16 @@ def is_list(name: str) -> bool:
     return Path(name).suffix.lower() in _READERS
 
 
+def refuse_other_list(file: str) -> None:
+    """UsageError for a file of labels that is no list, by its name."""
+    remedy = _OTHER_LISTS.get(Path(file).suffix.lower())
+    if remedy is not None:
+        raise UsageError(
+            f"{file!r} is neither a video nor a list by its name, and lists are {', '.join(_READERS)}; {remedy}",
+            file=file,
+        )
+
+
 def batches_of(file: str, keys: tuple[str, ...]) -> Iterator[list[Line]]:
     """The lines of a list, some hundreds at a time. A list of columns has one of the `keys`. UsageError names the line
     that is wrong; those before it come first, since they may have errors of their own."""
@@ -204,6 +214,12 @@ def names_of(columns: Sequence[str] | set[str] | dict[str, Any]) -> str:
     """The columns as messages say them."""
     return ", ".join(repr(column) for column in sorted(columns)) or "nothing"
 
+
+_OTHER_LISTS = {
+    ".json": "write an object on each line of a .jsonl file (pandas: to_json(orient='records', lines=True))",
+    ".xls": "save it as .csv",
+    ".xlsx": "save it as .csv",
+}
 
 _READERS = {
     ".txt": _text_rows,

@@ -220,7 +220,9 @@ def _rows(lines: list[Line]) -> Iterator[Row]:
             raise UsageError(f"{place} has no `path`, only {names_of(values)}; give the video's file as `path`")
         if path == "":
             raise UsageError(f"{place} has an empty `path`; give the video's file there, or leave the line out")
-        if not isinstance(path, str) or not can_be_a_path(path):
+        if not isinstance(path, str):
+            raise UsageError(f"{place} has {path!r} as its `path`; write the name of the video's file there, as text")
+        if not can_be_a_path(path):
             raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; write lists in UTF-8")
         row_id = None if given_id is None else _id(place, given_id)
         text = texts[number] if texts else _to_json(_attributes(place, values)) if values else "{}"
@@ -252,14 +254,18 @@ def _texts(objects: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _attributes(place: str, values: dict[str, Any]) -> dict[str, Any]:
+    attributes = {}
     for name, value in values.items():
         # What is no UTF-8 in a file of another encoding; a path may be such bytes, and a label is text.
         if isinstance(value, str) and _NOT_UTF8.search(f"{name}{value}"):
             raise UsageError(f"{place} has {value!r} in column {name!r}, which is not UTF-8; write lists in UTF-8")
-    try:
-        return dict(plain(values))
-    except NotJsonError as error:
-        raise UsageError(f"{place} has {error}; turn that column into text or numbers, or drop it") from None
+        try:
+            attributes[valid_text(name)] = plain(value)
+        except NotJsonError as error:
+            raise UsageError(
+                f"{place} has {error} in column {name!r}; turn that column into text or numbers, or drop it"
+            ) from None
+    return attributes
 
 
 class NotJsonError(Exception):

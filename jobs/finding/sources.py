@@ -22,7 +22,7 @@ from .importers.in_stores import RecognisedInStore, kinetics_at, lerobot_at, no_
 from .importers.recognise import inside, recognised
 from .importers.webdataset import samples_of
 from .importing import PLAIN, Importing
-from .list_lines import is_list
+from .list_lines import is_list, refuse_other_list
 from .lists import OnTypes, Row, can_be_a_path, id_of_path, ignore_types, read_list, valid_text
 from .other_files import what_else
 from .places import absolute_below, is_shortest, without_scheme
@@ -75,8 +75,8 @@ def found_in(
     """All sources that the arguments stand for, as they are found. Several finds may have one id: `source.same`
     says whether they are one source.
 
-    - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped,
-      links to folders are followed.
+    - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped, and so are
+      folders that systems keep, such as `lost+found`. Links to folders are followed.
     - A glob, with `**` for any number of folders, stands for the files and folders that match. A glob that ends in a
       literal extension or name (`clips/*.bin`) takes every file that matches; any other (`clips/*`) takes those that
       have a video's extension.
@@ -85,7 +85,8 @@ def found_in(
     - A URL that ends with a slash, or at which there is no file, stands for the files below it; one of a list for its
       lines; any other for the file itself.
     - A file:// URL stands for the path that it names.
-    - Any other file is a source, whatever its name. A file whose name looks like a glob is a file. Playlists
+    - Any other file is a source, whatever its name, but for tables that are no lists (.json .xls .xlsx), which are
+      refused. A file whose name looks like a glob is a file. Playlists
       (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
 
     The types of the columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they
@@ -151,6 +152,7 @@ def _find_in_store(
         return
     if address.name.lower().endswith(".tar"):
         raise UsageError(f"{url} is a tar, and tars are read from disks; copy it to one, and give that", file=url)
+    refuse_other_list(url)
     file = StoreFile(address)
     try:
         file = replace(file, stored=asked(file))
@@ -262,6 +264,7 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
     elif is_list(argument):
         yield from _in_list(argument, _rows(argument, read), importing)
     else:
+        refuse_other_list(argument)
         yield Found(_source(_id_of(path, naming(path.parent)), path, argument), "given by itself", listed=False)
 
 

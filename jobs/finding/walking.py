@@ -11,6 +11,9 @@ from pathlib import Path
 
 from ...errors import UsageError
 
+# What systems keep on a disk of their own accord: few may look into the first, and the second has what was thrown away.
+_OF_SYSTEMS = frozenset(("lost+found", "$RECYCLE.BIN", "System Volume Information"))
+
 
 def fixed_part(pattern: str) -> tuple[Path, list[str]]:
     """The folder in front of the first wildcard of a glob, and the parts below it."""
@@ -54,12 +57,13 @@ def walk(top: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _entries(folder: Path, *, hidden: bool = False) -> list[tuple[str, bool]]:
-    """The names in a folder in order, each with whether it is a folder or a link to one."""
+    """The names in a folder in order, each with whether it is a folder or a link to one. Without `hidden` those that
+    begin with a dot are left out, and folders that systems keep."""
     with _reading(folder), os.scandir(folder) as entries:
         return sorted(
             (entry.name, is_local_folder(Path(entry)) if entry.is_symlink() else entry.is_dir())
             for entry in entries
-            if hidden or entry.name[0] != "."
+            if hidden or (entry.name[0] != "." and entry.name not in _OF_SYSTEMS)
         )
 
 
