@@ -38,6 +38,7 @@ from .work import (
     UnitProgress,
     UnitResult,
     check_memory,
+    check_unchanged,
     committed_result,
     in_files,
     is_of_the_machine,
@@ -218,6 +219,7 @@ def _look(dataset: Storage, unit: Unit, options: Options, on_progress: OnProgres
         file: SourceFile | None = None
         try:
             file = stack.enter_context(file_of(dataset, unit.items[0].source, options.policy))
+            check_unchanged(file, unit.items[0])
             needed_bytes = check_memory(file, own, terms.most_bytes) if unit.guesses_memory else None
             found = surveyed(file, own, ffmpeg.path)
         except Exception as error:  # as above; most often NotCutError

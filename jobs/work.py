@@ -116,6 +116,13 @@ def check_memory(file: SourceFile, options: Options, most_bytes: int | None) -> 
     return needed_bytes
 
 
+def check_unchanged(file: SourceFile, item: Item) -> None:
+    """SourceError if the file of an item is another one than that at which the job looked."""
+    # What could not be looked at has no size, and fails for that reason.
+    if item.size_bytes:
+        file.check_unchanged(item.identity)
+
+
 def run_unit(
     dataset: Storage,
     unit: Unit,
@@ -180,6 +187,7 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
             CutOut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)
         ]
         with file_of(dataset, items[0].source, options.policy, opened) as file:
+            check_unchanged(file, items[0])
             if terms.most_bytes is not None:
                 check_memory(file, options, terms.most_bytes)
             if cuts:

@@ -21,6 +21,7 @@ from datasets import current_manifest, make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.jobs.changed import Changed
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.progress.tally import Progress
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify
@@ -194,6 +195,26 @@ def test_videos_that_are_made_again_keep_their_labels(corpus: Path) -> None:
     lose(dataset, "a.mp4")
     assert again(corpus, "keep").repaired == ("a.mp4", "b.mp4", "c.mp4")
     assert [video.attributes["label"] for video in shortgop.open(dataset)] == ["cat", "dog", "owl"]
+
+
+def test_a_source_that_changes_while_the_job_is_at_others_is_prepared_by_the_next_job(tmp_path: Path) -> None:
+    """As one that is still being copied when the job begins: it must not be called by what it was."""
+    film(tmp_path / "corpus" / "a.mp4", 100)
+    film(tmp_path / "corpus" / "b.mp4", 200)
+    film(tmp_path / "new.mp4", 500, frames=40)
+
+    def arrive(progress: Progress) -> None:
+        if progress.frames_done == 0 and progress.frames_planned > 0 and (tmp_path / "new.mp4").exists():
+            (tmp_path / "new.mp4").rename(tmp_path / "corpus" / "b.mp4")
+
+    first = again(tmp_path / "corpus", "keep", on_update=arrive)
+    ((failed, reason),) = [(failure.id, failure.reason) for failure in first.failures]
+    assert (failed, first.videos_added) == ("b.mp4", 1)
+    assert reason.startswith(f"{tmp_path / 'corpus' / 'b.mp4'} was changed after the job had looked at it; run")
+    second = again(tmp_path / "corpus", "keep")
+    assert (second.failures, second.outdated, second.videos_added) == ((), (), 1)
+    assert first_numbers(tmp_path / "dataset") == {"a.mp4": 100, "b.mp4": 500}
+    assert again(tmp_path / "corpus", "keep").already_there == 2
 
 
 def test_another_word_is_refused(corpus: Path) -> None:

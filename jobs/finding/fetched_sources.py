@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...errors import NotAVideoError, ShortGopError
+from ...errors import NotAVideoError, ShortGopError, SourceError
 from ...manifests.tables import Manifest
 from ...prep.encode_cuts import CutOut, prepare_cuts
 from ...prep.encode_sections import SourceSurvey, survey
@@ -25,8 +25,10 @@ from ...prep.shards import ShardWriter
 from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
 from ...storage.local_copy import LocalCopy
+from .identity import identity_of
 from .source import Source
 from .source_files import source_file
+from .source_parts import identity_of_part
 from .store_files import check_same, copied, told
 
 _Count = Callable[[int], None]
@@ -53,6 +55,22 @@ class SourceFile:
             lambda: found.append(estimate(self.path if copy is None else copy.reader(), None)), "reading its header"
         )
         return found[0]
+
+    def check_unchanged(self, identity: int) -> None:
+        """SourceError if what lies on a disk is no longer what had this identity when the job looked at it: its rows
+        would call it by what it was. A file in a store is known by its ETag, and fetching another one fails."""
+        source = self.source
+        if source.in_store is not None:
+            return
+        found: list[int] = []
+        self._in_time(
+            lambda: found.append(identity_of_part(source.path, source.part, identity_of)[0]), "looking at it again"
+        )
+        if found[0] != identity:
+            raise SourceError(
+                f"{source.path} was changed after the job had looked at it; run the same command again",
+                file=source.path,
+            )
 
     def whole(self) -> str:
         """The path, once all of the file is there. SourceError if it cannot be fetched."""
