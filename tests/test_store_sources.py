@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,40 +14,17 @@ import pytest
 import shortgop
 from datasets import current_manifest
 from flaky_proxy import Faults, FlakyProxy
+from object_sources import look, make, numbers, prepare, run
 from shortgop.errors import SourceError, SourceNotFoundError, UsageError
 from shortgop.jobs.cluster.shared_files import check_sources
 from shortgop.jobs.finding.addresses import parse
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.finding.store_files import told
-from shortgop.jobs.look import look_at
-from shortgop.jobs.named_options import prepare_untold
-from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import UnitResult, run_unit
-from shortgop.prep.options import DEFAULT_POLICY, Options
-from shortgop.prep.profile import Profile
-from shortgop.storage.locate import storage_at
+from shortgop.jobs.units import Unit
 from source_arguments import find_sources
-from store_helpers import put, remove
-from synthetic import constant_rate_pts, make_video, read_number
+from store_helpers import put
 from web_server import web_server
-
-RATE = Fraction(30)
-
-
-def make(path: Path, first_number: int = 0, num_frames: int = 40, **options: Any) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    timebase = {".ts": Fraction(1, 90000), ".mkv": Fraction(1, 1000)}.get(path.suffix, 1 / RATE)
-    pts = constant_rate_pts(RATE, num_frames, timebase)
-    return make_video(path, pts=pts, timebase=timebase, first_number=first_number, **options).path
-
-
-def prepare(sources: Any, out: Path, **options: Any) -> shortgop.Report:
-    return prepare_untold(sources, out, runner="inline", **options)
-
-
-def numbers(dataset: Path) -> dict[str, list[int]]:
-    return {video.id: [read_number(frame) for frame in video] for video in shortgop.open(dataset)}
 
 
 def test_a_folder_of_a_bucket_is_prepared_like_a_folder(s3_url: str, tmp_path: Path) -> None:
@@ -198,18 +174,6 @@ def test_stretches_of_an_object_are_videos(s3_url: str, tmp_path: Path) -> None:
     assert "/source.mkv" not in failure.reason
 
 
-def test_an_object_that_changed_is_reported_or_replaced(s3_url: str, tmp_path: Path) -> None:
-    put(f"{s3_url}/a.mp4", make(tmp_path / "a.mp4"))
-    prepare(s3_url, tmp_path / "dataset")
-    put(f"{s3_url}/a.mp4", make(tmp_path / "b.mp4", first_number=300))
-    report = prepare(s3_url, tmp_path / "dataset")
-    assert report.outdated == ("a.mp4",)
-    assert f"{s3_url}/a.mp4 has changed" in report.failures[0].reason
-    assert numbers(tmp_path / "dataset")["a.mp4"][0] == 0
-    assert prepare(s3_url, tmp_path / "dataset", changed="replace").replaced == ("a.mp4",)
-    assert numbers(tmp_path / "dataset")["a.mp4"] == list(range(300, 340))
-
-
 def test_looking_at_objects_reads_none_of_their_content(proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
     for name in "abc":
         put(f"{proxied_url}/{name}.mp4", make(tmp_path / f"{name}.mp4"))
@@ -221,46 +185,6 @@ def test_looking_at_objects_reads_none_of_their_content(proxied_url: str, s3_pro
     assert "list-type" in listing.query
 
 
-def look(url: str) -> list[Item]:
-    """The sources as a job sees them before it encodes anything."""
-    looked = look_at(find_sources([url]), Options(Profile(), DEFAULT_POLICY))
-    return [each.item for each in looked]
-
-
-def run(items: list[Item], out: Path) -> UnitResult:
-    return run_unit(
-        storage_at(out), Unit("0" * 16, tuple(items)), Options(Profile(), DEFAULT_POLICY), lambda _progress: None
-    )
-
-
-def test_an_object_that_is_replaced_before_it_is_encoded_fails_alone(s3_url: str, tmp_path: Path) -> None:
-    for name in "ab":
-        put(f"{s3_url}/{name}.mp4", make(tmp_path / f"{name}.mp4"))
-    out = tmp_path / "dataset"
-    prepare(make(tmp_path / "other.mp4"), out)
-    items = look(s3_url)
-    put(f"{s3_url}/a.mp4", make(tmp_path / "c.mp4", first_number=100))
-    result = run(items, out)
-    assert [failure.reason for failure in result.failures] == [
-        f"{s3_url}/a.mp4 was replaced after the job had looked at it; run the same command again"
-    ]
-    assert result.videos == 1
-
-
-def test_an_object_that_vanishes_before_it_is_encoded_fails_alone(s3_url: str, tmp_path: Path) -> None:
-    for name in "ab":
-        put(f"{s3_url}/{name}.mp4", make(tmp_path / f"{name}.mp4"))
-    out = tmp_path / "dataset"
-    prepare(make(tmp_path / "other.mp4"), out)
-    items = look(s3_url)
-    remove(f"{s3_url}/b.mp4")
-    result = run(items, out)
-    assert [failure.reason for failure in result.failures] == [
-        f"{s3_url}/b.mp4 does not exist; put it there, or give the URL where it is"
-    ]
-    assert result.videos == 1
-
-
 def test_connections_that_are_cut_do_not_show(proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
     for number, name in enumerate(["a.mp4", "b.mkv", "c.ts"]):
         put(f"{proxied_url}/{name}", make(tmp_path / name, first_number=100 * number))
@@ -268,24 +192,6 @@ def test_connections_that_are_cut_do_not_show(proxied_url: str, s3_proxy: FlakyP
     report = prepare(proxied_url, tmp_path / "dataset")
     assert report.failures == ()
     assert {video[0] for video in numbers(tmp_path / "dataset").values()} == {0, 100, 200}
-
-
-def test_a_failure_is_withdrawn_when_its_object_is_gone(s3_url: str, tmp_path: Path) -> None:
-    put(f"{s3_url}/in/a.mp4", make(tmp_path / "a.mp4"))
-    put(f"{s3_url}/in/broken.mp4", b"no video")
-    put(f"{s3_url}/other.mp4", b"no video")
-    out = tmp_path / "dataset"
-    prepare([f"{s3_url}/in", f"{s3_url}/other.mp4"], out)
-    assert len(list_failures(out)) == 2
-    remove(f"{s3_url}/in/broken.mp4")
-    prepare(f"{s3_url}/in", out)
-    assert list_failures(out) == [f"{s3_url}/other.mp4"], "nothing is known of other folders"
-
-
-def list_failures(dataset: Path) -> list[str]:
-    table = current_manifest(dataset).failures
-    pairs = zip(table.path.texts(), table.reason.texts(), strict=True)
-    return [path for path, reason in pairs if reason]
 
 
 @pytest.mark.parametrize(

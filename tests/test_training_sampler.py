@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import tracemalloc
-from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -16,28 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
 
+from numbered_clips import numbered
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.clips import Clips
 from shortgop.training.orders import Chunked, Mixture, Order, Sequential, Shuffled, Weighted
-from shortgop.training.policies import AllClips
 from shortgop.training.sampler import ElasticSampler
-from video_tables import clips_of
-
-
-@dataclass(frozen=True)
-class NoFrames:
-    """Clips that have numbers and no frames: a sampler needs no more."""
-
-    clip_index: Clips
-    snapshot: str = "1"
-    videos_fingerprint: str = "videos"
-
-    def __len__(self) -> int:
-        return len(self.clip_index)
-
-
-def numbered(*lengths: int) -> NoFrames:
-    return NoFrames(clips_of(AllClips(1), lengths), videos_fingerprint=str(lengths))
 
 
 def global_batches(dataset: Any, batch: int, ranks: int, epoch: int = 0, state: Any = None, **options: Any) -> Any:
@@ -52,7 +32,6 @@ def global_batches(dataset: Any, batch: int, ranks: int, epoch: int = 0, state: 
     return [[draw for part in batch for draw in part] for batch in zip(*parts, strict=True)]
 
 
-PADDED = AllClips(2, ends="clamp", whole=False)
 ORDERS: st.SearchStrategy[Order] = st.sampled_from([Shuffled(), Chunked(3), Sequential(), Chunked(4, window=16)])
 
 
@@ -131,22 +110,6 @@ def test_evaluation_sees_every_sample_exactly_once(count: int, batch: int, ranks
     assert [len(sampler) for sampler in samplers] == [len(each) for each in seen]
 
 
-def test_what_a_stateful_loader_does_inside_a_batch() -> None:
-    """Micro-batches of 2 of a rank's 4: the state knows how much of the batch was taken, and who took it."""
-    dataset = numbered(64)
-    whole = list(ElasticSampler(dataset, 8, rank=1, world_size=2))
-    sampler = ElasticSampler(dataset, 8, rank=1, world_size=2)
-    iterator = iter(sampler)
-    taken = [next(iterator) for _ in range(6)]
-    state = sampler.state_dict()
-    assert (state["position"], state["rank_offset"]) == (8, 2)
-    resumed = ElasticSampler(dataset, 8, rank=1, world_size=2)
-    resumed.load_state_dict(state)
-    assert taken + list(resumed) == whole
-    with pytest.raises(UsageError, match="taken inside a global batch, by 2 ranks and in batches of 8"):
-        ElasticSampler(dataset, 8, rank=0, world_size=4).load_state_dict(state)
-
-
 def test_iterators_that_are_begun_in_vain_change_nothing() -> None:
     sampler = ElasticSampler(numbered(32), 8)
     iter(sampler)
@@ -170,55 +133,6 @@ def test_an_iterator_has_the_epoch_that_is_set_before_its_first_draw() -> None:
         assert sorted(draw // 20 for draw in [first, *late]) == [0] * 20
 
 
-def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
-    sampler = ElasticSampler(numbered(20), 8)
-    list(sampler)
-    state = sampler.state_dict()
-    assert (state["epoch"], state["position"]) == (0, 16)
-    resumed = ElasticSampler(numbered(20), 8)
-    resumed.load_state_dict(state)
-    assert resumed.epoch == 1
-    sampler.set_epoch(1)
-    assert list(resumed) == list(sampler)
-
-
-def test_a_resumed_epoch_is_resumed_once() -> None:
-    """set_epoch of the same epoch, as trainers call it, keeps the position; the next epochs are whole again."""
-    sampler = ElasticSampler(numbered(32), 8)
-    sampler.load_state_dict({**sampler.state_dict(), "epoch": 2, "position": 24})
-    sampler.set_epoch(2)
-    assert len(sampler) == 32
-    assert len(list(sampler)) == 8
-    assert len(list(sampler)) == 32
-    sampler.set_epoch(3)
-    assert len(list(sampler)) == 32
-    assert min(list(sampler)) >= 3 * 32
-
-
-def test_a_state_of_other_samples_is_refused_and_says_what_is_other() -> None:
-    sampler = ElasticSampler(numbered(32), 8)
-    state = sampler.state_dict()
-    for other, what in (
-        (ElasticSampler(numbered(33), 8), "other videos, in snapshot '1', and this is '1'"),
-        (ElasticSampler(numbered(32), 8, seed=1), "seed: 0, now 1"),
-        (ElasticSampler(numbered(32), 8, order=Chunked(2)), "order: 'Shuffled"),
-        (ElasticSampler(numbered(32), 8, order=Weighted([1])), "order"),
-        (ElasticSampler(replace(numbered(32), videos_fingerprint="others", snapshot="2"), 8), "snapshot '1', and this"),
-        # In another snapshot the same videos.
-        (ElasticSampler(replace(numbered(32), snapshot="2"), 8), None),
-        # One frame is one frame, whatever the stride.
-        (ElasticSampler(replace(numbered(32), clip_index=clips_of(AllClips(1, stride=2), [32])), 8), None),
-        (ElasticSampler(replace(numbered(32), clip_index=clips_of(PADDED, [32])), 8), "policy"),
-    ):
-        if what is None:
-            other.load_state_dict(state)
-            continue
-        with pytest.raises(UsageError, match=f"another {what}|{what}"):
-            other.load_state_dict(state)
-    with pytest.raises(UsageError, match="version 7"):
-        sampler.load_state_dict({**state, "version": 7})
-
-
 def test_memory_does_not_grow_with_the_number_of_samples() -> None:
     sampler = ElasticSampler(numbered(10**9, 10**9), 4096, rank=3, world_size=8)
     tracemalloc.start()
@@ -235,42 +149,6 @@ def test_it_is_a_distributed_sampler_for_those_who_look() -> None:
     assert isinstance(sampler, DistributedSampler)
     assert (sampler.num_replicas, sampler.rank, sampler.num_samples, sampler.total_size) == (2, 1, 48, 96)
     assert (ElasticSampler(numbered(100), 16).num_replicas, ElasticSampler(numbered(100), 16).rank) == (1, 0)
-
-
-def test_another_epoch_than_the_one_that_was_resumed_is_noticed() -> None:
-    """A loop that counts its epochs from 0 again trained on all of them once more without a word."""
-    sampler = ElasticSampler(numbered(20), 4)
-    sampler.set_epoch(2)
-    samples = iter(sampler)
-    for _ in range(8):
-        next(samples)
-    state = sampler.state_dict()
-    for planned in (False, True):
-        resumed = ElasticSampler(numbered(20), 4)
-        resumed.load_state_dict(state)
-        with pytest.warns(DatasetWarning, match=r"set_epoch\(0\) leaves epoch 2, which load_state_dict resumed"):
-            resumed.set_epoch(0)
-        resumed.set_epoch(1)
-        resumed.load_state_dict(state)
-        resumed.set_epoch(2)
-        assert len(list(resumed.planned_batches() if planned else resumed)) == (3 if planned else 12)
-        resumed.set_epoch(3)
-
-
-def test_a_state_that_is_loaded_within_a_loop_is_that_of_the_next_loop() -> None:
-    """As with torchdata. The end of the loop put the sampler back to the start of the epoch, so that the state was lost
-    without a word."""
-    sampler = ElasticSampler(numbered(20), 4)
-    state = {**sampler.state_dict(), "position": 12}
-    samples = iter(sampler)
-    next(samples)
-    sampler.load_state_dict(state)
-    with pytest.warns(DatasetWarning, match=r"load_state_dict .* goes on as it was: .* leave this one \(`break`\)"):
-        rest = list(samples)
-    assert len(rest) == 19
-    assert sampler.state_dict() == state
-    assert list(sampler) == rest[11:]
-    assert len(list(sampler)) == 20
 
 
 def test_its_repr_says_what_it_is_and_where() -> None:
@@ -315,66 +193,10 @@ def test_other_datasets_are_refused() -> None:
         ElasticSampler([1, 2, 3], 1)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (None, "no state of an ElasticSampler but None"),
-        ({"version": None}, "no state of an ElasticSampler; it has 'clips'"),
-        ({"position": None}, "the state lacks 'position'"),
-        ({"position": -4}, "at position -4 of epoch 0"),
-        ({"position": 10**9}, "at position 1000000000"),
-        ({"position": "a"}, "the state's position is 'a'"),
-        ({"epoch": -1}, "of epoch -1"),
-        ({"epoch": 10**30}, "epochs count from 0 to 46"),
-        ({"rank_offset": "a"}, "the state's rank_offset is 'a'"),
-        ({"rank_offset": 2}, "a rank has 2 samples of a global batch: the state was changed"),
-    ],
-)
-def test_states_that_are_none_or_were_changed(change: Any, message: str) -> None:
-    sampler = ElasticSampler(numbered(10), 2)
-    state: Any = {**sampler.state_dict(), **(change or {})}
-    state = {name: state[name] for name in sorted(state) if state[name] is not None} if change else None
-    with pytest.raises((UsageError, WrongTypeError), match=re.escape(message)):
-        sampler.load_state_dict(state)
-
-
 @pytest.mark.parametrize("order", ["shuffled", Shuffled, True])
 def test_what_is_no_order(order: Any) -> None:
     with pytest.raises(WrongTypeError, match=r"it is an order such as shortgop\.Shuffled\(\)"):
         ElasticSampler(numbered(10), 2, order=order)
-
-
-def test_a_state_after_more_batches_than_the_loader_took_is_refused() -> None:
-    """A loader whose batches are half of what a rank has of a global batch is counted twice too fast."""
-    sampler = ElasticSampler(numbered(40), 8, rank=0, world_size=2)
-    loader = iter(BatchSampler(sampler, 2, drop_last=False))
-    next(loader)
-    assert sampler.state_after(1)["position"] == 8
-    next(loader)
-    assert sampler.state_after(1)["position"] == 8
-    with pytest.raises(
-        UsageError, match="batches is 2, and samples of only 1 global batches were taken so far: this rank has 4"
-    ):
-        sampler.state_after(2)
-    assert len(list(loader)) == 8
-    assert sampler.state_after(5)["position"] == 40
-
-
-def test_a_state_of_batches_of_the_epoch_before_is_refused() -> None:
-    """Where set_epoch came before the checkpoint, its position was taken for one of the next epoch, which a run that
-    went on left out without a word."""
-    for iterate in (list, lambda sampler: list(sampler.planned_batches())):
-        sampler = ElasticSampler(numbered(40), 8)
-        iterate(sampler)
-        assert sampler.state_after(5)["epoch"] == 0
-        sampler.set_epoch(1)
-        with pytest.raises(UsageError, match=r"batches is 5, and .* was left for epoch 1, by set_epoch .* before that"):
-            sampler.state_after(5)
-        assert (sampler.state_after(0)["epoch"], sampler.state_dict()["position"]) == (1, 0)
-        iterate(sampler)
-        assert (sampler.state_after(5)["epoch"], sampler.state_after(5)["position"]) == (1, 40)
-    # A loader that iterates over a copy of the sampler leaves the counting to the loop.
-    assert ElasticSampler(numbered(40), 8).state_after(2)["position"] == 16
 
 
 @pytest.mark.long

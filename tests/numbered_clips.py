@@ -1,0 +1,25 @@
+"""Clips that have numbers and no frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shortgop.training.clips import Clips
+from shortgop.training.policies import AllClips
+from video_tables import clips_of
+
+
+@dataclass(frozen=True)
+class NoFrames:
+    """Clips that have numbers and no frames: a sampler needs no more."""
+
+    clip_index: Clips
+    snapshot: str = "1"
+    videos_fingerprint: str = "videos"
+
+    def __len__(self) -> int:
+        return len(self.clip_index)
+
+
+def numbered(*lengths: int) -> NoFrames:
+    return NoFrames(clips_of(AllClips(1), lengths), videos_fingerprint=str(lengths))
