@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from hypothesis import settings
 import large_datasets
 import loader_helpers
 from bare_ray import bare_nodes
+from cuda_ffmpeg import GpuMachine, Installed, install
 from dataset_places import Places, copied, folders, prefixes, s3_settings
 from datasets import make_dataset
 from dead_mount import dead_mount
@@ -21,13 +23,16 @@ from example_manifests import failure, video
 from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
 from killed_steps import Killer, killer
 from layers_everywhere import layers_everywhere
+from nvcuvid_stub import Stub, compiled
 from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server, share_models
 from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.layering import layers
 from shortgop.manifests.merging.merge import merge
+from shortgop.prep import gpu_attempts
 from shortgop.prep.running import processes
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.training.clip_dataset import ClipDataset
@@ -49,7 +54,7 @@ _FIRST = (
     "test_sections", "test_ray_data", "test_salvage", "test_ray_own_items", "test_publish", "test_stalls",
     "test_interrupted_passes", "test_progress_boards", "test_schedule_simulation", "test_ray_first_driver",
     "test_loader_chaos", "test_long_sources", "test_frames", "test_ray_sections", "test_video_formats", "test_windows",
-    "test_long_stretches",
+    "test_long_stretches", "test_gpu_sections",
 )  # fmt: skip
 
 
@@ -334,3 +339,51 @@ def small_datasets_have_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 def large(small_datasets_have_layers: None, tmp_path: Path) -> Storage:
     """A dataset with one snapshot of all that is old, to which little is added."""
     return large_datasets.published(tmp_path / "dataset", [large_datasets.OLD])
+
+
+@pytest.fixture(scope="module")
+def gpu_ffmpegs(tmp_path_factory: pytest.TempPathFactory) -> GpuMachine:
+    """Install an ffmpeg for each kind of GPU once: trying it takes seconds."""
+    known: dict[str, Installed] = {}
+
+    def get(**has: Any) -> Installed:
+        key = repr(sorted(has.items()))
+        # A program that refuses sessions remembers which ones.
+        if key not in known or "refusals" in has:
+            known[key] = install(tmp_path_factory.mktemp("ffmpeg"), **has)
+        known[key].log.write_text("")
+        return known[key]
+
+    return get
+
+
+@pytest.fixture
+def gpu_machine(gpu_ffmpegs: GpuMachine, monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuMachine]:
+    """Let prep use the ffmpeg of a machine with this GPU."""
+
+    def use(**has: Any) -> Installed:
+        gpu = gpu_ffmpegs(**has)
+        monkeypatch.setenv(ENVIRONMENT_VARIABLE, gpu.path)
+        find_ffmpeg.cache_clear()
+        return gpu
+
+    monkeypatch.setattr(gpu_attempts, "_PAUSES_SECONDS", (0.0, 0.0))
+    yield use
+    monkeypatch.undo()
+    find_ffmpeg.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def nvcuvid_library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Compile the library that records the calls of libnvcuvid."""
+    if shutil.which("gcc") is None:
+        pytest.skip("there is no gcc")
+    return compiled(tmp_path_factory.mktemp("nvcuvid"))
+
+
+@pytest.fixture
+def stub(nvcuvid_library: Any) -> Iterator[Stub]:
+    """Begin to record calls, and see that nothing is left open."""
+    stub = Stub(nvcuvid_library)
+    yield stub
+    assert stub.open_handles == (0, 0, 0), "something was left open"

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace as Gpu
 from typing import Any, NamedTuple
@@ -56,6 +57,10 @@ class Installed(NamedTuple):
         """What it was asked to encode, in order; trials and questions are left out."""
         lines = [json.loads(line) for line in self.log.read_text().splitlines()]
         return [line for line in lines if "-copyts" in line["argv"]]
+
+
+GpuMachine = Callable[..., Installed]
+"""Gives the ffmpeg of a machine that has what its arguments name."""
 
 
 def install(folder: Path, **has: Any) -> Installed:

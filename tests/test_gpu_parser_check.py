@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 from gpu_parser import Heard, heard_of, unexpected
 
 from bare_gops import HEIGHT, WIDTH, gops
-from nvcuvid_stub import Stub, compiled
+from nvcuvid_stub import Stub
 from shortgop.readers.gpu.nvcuvid import Nvcuvid
 
 UNKNOWN = 999
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    if shutil.which("gcc") is None:
-        pytest.skip("there is no gcc")
-    return compiled(tmp_path_factory.mktemp("nvcuvid"))
-
-
-@pytest.fixture
-def stub(library: Any) -> Iterator[Stub]:
-    stub = Stub(library)
-    yield stub
-    assert stub.open_handles == (0, 0, 0), "something was left open"
 
 
 def heard(stub: Stub, codec: str) -> list[list[Heard]]:

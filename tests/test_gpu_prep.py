@@ -8,7 +8,6 @@ check of each GOP, and what is done when a GPU fails.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,60 +23,22 @@ from cuda_ffmpeg import (
     NO_MEMORY,
     NO_SESSION,
     OLD_DRIVER,
-    Installed,
-    install,
+    GpuMachine,
     software_filters,
 )
-from datasets import current_manifest, rows_of
-from long_sources import FRAMES, assert_undisturbed, make_sources, run_in_sections
+from datasets import current_manifest
 from shortgop.jobs.named_options import prepare_untold
-from shortgop.jobs.prepare import Where, prepare
-from shortgop.prep import gpu_attempts
-from shortgop.prep.profile import Profile, Size
+from shortgop.prep.profile import Profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.tools.doctor import diagnose
 from shortgop.prep.tools.gpu_filters import scaled_on_gpu
 from shortgop.prep.tools.tool_choice import choose_ffmpeg
-from shortgop.storage.disk import DiskStorage
 from sweep import sample
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
 pytestmark = pytest.mark.long
 
-Machine = Callable[..., Installed]
 RATE = Fraction(30)
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Machine:
-    """Install an ffmpeg for each kind of GPU once: trying it takes seconds."""
-    known: dict[str, Installed] = {}
-
-    def get(**has: Any) -> Installed:
-        key = repr(sorted(has.items()))
-        # A program that refuses sessions remembers which ones.
-        if key not in known or "refusals" in has:
-            known[key] = install(tmp_path_factory.mktemp("ffmpeg"), **has)
-        known[key].log.write_text("")
-        return known[key]
-
-    return get
-
-
-@pytest.fixture
-def machine(installed: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
-    """Let prep use the ffmpeg of a machine with this GPU."""
-
-    def use(**has: Any) -> Installed:
-        gpu = installed(**has)
-        monkeypatch.setenv(ENVIRONMENT_VARIABLE, gpu.path)
-        find_ffmpeg.cache_clear()
-        return gpu
-
-    monkeypatch.setattr(gpu_attempts, "_PAUSES_SECONDS", (0.0, 0.0))
-    yield use
-    monkeypatch.undo()
-    find_ffmpeg.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -88,12 +49,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> SyntheticVideo:
         path, pts=constant_rate_pts(RATE, 100), timebase=1 / RATE, size=(480, 320),
         colorspace=1, color_primaries=1, color_trc=1,
     )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def long_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make a video that is encoded in four sections."""
-    return make_sources(tmp_path_factory.mktemp("long")) / "long.mp4"
 
 
 def prepared(source: Path | str, out: Path, **options: Any) -> shortgop.Dataset:
@@ -129,9 +84,9 @@ def pipelines(dataset: Path) -> list[dict[str, str]]:
 )
 def test_every_frame_is_right_whatever_the_gpu_has(
     has: dict[str, Any], decoding: str, scaling: str, encoder: str,
-    machine: Machine, source: SyntheticVideo, tmp_path: Path,
+    gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path,
 ) -> None:  # fmt: skip
-    gpu = machine(**has)
+    gpu = gpu_machine(**has)
     (video,) = prepared(source.path, tmp_path / "dataset")
     assert numbers(video) == list(range(100))
     assert (video.metadata.width, video.metadata.height) == (240, 160)
@@ -155,21 +110,27 @@ def test_every_frame_is_right_whatever_the_gpu_has(
     ids=sample(["L4-10fps", "L4-50fps-hevc", "H100-pad"], more=["H100-50fps"]),
 )
 def test_the_grid_is_that_of_the_cpu(
-    has: dict[str, Any], options: dict[str, Any], machine: Machine, variable_video: SyntheticVideo, tmp_path: Path
+    has: dict[str, Any],
+    options: dict[str, Any],
+    gpu_machine: GpuMachine,
+    variable_video: SyntheticVideo,
+    tmp_path: Path,
 ) -> None:
     """Variable rates, repeated and dropped frames: each tick shows the same frame of the source."""
-    machine(**has)
+    gpu_machine(**has)
     options = {"size": 160, **options}
     (video,) = prepared(variable_video.path, tmp_path / "gpu", upscale=True, **options)
     assert pipelines(tmp_path / "gpu")[0]["scaling"] == "scale_cuda"
-    machine(nvdec=NO_DRIVER, nvenc=NO_DRIVER)
+    gpu_machine(nvdec=NO_DRIVER, nvenc=NO_DRIVER)
     (plain,) = prepared(variable_video.path, tmp_path / "cpu", upscale=True, **options)
     assert numbers(video) == numbers(plain)
     assert video.source_seconds(range(len(video))).tolist() == plain.source_seconds(range(len(plain))).tolist()
 
 
-def test_stretches_of_a_file_are_cut_on_the_gpu_too(machine: Machine, source: SyntheticVideo, tmp_path: Path) -> None:
-    machine()
+def test_stretches_of_a_file_are_cut_on_the_gpu_too(
+    gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
+) -> None:
+    gpu_machine()
     (tmp_path / "list.csv").write_text(f"path,start,end\n{source.path},0.5,1\n{source.path},2,2.4\n")
     first, second = prepared(tmp_path / "list.csv", tmp_path / "dataset", cuts="start,end")
     assert (numbers(first), numbers(second)) == (list(range(15, 30)), list(range(60, 72)))
@@ -178,12 +139,12 @@ def test_stretches_of_a_file_are_cut_on_the_gpu_too(machine: Machine, source: Sy
 
 @pytest.mark.parametrize("has", [{}, {"scale_cuda": False}], ids=["L4", "earlier-ffmpeg"])
 def test_colours_are_those_of_the_cpu(
-    has: dict[str, Any], machine: Machine, source: SyntheticVideo, tmp_path: Path
+    has: dict[str, Any], gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
     """The tags are equal; values differ by what two encoders and two ways to round differ by."""
     datasets = {}
     for name, gpu in {"gpu": has, "cpu": {"nvdec": NO_DRIVER, "nvenc": NO_DRIVER}}.items():
-        machine(**gpu)
+        gpu_machine(**gpu)
         datasets[name] = prepared(source.path, tmp_path / name, crf=10)
     configs = [current_manifest(tmp_path / name).config(0) for name in datasets]
     tags = [(config.primaries, config.transfer, config.matrix, config.full_range) for config in configs]
@@ -198,9 +159,9 @@ def test_colours_are_those_of_the_cpu(
 
 
 def test_what_the_gpu_cannot_do_for_one_source_it_still_does_for_the_others(
-    machine: Machine, source: SyntheticVideo, rotated_video: SyntheticVideo, tmp_path: Path
+    gpu_machine: GpuMachine, source: SyntheticVideo, rotated_video: SyntheticVideo, tmp_path: Path
 ) -> None:
-    machine(nvenc=NO_ENGINE)
+    gpu_machine(nvenc=NO_ENGINE)
     (tmp_path / "list.csv").write_text(f"path\n{source.path}\n{rotated_video.path}\n")
     dataset = prepared(tmp_path / "list.csv", tmp_path / "dataset")
     assert [numbers(video) for video in dataset] == [list(range(100)), list(range(40))]
@@ -225,9 +186,9 @@ def test_pictures_of_another_size_than_planned_are_not_scaled(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("refuse", "why"), [(NO_SESSION, "refused a session"), (NO_MEMORY, "out of memory")])
 def test_a_session_that_is_refused_is_asked_for_again(
-    refuse: str, why: str, machine: Machine, source: SyntheticVideo, tmp_path: Path
+    refuse: str, why: str, gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
-    gpu = machine(refuse=refuse, refusals=2)
+    gpu = gpu_machine(refuse=refuse, refusals=2)
     (video,) = prepared(source.path, tmp_path / "dataset")
     assert numbers(video) == list(range(100))
     assert pipelines(tmp_path / "dataset")[0]["encoder"] == "h264_nvenc"
@@ -243,9 +204,9 @@ def test_a_session_that_is_refused_is_asked_for_again(
     ],
 )
 def test_a_gpu_that_keeps_failing_leaves_the_source_to_the_cpu(
-    refuse: str, why: str, attempts: int, machine: Machine, source: SyntheticVideo, tmp_path: Path
+    refuse: str, why: str, attempts: int, gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
-    gpu = machine(refuse=refuse, refusals=9)
+    gpu = gpu_machine(refuse=refuse, refusals=9)
     (video,) = prepared(source.path, tmp_path / "dataset")
     assert numbers(video) == list(range(100))
     (recorded,) = pipelines(tmp_path / "dataset")
@@ -254,17 +215,21 @@ def test_a_gpu_that_keeps_failing_leaves_the_source_to_the_cpu(
     assert [run["on_gpu"] for run in gpu.runs()] == [True] * attempts + [False]
 
 
-def test_a_decoder_that_leaves_out_a_frame_is_noticed(machine: Machine, source: SyntheticVideo, tmp_path: Path) -> None:
+def test_a_decoder_that_leaves_out_a_frame_is_noticed(
+    gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
+) -> None:
     """ffmpeg's report of the frames that it shows is compared with the plan, as on the CPU."""
-    machine(skips=True)
+    gpu_machine(skips=True)
     (video,) = prepared(source.path, tmp_path / "dataset")
     assert numbers(video) == list(range(100))
     assert pipelines(tmp_path / "dataset")[0]["why"] == "the GPU failed: it showed other frames than planned"
 
 
-def test_gops_that_are_not_as_planned_are_noticed(machine: Machine, source: SyntheticVideo, tmp_path: Path) -> None:
+def test_gops_that_are_not_as_planned_are_noticed(
+    gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
+) -> None:
     """The same checks as for x264 decide whether the output of NVENC is taken."""
-    machine(forced_keyframes=False)
+    gpu_machine(forced_keyframes=False)
     (video,) = prepared(source.path, tmp_path / "dataset")
     assert numbers(video) == list(range(100))
     (recorded,) = pipelines(tmp_path / "dataset")
@@ -276,18 +241,18 @@ def test_gops_that_are_not_as_planned_are_noticed(machine: Machine, source: Synt
 
 
 def test_a_gpu_that_hangs_leaves_the_source_to_the_cpu(
-    machine: Machine, source: SyntheticVideo, tmp_path: Path
+    gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
-    machine(session_seconds=60.0)
+    gpu_machine(session_seconds=60.0)
     (video,) = prepared(source.path, tmp_path / "dataset", max_stall=0.5)
     assert numbers(video) == list(range(100))
     assert pipelines(tmp_path / "dataset")[0]["why"] == "the GPU failed: ffmpeg stalled or was killed"
 
 
 def test_a_chip_without_b_frames_makes_a_dataset_without(
-    machine: Machine, source: SyntheticVideo, tmp_path: Path
+    gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
-    machine(most_b_frames=0)
+    gpu_machine(most_b_frames=0)
     (video,) = prepared(source.path, tmp_path / "dataset")
     assert numbers(video) == list(range(100))
     manifest = current_manifest(tmp_path / "dataset")
@@ -295,8 +260,8 @@ def test_a_chip_without_b_frames_makes_a_dataset_without(
     assert all(list(frames) == sorted(frames) for frames in (manifest.pattern(0).frames, manifest.pattern(1).frames))
 
 
-def test_a_source_that_is_no_video_is_its_own_fault(machine: Machine, tmp_path: Path) -> None:
-    machine()
+def test_a_source_that_is_no_video_is_its_own_fault(gpu_machine: GpuMachine, tmp_path: Path) -> None:
+    gpu_machine()
     (tmp_path / "bad.mp4").write_bytes(b"not a video" * 1000)
     report = prepare_untold(str(tmp_path / "bad.mp4"), tmp_path / "dataset", runner="inline")
     assert len(report.failures) == 1
@@ -306,9 +271,9 @@ def test_a_source_that_is_no_video_is_its_own_fault(machine: Machine, tmp_path: 
 
 
 def test_where_nvenc_of_one_ffmpeg_refuses_the_driver_another_is_used(
-    installed: Machine, monkeypatch: pytest.MonkeyPatch, source: SyntheticVideo, tmp_path: Path
+    gpu_ffmpegs: GpuMachine, monkeypatch: pytest.MonkeyPatch, source: SyntheticVideo, tmp_path: Path
 ) -> None:
-    old, new = installed(nvenc=OLD_DRIVER), installed()
+    old, new = gpu_ffmpegs(nvenc=OLD_DRIVER), gpu_ffmpegs()
     monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
     monkeypatch.setenv("PATH", str(Path(old.path).parent), prepend=":")
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", new.path)
@@ -327,9 +292,9 @@ def test_where_nvenc_of_one_ffmpeg_refuses_the_driver_another_is_used(
 
 
 def test_where_no_ffmpeg_has_nvenc_x264_does_the_work_and_doctor_says_which_driver_would_do(
-    machine: Machine, source: SyntheticVideo, tmp_path: Path
+    gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
-    machine(nvenc=OLD_DRIVER)
+    gpu_machine(nvenc=OLD_DRIVER)
     (video,) = prepared(source.path, tmp_path / "dataset")
     assert numbers(video) == list(range(100))
     (recorded,) = pipelines(tmp_path / "dataset")
@@ -339,91 +304,18 @@ def test_where_no_ffmpeg_has_nvenc_x264_does_the_work_and_doctor_says_which_driv
     assert "driver 610.00 or newer" in advice
 
 
-def test_doctor_tries_the_steps_and_says_what_an_ordinary_source_gets(machine: Machine) -> None:
-    machine(most_b_frames=0)
+def test_doctor_tries_the_steps_and_says_what_an_ordinary_source_gets(gpu_machine: GpuMachine) -> None:
+    gpu_machine(most_b_frames=0)
     diagnosis = diagnose()
     assert diagnosis.choices["h264"].startswith("h264_nvenc: decoding on the GPU, scaling on the GPU; without B-frames")
     assert {trial.name: trial.works for trial in diagnosis.trials}["scale_cuda to hevc_nvenc"]
     assert [report.codec for report in diagnosis.capabilities] == ["h264", "hevc", "av1"]
 
 
-def test_without_streams_for_gpus_none_is_touched(machine: Machine, source: SyntheticVideo, tmp_path: Path) -> None:
-    gpu = machine()
+def test_without_streams_for_gpus_none_is_touched(
+    gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
+) -> None:
+    gpu = gpu_machine()
     prepared(source.path, tmp_path / "dataset", streams_per_gpu=0)
     assert '"on_gpu": true' not in gpu.log.read_text()
     assert pipelines(tmp_path / "dataset")[0]["why"] == "no GPU was at hand"
-
-
-# Sections of long sources
-
-
-@pytest.fixture(scope="module")
-def on_cpu(long_source: Path, installed: Machine, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make the dataset of the long source that a machine without a GPU makes."""
-    dataset = tmp_path_factory.mktemp("on_cpu") / "dataset"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(ENVIRONMENT_VARIABLE, installed(nvdec=NO_DRIVER, nvenc=NO_DRIVER).path)
-        find_ffmpeg.cache_clear()
-        run_in_sections(long_source, dataset)
-    find_ffmpeg.cache_clear()
-    return dataset
-
-
-@pytest.mark.parametrize(
-    "has",
-    # An encoder on the GPU is of no account. What fails for another reason is done again in the same way.
-    sample(
-        [{}, {"skips": True}],
-        more=[
-            {"nvenc": NO_ENGINE}, {"refuse": LOST_DECODER, "refusals": 1000}, {"nvdec": "Cannot load libnvcuvid.so.1"},
-        ],
-    ),
-    ids=sample(["L4", "leaves-out-a-frame"], more=["H100", "fails", "no-nvcuvid"]),
-)  # fmt: skip
-def test_sections_that_a_gpu_decodes_are_those_of_the_cpu_byte_for_byte(
-    has: dict[str, Any], long_source: Path, on_cpu: Path, machine: Machine, tmp_path: Path
-) -> None:
-    """Machines with and without a GPU encode sections of the same video: no seam may be seen."""
-    gpu = machine(**has)
-    run_in_sections(long_source, tmp_path / "gpu")
-    runs = gpu.runs()
-    assert any(run["on_gpu"] for run in runs) == ("nvdec" not in has)
-    assert all("libx264" in run["argv"] and "scale_cuda" not in " ".join(run["argv"]) for run in runs)
-    assert_undisturbed(tmp_path / "gpu", on_cpu)
-    (video,) = shortgop.open(tmp_path / "gpu")
-    assert [read_number(frame) for frame in video[:]] == list(range(FRAMES))
-
-
-def test_a_section_whose_decoder_need_not_agree_with_others_is_decoded_on_the_cpu(
-    machine: Machine, tmp_path: Path
-) -> None:
-    """MPEG-2 leaves the inverse transform to the decoder."""
-    path = tmp_path / "long.mkv"
-    make_video(
-        path, pts=constant_rate_pts(RATE, FRAMES), timebase=1 / RATE, size=(320, 256), gop=30, codec="mpeg2video"
-    )  # fmt: skip
-    gpu = machine()
-    run_in_sections(path, tmp_path / "dataset")
-    assert len(gpu.runs()) > 1
-    assert not any(run["on_gpu"] for run in gpu.runs())
-
-
-@pytest.mark.parametrize(
-    "of_source",
-    [{"size": (326, 186)}, {"rotation": 90}, {"color_range": 2, "colorspace": 5}],
-    ids=["odd-size", "rotated", "full-range"],
-)
-def test_what_filters_make_of_pictures_from_a_gpu_is_what_they_make_of_others(
-    of_source: dict[str, Any], machine: Machine, tmp_path: Path
-) -> None:
-    """NVDEC gives NV12, and decoders on the CPU planes."""
-    path = tmp_path / "long.mp4"
-    options = {"size": (320, 256), "options": {"qp": "10", "preset": "ultrafast"}, **of_source}
-    make_video(path, pts=constant_rate_pts(RATE, 200), timebase=1 / RATE, gop=30, **options)
-    profile = Profile(size=Size(short_side=98), segment_seconds=Fraction(1, 2))
-    for name, has in (("gpu", {}), ("cpu", {"nvdec": NO_DRIVER, "nvenc": NO_DRIVER})):
-        gpu = machine(**has)
-        prepare([str(path)], DiskStorage(tmp_path / name), profile, where=Where("inline"), section_seconds=0.01)
-        assert len(gpu.runs()) > 1
-        assert all(run["on_gpu"] for run in gpu.runs()) == (name == "gpu")
-    assert rows_of(tmp_path / "gpu") == rows_of(tmp_path / "cpu")
