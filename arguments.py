@@ -26,6 +26,7 @@ _NTSC = {
     "59.94": Fraction(60000, 1001),
     "119.88": Fraction(120000, 1001),
 }
+LARGEST_INT64 = (1 << 63) - 1
 # No float has so large an exponent. Exact arithmetic on larger ones could take all memory.
 _MAX_DECIMAL_EXPONENT = 400
 
@@ -38,6 +39,11 @@ def integer(value: Any, what: str, *, video: str | None = None) -> int:
         except (TypeError, ValueError, RuntimeError):
             pass
     raise WrongTypeError(f"{what} is {_shown(value)}; it has to be an integer", video=video)
+
+
+def fits_int64(value: int) -> bool:
+    """Whether 64 bits hold an integer, as numpy and torch have it."""
+    return -LARGEST_INT64 - 1 <= value <= LARGEST_INT64
 
 
 def number(value: Any, what: str, *, video: str | None = None) -> float | Fraction:

@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from ..arguments import fits_int64
 from ..errors import CorruptDataError
 from .ragged import Array, Ragged, concatenate, from_texts
 
@@ -27,7 +28,6 @@ _PARSED_ROWS = 1 << 16
 # Texts are decoded in matrices of at most this many rows, as wide as their longest text, and this many bytes.
 _MATRIX_ROWS = 1 << 14
 _MATRIX_BYTES = 1 << 23
-_INT64 = np.iinfo(np.int64)
 # All integers up to it are floats of 64 bits too.
 EXACT_IN_FLOAT = 1 << 53
 # json.dumps would make an encoder for each value.
@@ -288,7 +288,7 @@ def _kind(values: Sequence[Any]) -> Kind:
     types = set(map(type, values))
     if types == {bool}:
         return "boolean"
-    if types == {int} and min(values) >= _INT64.min and max(values) <= _INT64.max:
+    if types == {int} and fits_int64(min(values)) and fits_int64(max(values)):
         return "integer"
     if types in ({float}, {int, float}):
         whole = [value for value in values if type(value) is int]

@@ -24,7 +24,7 @@ from math import floor
 from reprlib import repr as shortened
 from typing import Any
 
-from ..arguments import frame_rate, integer, number
+from ..arguments import LARGEST_INT64, frame_rate, integer, number
 from ..errors import UsageError, WrongTypeError
 
 Seconds = float | Fraction | Decimal
@@ -32,8 +32,6 @@ Rate = Seconds | str
 """Frames per second. As text it is what `prep --fps` takes: 30000/1001, and 29.97 for the same."""
 
 
-# What 64 bits hold.
-_MOST = (1 << 63) - 1
 # Offsets are held for each frame of a clip: more would take all memory before any clip is found to be too long.
 MOST_FRAMES = 1 << 24
 
@@ -176,7 +174,7 @@ def _exact(given: float | Fraction, what: str) -> Fraction:
         raise UsageError(f"{what} is {given!r}; it has to be finite") from None
 
 
-def at_least_one(value: Any, what: str, *, most: int = _MOST) -> int:
+def at_least_one(value: Any, what: str, *, most: int = LARGEST_INT64) -> int:
     """An integer of 1 or more, and of no more than `most`."""
     count = integer(value, what)
     if not 1 <= count <= most:

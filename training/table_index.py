@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..arguments import integer
+from ..arguments import fits_int64, integer
 from ..errors import UsageError
 from ..manifests.ragged import Array, lazy, offsets_of
 from ..readers.times import seconds_of
@@ -109,7 +109,7 @@ def _places_of(policy: ClipsAt) -> Array | list[Fraction]:
     try:
         return np.array(starts, dtype=np.int64)
     except OverflowError:
-        clip = next(number for number, start in enumerate(starts) if not -(1 << 63) <= start < 1 << 63)
+        clip = next(number for number, start in enumerate(starts) if not fits_int64(start))
         raise UsageError(f"clip {clip} of the table starts at frame {starts[clip]}, which no video has") from None
 
 

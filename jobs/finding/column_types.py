@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from ...arguments import fits_int64
 from ...errors import UsageError
 
 TEXT = "text"
@@ -16,11 +17,10 @@ TEXT = "text"
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _FLOAT = re.compile(r"-?(0|[1-9][0-9]*)?\.[0-9]+([eE][-+]?[0-9]+)?|-?(0|[1-9][0-9]*)\.?([eE][-+]?[0-9]+)?")
 _NOT_FINITE = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
-_INT64 = range(-(1 << 63), 1 << 63)
 
 
 def _integer(cell: str) -> int:
-    if not _INTEGER.fullmatch(cell) or int(cell) not in _INT64:
+    if not _INTEGER.fullmatch(cell) or not fits_int64(int(cell)):
         raise ValueError
     return int(cell)
 

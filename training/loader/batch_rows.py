@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...arguments import fits_int64
 from ...errors import UsageError, WrongTypeError
 from ...readers.convert.copies import copy_frame
 
@@ -96,7 +97,7 @@ def as_tensor(value: Any) -> torch.Tensor | None:
         return torch.tensor(bool(value))
     if isinstance(value, (int, np.integer)):
         # Collation tells of one that no tensor holds, by the name of its entry.
-        return torch.tensor(int(value)) if -(1 << 63) <= value < 1 << 63 else None
+        return torch.tensor(int(value)) if fits_int64(int(value)) else None
     return torch.tensor(float(value), dtype=torch.float64) if isinstance(value, (float, np.floating)) else None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils.data import default_collate
 
+from ...arguments import fits_int64
 from ...errors import UsageError
 
 
@@ -45,7 +46,7 @@ def _differences(values: Sequence[Any]) -> str:
     """In which plain way the values differ, for a message; empty where it is none of these."""
     if _has_none(values):
         return ", of which some are or have None,"
-    if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in values):
+    if any(isinstance(value, int) and not fits_int64(value) for value in values):
         return ", of which some are integers that 64 bits do not hold,"
     if all(isinstance(value, list | tuple) for value in values):
         lengths = sorted({len(value) for value in values})
