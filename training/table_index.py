@@ -74,7 +74,6 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
     """
     common = placed_clips(policy)
     starts = _places_of(policy)
-    extents(common, videos)
     _check_times(videos, places, starts)
     first, low, high = _reach(common, videos, places, starts)
     num_frames = videos.num_frames[places]
@@ -130,9 +129,11 @@ def _check_times(videos: VideoTable, places: Array, starts: Array | list[Fractio
 def _reach(
     common: PlacedClips, videos: VideoTable, places: Array, starts: Array | list[Fraction]
 ) -> tuple[Array, Array, Array]:
-    """The first frame, and the least and the greatest one, jitter included, of each clip of a table."""
+    """The first frame, and the least and the greatest one, jitter included, of each clip of a table. UsageError where
+    frames of a clip are farther from its start than any video is long."""
+    of_videos = extents(common, videos)
     if not isinstance(starts, list):
-        low, high, shown = (np.broadcast_to(each, len(videos))[places] for each in extents(common, videos))
+        low, high, shown = (np.broadcast_to(each, len(videos))[places] for each in of_videos)
         num_frames = videos.num_frames[places]
         last = np.where(starts + shown == num_frames - 1, num_frames - 1, starts + high)
         return starts, starts + low, last
