@@ -56,7 +56,7 @@ class SourceVideo:
     of them shows all later frames as they were encoded. `has_decode_times`: although there are B-frames, pts rise in
     the order of decoding, so that no pts is that of its own frame. `decode_times`: the times of frames, int64, rising,
     if they are those of decoding; none where there are no B-frames. `pts_falls`: how often the pts of packets do not
-    rise. `not_coded`: the pts of packets of which FFmpeg
+    rise in the order of decoding. `not_coded`: the pts of packets of which FFmpeg
     shows nothing: the frame before is to be shown again. `is_cut_off`: the file ends before the end that it states.
     `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
     then finds out as it goes, and leaves out a frame each time that it was too few. `repeats_times`: every packet
@@ -64,7 +64,7 @@ class SourceVideo:
     do not count, as they hide what is decoded first; of the frames in the order shown, the first `num_hidden` are left
     out in their place. `has_hidden`: FFmpeg hides the frames of some packets. `in_pauses`: the numbers of the frames
     that FFmpeg shows in place of pauses between edits, where pts are those of several edits; None where FFmpeg's own
-    are right. `times_rise`: pts rise in the order of decoding.
+    are right.
     """
 
     path: str
@@ -99,7 +99,6 @@ class SourceVideo:
     num_hidden: int = 0
     has_hidden: bool = False
     in_pauses: Array | None = None
-    times_rise: bool = False
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -233,7 +232,6 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         is_without_edits=is_without_edits(container),
         num_hidden=frames_before_cut(path, stream) if is_without_edits(container) else 0,
         has_hidden=packets.has_hidden,
-        times_rise=packets.rises,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])

@@ -243,7 +243,7 @@ def mended_times(
     if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
         times = evened(decoded_pts)
         return spaced(times) if source.repeats_times else times
-    if source.pts is not None and source.times_rise and len(decoded_all) == len(source.pts):
+    if source.pts is not None and not source.pts_falls and len(decoded_all) == len(source.pts):
         # Where pts rise in the order of decoding although frames are shown in another one, they are times of decoding.
         return source.pts[used]
     if source.pts is not None and len(source.not_coded):
@@ -339,7 +339,7 @@ def evened(times: Array) -> Array:
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
     """Whether the decoder did not put out some frame, other than frames before the first that it can decode."""
-    is_counted = source.has_decode_times or (source.times_rise and len(decoded_pts) == source.num_packets)
+    is_counted = source.has_decode_times or (not source.pts_falls and len(decoded_pts) == source.num_packets)
     if source.pts is None or is_counted or len(np.setdiff1d(decoded_pts, source.pts)):
         # Times that are not those of packets can only be counted.
         return len(decoded_pts) < source.num_packets
