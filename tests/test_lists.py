@@ -41,6 +41,21 @@ def test_ids_of_a_list_are_its_paths_made_plain() -> None:
     assert ids("list.txt") == ["../f.mp4", "a/c.mp4", "data/d.mp4", "data/e.mp4"]
 
 
+def test_paths_that_are_relative_to_the_current_folder_are_noticed(tmp_path: Path) -> None:
+    make("videos/a.mp4", "videos/b.mp4", "lists/train.csv")
+    Path("lists/train.csv").write_text("path,label\nvideos/a.mp4,1\nvideos/b.mp4,2\n")
+    assert complaint("lists/train.csv") == (
+        "line 2 of 'lists/train.csv' has 'videos/a.mp4', which is there from the current folder on; paths in a list "
+        f"begin in the list's own folder, {str(tmp_path / 'lists')!r}; move the list to the current folder, or write "
+        "absolute paths"
+    )
+    # Where there is something of the path beside the list, the file is missing there.
+    make("lists/videos/b.mp4")
+    assert ids("lists/train.csv") == ["videos/a.mp4", "videos/b.mp4"]
+    Path("lists/train.csv").rename("train.csv")
+    assert ids("train.csv") == ["videos/a.mp4", "videos/b.mp4"]
+
+
 def test_a_listed_file_that_does_not_exist_is_left_for_the_job_to_report(tmp_path: Path) -> None:
     Path("list.txt").write_text("gone.mp4\n")
     assert find_sources(["list.txt"]) == [

@@ -287,8 +287,26 @@ def _columns(each: Imported) -> str:
 
 def _rows(argument: str, read: _ReadList) -> Iterator[Row]:
     """The rows of a list on a disk."""
+    is_first = True
     for row in read(argument):
+        if is_first:
+            _refuse_other_folder(argument, row)
+            is_first = False
         yield row._replace(path=without_scheme(row.path)) if "://" in row.path else row
+
+
+def _refuse_other_folder(argument: str, first: Row) -> None:
+    """UsageError if the paths of a list are relative to the current folder, by its first row: the file lies there, and
+    nothing of its path in the list's own folder."""
+    path, folder = Path(first.path), Path(argument).absolute().parent
+    if is_url(first.path) or path.is_absolute() or not path.parts or os.path.lexists(folder / path.parts[0]):
+        return
+    if os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises for some names
+        raise UsageError(
+            f"{first.place} has {first.path!r}, which is there from the current folder on; paths in a list begin in "
+            f"the list's own folder, {str(folder)!r}; move the list to the current folder, or write absolute paths",
+            file=argument,
+        )
 
 
 def _in_list(argument: str, rows: Iterable[Row], importing: Importing) -> Iterator[Found]:
