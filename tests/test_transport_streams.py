@@ -42,6 +42,7 @@ def prepared(source: Path, *, salvage: bool = False) -> tuple[Report, list[int]]
 
 
 def written(path: Path, parts: Iterable[bytes | bytearray]) -> Path:
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(b"".join(parts))
     return path
 
@@ -209,6 +210,56 @@ def test_two_programs_are_two_videos_of_which_one_is_prepared(transport_file: Pa
     report, shown = prepared(tmp_path / "x.ts")
     assert report.failures == ()
     assert shown == list(range(FRAMES))
+
+
+def segments(folder: Path, *coded: str) -> list[bytes]:
+    """A stream of five segments of 20 frames, as for HLS, each of which was written as a file of its own."""
+    whole = encode_pictures(folder / "whole.mp4", numbered(range(100)), *coded, "-pix_fmt", "yuv420p", rate=25)
+    sound = ("-f", "lavfi", "-i", "sine=d=4", "-c:a", "aac")
+    cut = ("-f", "segment", "-segment_time", "0.8", "-segment_format", "mpegts", folder / "%d.ts")
+    ffmpeg("-i", whole, *sound, "-c:v", "copy", *cut)
+    parts = [(folder / f"{number}.ts").read_bytes() for number in range(5)]
+    assert all(len(part) % 188 == 0 for part in parts)
+    return parts
+
+
+@pytest.mark.parametrize(
+    "coded",
+    [
+        (*X264, "-bf", "3", "-g", "20", "-sc_threshold", "0"),
+        ("-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error:keyint=20:open-gop=0:scenecut=0"),
+        ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "2", "-g", "20", "-flags", "cgop", "-sc_threshold", "1000000000"),
+    ],
+    ids=["h264", "hevc", "mpeg2"],
+)
+def test_segments_whose_counters_begin_anew_are_joined_without_a_loss(coded: tuple[str, ...], tmp_path: Path) -> None:
+    """FFmpeg calls the last frames of each segment incomplete."""
+    report, shown = prepared(written(tmp_path / "x.ts", segments(tmp_path, *coded)))
+    assert report.failures == ()
+    assert shown == list(range(100))
+
+
+def test_what_joined_segments_lack_is_noticed(tmp_path: Path) -> None:
+    """Also where counters and tables alone would not tell, as between segments."""
+    parts = segments(tmp_path, *X264, "-g", "20", "-sc_threshold", "0")
+    packets = [bytearray(parts[1][at : at + 188]) for at in range(0, len(parts[1]), 188)]
+    starts = pes_starts(packets)
+    without_its_last_frame = b"".join(
+        packet
+        for number, packet in enumerate(packets)
+        if number < starts[-1] or int.from_bytes(packet[1:3]) & 0x1FFF != PID
+    )
+    mine = [number for number, packet in enumerate(packets) if int.from_bytes(packet[1:3]) & 0x1FFF == PID]
+    without_an_end = b"".join(packet for number, packet in enumerate(packets) if number != mine[-1])
+    for number, lacking in enumerate(
+        (
+            [parts[0], *parts[2:]],
+            [parts[0], without_its_last_frame, *parts[2:]],
+            [parts[0], without_an_end, *parts[2:]],
+        )
+    ):
+        report, _ = prepared(written(tmp_path / f"{number}" / "x.ts", lacking))
+        assert "--salvage prepares the others" in report.failures[0].reason, number
 
 
 @pytest.mark.parametrize("size", [188, 192, 204])

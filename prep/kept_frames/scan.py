@@ -45,7 +45,7 @@ def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Sc
         break_at = broken_at.position if broken_at and not broken_at.is_end else None
         scanner = _Scanner(container, stream, packets_of(container, stream), break_at)
         if container.format.name == "mpegts":
-            scanner.continuity = cache(partial(continuity_of, path, stream.id))
+            scanner.continuity = cache(partial(continuity_of, path, stream.id, stream.codec_context.name))
         fragments = unread_fragments(path, stream.id) if is_fragmented(container, stream) else Unread()
         scanner.missing_before.extend(fragments.missing_before)
         found = _with_left_out(scanner.run(), fragments)

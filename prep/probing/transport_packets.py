@@ -1,7 +1,9 @@
 """What the packets of a transport stream say of what is missing. Formulas: ISO/IEC 13818-1, 2.4.3.
 
 FFmpeg calls a frame incomplete where its PES packet has another length than its header states, or where the continuity
-counter jumps. Some programs write wrong lengths, so the counters decide where lengths are not to be trusted.
+counter jumps. Some programs write wrong lengths, so the counters decide where lengths are not to be trusted. And
+counters begin anew in each segment of a stream (HLS) that was written as a file of its own: joined segments are all
+there where they do so, and times go on.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,13 @@ _SIZES = (188, 192, 204)
 _PLAIN_BYTES, _SYNC = 188, 0x47
 _FEWEST_COMPARED, _ROWS_COMPARED, _LAST_LOOKED_AT, _ROWS_AT_ONCE = 5, 50, 20_000, 200_000
 _PES_START_BYTES, _LENGTHS = 6, 1 << 16
+# A PES header with both times, which have 33 bits. The table of programs has a PID of its own.
+_TIMED_START_BYTES, _TIMES, _TABLES_PID = 19, 1 << 33, 0
+# Frames by which it is known how far apart they are, and how much of a file may lie between two of them.
+_STARTS_TIMED, _MOST_BETWEEN_BYTES = 2000, 1 << 20
+# Where a frame is missing, the next one comes at least twice as long after the one before as usual. In a variable rate
+# one in ten intervals may be longer than those that count as usual.
+_MOST_STEPS, _ORDINARY_PART = 1.75, 0.9
 
 # The stream_id of video in a PES header: 0xE0 to 0xEF.
 _VIDEO_IDS = [bytes([number]) for number in range(0xE0, 0xF0)]
@@ -33,18 +42,29 @@ REPEATED = "its transport packets are repeated, and FFmpeg reads each of them as
 @dataclass(frozen=True, eq=False)
 class Continuity:
     """The PES packets of one stream, in the order of the file. `starts`: their positions, rising. `is_whole`: no
-    transport packet is missing in them, by their counters. `trusted`: the length that they state may be relied on.
-    `is_repeated`: a transport packet of theirs occurs twice."""
+    transport packet is missing in them, by their counters. `fits`: they are as long as they state. `trusted`: the
+    length that they state may be relied on. `is_repeated`: a transport packet of theirs occurs twice. `is_segment_end`:
+    they are the last ones of a segment, behind which another one was joined."""
 
     starts: Array
     is_whole: NDArray[np.bool_]
+    fits: NDArray[np.bool_]
     trusted: NDArray[np.bool_]
     is_repeated: NDArray[np.bool_]
+    is_segment_end: NDArray[np.bool_]
 
     def excuses(self, position: int | None) -> bool:
-        """Whether all of the PES packet at this position is there, and only the length that it states is wrong."""
+        """Whether all of the PES packet at this position is there, and only the length that it states is wrong, or
+        counters begin anew behind it."""
         place = self._place(position)
-        return place >= 0 and bool(self.is_whole[place] and not self.trusted[place])
+        if place < 0:
+            return False
+        if self.is_whole[place] and not self.trusted[place]:
+            return True
+        # FFmpeg's parsers may call the frame before it incomplete instead.
+        near = slice(place, place + 2)
+        is_there = self.is_whole[near] & (self.fits[near] | ~self.trusted[near])
+        return bool(is_there.all() and self.is_segment_end[near].any())
 
     def repeats(self, position: int | None) -> bool:
         """Whether a transport packet of the PES packet at this position occurs twice."""
@@ -56,14 +76,14 @@ class Continuity:
         return -1 if position is None else int(np.searchsorted(self.starts, position + 16, side="right")) - 1
 
 
-def continuity_of(path: str, pid: int) -> Continuity | None:
+def continuity_of(path: str, pid: int, codec: str) -> Continuity | None:
     """What the counters of a stream say; None where a packet of the file does not begin as it should."""
     layout = _layout(path)
     if layout is None:
         return None
     size = layout[1]
-    breaks, repeats, starts, stated, read = ([np.zeros(0, np.int64)] for _ in range(5))
-    counter, payload = -1, 0
+    breaks, befores, repeats, starts, stated, read = ([np.zeros(0, np.int64)] for _ in range(6))
+    counter, payload, last_place = -1, 0, -1
     for position, block in _blocks(path, *layout):
         if (block[:, 0] != _SYNC).any():
             return None
@@ -80,18 +100,84 @@ def continuity_of(path: str, pid: int) -> Continuity | None:
         begins = has_payload & (rows[:, 1] & 0x40 != 0)
         head = np.minimum(np.where(has_fields, 5 + rows[:, 4].astype(np.int64), 4), _PLAIN_BYTES - _PES_START_BYTES)
         counts = np.where(has_payload, _PLAIN_BYTES - head, 0)
-        breaks.append(places[~goes_on | (rows[:, 1] & 0x80 != 0)])
+        is_break = ~goes_on | (rows[:, 1] & 0x80 != 0)
+        breaks.append(places[is_break])
+        befores.append(np.concatenate([[last_place], places[:-1]])[is_break])
         starts.append(places[begins])
         read.append((payload + np.cumsum(counts) - counts)[begins])
         length_at = head[begins] + _PES_START_BYTES - 2
         firsts, numbers = rows[begins].astype(np.int64), np.arange(len(length_at))
         stated.append(firsts[numbers, length_at] << 8 | firsts[numbers, length_at + 1])
-        counter, payload = int(counters[-1]), payload + int(counts.sum())
-    begin = np.concatenate(starts)
+        counter, payload, last_place = int(counters[-1]), payload + int(counts.sum()), int(places[-1])
+    begin, broken = np.concatenate(starts), np.concatenate(breaks)
+    joins = _joins_of_segments(path, layout, begin, broken, np.concatenate(befores), ends_are_told=codec == "h264")
     # What breaks at the first packet of the next one may lack the end of this one.
-    is_whole = ~_have(np.concatenate(breaks), begin, side="right")
-    trusted = _trusted_lengths(np.concatenate(stated), np.concatenate([*read, [payload]]), is_whole)
-    return Continuity(begin, is_whole, trusted, _have(np.concatenate(repeats), begin, side="left"))
+    is_whole = ~_have(np.setdiff1d(broken, joins), begin, side="right")
+    fits, trusted = _lengths(np.concatenate(stated), np.concatenate([*read, [payload]]), is_whole)
+    is_repeated = _have(np.concatenate(repeats), begin, side="left")
+    return Continuity(begin, is_whole, fits, trusted, is_repeated, _have(joins, begin, side="right"))
+
+
+def _joins_of_segments(
+    path: str, layout: tuple[int, int], starts: Array, breaks: Array, befores: Array, *, ends_are_told: bool
+) -> Array:
+    """The positions of the transport packets, of those in `breaks`, where the counters of a stream do not go on, with
+    which a segment begins that was joined, and before which nothing is missing.
+
+    Each segment begins as the file does: with tables, a PES packet, and the same counters. The one before it ends with
+    a whole PES packet, whose frame the next one follows as usual. `befores`: the positions of the stream's packets
+    before the breaks. `ends_are_told`: a decoder notices where the end of a frame is missing.
+    """
+    candidates = np.isin(breaks, starts[1:]) & (breaks - befores <= _MOST_BETWEEN_BYTES)
+    if not candidates.any():
+        return np.zeros(0, np.int64)
+    size = layout[1]
+    with Path(path).open("rb") as file:
+        first = _rows_at(file, layout[0], int(starts[0]) + size, size)
+        known = [_decode_time(_rows_at(file, at, at + size, size)[-1]) for at in starts[:_STARTS_TIMED].tolist()]
+        longest = _longest_step(np.array([time for time in known if time is not None], np.int64))
+        found = []
+        for at, before in zip(breaks[candidates].tolist(), befores[candidates].tolist(), strict=True):
+            rows = _rows_at(file, before, at + size, size)
+            last_start = int(starts[np.searchsorted(starts, at) - 1])
+            last, next_ = _decode_time(_rows_at(file, last_start, last_start + size, size)[-1]), _decode_time(rows[-1])
+            follows = last is not None and next_ is not None and 0 < (next_ - last) % _TIMES <= longest
+            has_end = ends_are_told or not _lacks_stuffing(rows[0])
+            if follows and has_end and _begin_counters(rows[1:]) == _begin_counters(first) is not None:
+                found.append(at)
+    return np.array(found, np.int64)
+
+
+def _longest_step(times: Array) -> float:
+    """The longest step from one frame to the next between which no frame is missing."""
+    steps = np.diff(times) % _TIMES
+    return max(_MOST_STEPS * float(np.median(steps)), float(np.quantile(steps, _ORDINARY_PART))) if len(steps) else 0.0
+
+
+def _begin_counters(rows: _Rows) -> tuple[int, int] | None:
+    """The counters of the last table of programs in some packets, and of the last packet; None without a table."""
+    tables = rows[(_pids(rows) == _TABLES_PID) & (rows[:, 1] & 0x40 != 0)]
+    return (int(tables[-1, 3] & 15), int(rows[-1, 3] & 15)) if len(tables) else None
+
+
+def _decode_time(packet: NDArray[np.uint8]) -> int | None:
+    """The time, in units of 1/90000 s, at which the frame of a PES packet is decoded, which begins in this packet; None
+    where it is not stated."""
+    head = 5 + int(packet[4]) if packet[3] & 0x20 else 4
+    start = packet[head:_PLAIN_BYTES].tolist()
+    if len(start) < _TIMED_START_BYTES or not start[7] & 0x80:
+        return None
+    at = 14 if start[7] & 0x40 else 9
+    first, second, third, fourth, fifth = start[at : at + 5]
+    return int((first >> 1 & 7) << 30 | second << 22 | (third >> 1) << 15 | fourth << 7 | fifth >> 1)
+
+
+def _rows_at(file: BinaryIO, start: int, stop: int, size: int) -> _Rows:
+    """The transport packets from one position to another."""
+    file.seek(start)
+    data = file.read(stop - start)
+    data += bytes(-len(data) % size)
+    return np.frombuffer(data, np.uint8).reshape(-1, size)
 
 
 def _have(positions: Array, starts: Array, *, side: Literal["left", "right"]) -> NDArray[np.bool_]:
@@ -101,9 +187,9 @@ def _have(positions: Array, starts: Array, *, side: Literal["left", "right"]) ->
     return np.diff(counts) > 0
 
 
-def _trusted_lengths(stated: Array, read: Array, is_whole: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """For each PES packet whether the length that it states may be relied on. `read`: how many bytes there are before
-    each of them, and in all.
+def _lengths(stated: Array, read: Array, is_whole: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """For each PES packet whether it is as long as it states, and whether the length that it states may be relied on.
+    `read`: how many bytes there are before each of them, and in all.
 
     Lengths are not to be trusted where they do not fit into their 16 bits, or where most of the stream's are wrong:
     a single wrong one may be all that says of 16 lost packets, or 32, whose counters fit."""
@@ -113,8 +199,7 @@ def _trusted_lengths(stated: Array, read: Array, is_whole: NDArray[np.bool_]) ->
     counted[-1:] = False
     is_overflow = (lengths >= _LENGTHS) & ((stated == lengths % _LENGTHS) | (stated == _LENGTHS - 1))
     mostly_wrong = 2 * np.count_nonzero(counted & ~fits) > np.count_nonzero(counted)
-    trusted: NDArray[np.bool_] = fits | ~(is_overflow | mostly_wrong)
-    return trusted
+    return fits, fits | ~(is_overflow | mostly_wrong)
 
 
 def has_transport_packets(path: str) -> bool:
@@ -151,7 +236,12 @@ def ends_in_mid_packet(path: str, pid: int) -> bool:
     if not len(mine):
         return False
     last = mine[-1]
-    return not last[3] & 0x20 or bool(last[4] <= _fields_bytes(int(last[5])))
+    return _lacks_stuffing(last)
+
+
+def _lacks_stuffing(packet: NDArray[np.uint8]) -> bool:
+    """Whether the payload of a transport packet fills it, as it does where no PES packet ends in it."""
+    return not packet[3] & 0x20 or bool(packet[4] <= _fields_bytes(int(packet[5])))
 
 
 def _fields_bytes(flags: int) -> int:
