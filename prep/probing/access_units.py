@@ -16,7 +16,7 @@ _H264_HEADERS = range(6, 10)
 _H264_RECOVERY_POINT = 6
 # 23008-2 (HEVC) 7.3.2.4 and F.14.2.8: prefix SEI, alpha channel information.
 _HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
-_HEVC_ENTRIES = range(16, 22)
+_HEVC_ENTRIES, _HEVC_HEADERS = range(16, 22), range(32, 41)
 # RASL pictures.
 _HEVC_SKIPPED = (8, 9)
 _LOOKED_AT_BYTES = 64
@@ -244,10 +244,12 @@ class HeaderReader:
         self._lacks_delay = self._lacks_delay or self._sps is None or not self._sps.states_delay
 
 
-def has_only_headers(data: bytes, extradata: bytes | None) -> bool:
-    """Whether a packet of H.264 has parameter sets, messages or a delimiter, and no picture."""
-    kinds = [nal[0] & 31 for nal in _split(data, _length_bytes("h264", extradata or b""))]
-    return bool(kinds) and all(kind in _H264_HEADERS for kind in kinds)
+def has_only_headers(codec: str, data: bytes, extradata: bytes | None) -> bool:
+    """Whether a packet of H.264 or HEVC has parameter sets, messages or a delimiter, and no picture."""
+    nals = list(_split(data, _length_bytes(codec, extradata or b"")))
+    if codec == "hevc":
+        return bool(nals) and all(nal[0] >> 1 & 63 in _HEVC_HEADERS for nal in nals)
+    return bool(nals) and all(nal[0] & 31 in _H264_HEADERS for nal in nals)
 
 
 def _is_b_picture(codec: str, data: bytes) -> bool:

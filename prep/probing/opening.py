@@ -64,7 +64,7 @@ WITHOUT_EDITS = {"ignore_editlist": "1"}
 _RAW_FORMATS = ("mpegvideo", "m4v", "h264", "hevc", "vvc", "mp3", "aac", "ac3", "eac3")
 
 _NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"
-# Packets of H.264 that have headers alone are shorter.
+# Packets of H.264 and HEVC that have headers alone are shorter.
 _MOST_HEADER_BYTES = 256
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
@@ -193,15 +193,17 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
     """The packets of a stream in decode order, usually with an empty one at the end.
 
     Instead of the empty one, PyAV raises IndexError where a stream was found after the file was opened, as in transport
-    streams whose programme changes. Left out are packets without a picture: of ASF, FFmpeg splits headers of H.264
-    from the frame behind them, and copies them so.
+    streams whose programme changes. Left out are packets without a picture: some recorders of cameras write parameter
+    sets as samples of their own, and of ASF, FFmpeg splits headers of H.264 from the frame behind them.
     """
-    may_be_split = stream.codec_context.name == "h264"
+    decoder = stream.codec_context
+    may_be_split = decoder.name in ("h264", "hevc")
     with suppress(IndexError):
-        for packet in container.demux(stream):
-            # Packets are not copied to look at them, but for the shortest ones.
-            is_short = may_be_split and packet.size <= _MOST_HEADER_BYTES
-            if not (is_short and has_only_headers(bytes(packet), stream.codec_context.extradata)):
+        for number, packet in enumerate(container.demux(stream)):
+            # Packets are not copied to look at them, but for the shortest ones, and the first: some encoders say in it
+            # at length what they are.
+            is_short = may_be_split and (packet.size <= _MOST_HEADER_BYTES or number == 0)
+            if not (is_short and has_only_headers(decoder.name, bytes(packet), decoder.extradata)):
                 yield packet
 
 
