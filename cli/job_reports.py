@@ -68,6 +68,13 @@ def _problems(report: job.Report) -> list[str]:
             f"{counted(len(report.cut_off), 'video')} of the dataset may lack an end, as {what} shorter than the "
             f"file's header says (cut off, or not wholly copied): {some_of(report.cut_off)}"
         )
+    if report.videos_added and report.guessed_rates:
+        what = "its source does not say" if len(report.guessed_rates) == 1 else "their sources do not say"
+        lines.append(
+            f"{counted(len(report.guessed_rates), 'video')} of the dataset may be too slow or too fast, as {what} how "
+            f"many frames there are in a second, and 25 were taken: {some_of(report.guessed_rates)}; if that is wrong, "
+            "give OUT.mp4 of `ffmpeg -r RATE -i FILE -c copy OUT.mp4`"
+        )
     no_gpu = report.not_for_gpus
     if report.videos_added and no_gpu.videos:
         lines.append(

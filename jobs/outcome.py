@@ -24,8 +24,9 @@ class Report:
     `videos_added` counts none of these. `frames_added` and `bytes_added` count all that was
     written. `equal_contents` says which videos of the dataset have the same content under different ids, `not_for_gpus`
     how many of the dataset's videos NVDEC does not decode, `lacking_frames` which of them lack many frames of their
-    sources. `cut_off` are the ids of videos whose sources end before the end that they state. `mixed_columns` are those
-    whose values are of several types since this job.
+    sources. `cut_off` are the ids of videos whose sources end before the end that they state, `guessed_rates` of those
+    whose sources have neither times nor a rate. `mixed_columns` are those whose values are of several types since this
+    job.
     """
 
     sources: int
@@ -46,6 +47,7 @@ class Report:
     not_for_gpus: NotForGpus = NONE
     lacking_frames: Lacking = NONE_LACK_FRAMES
     cut_off: tuple[str, ...] = ()
+    guessed_rates: tuple[str, ...] = ()
     mixed_columns: tuple[MixedColumn, ...] = ()
 
 

@@ -14,7 +14,7 @@ from ..manifests.dataset_files.publish import latest_root, publish, unpublished
 from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.dataset_files.tidy import KEEP_SECONDS, tidy
 from ..manifests.equal_contents import equal_contents
-from ..manifests.lacking import NONE_LACK_FRAMES, cut_off, lacking_frames
+from ..manifests.lacking import NONE_LACK_FRAMES, cut_off, guessed_rates, lacking_frames
 from ..manifests.operations.column_changes import mixed_columns
 from ..manifests.operations.lost import lost_shards, where_it_is, why_lost
 from ..manifests.operations.verify import damaged_videos, verify
@@ -244,6 +244,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
         not_for_gpus=not_for_gpus(after),
         lacking_frames=lacking_frames(after) if how.options.profile.fps is None else NONE_LACK_FRAMES,
         cut_off=cut_off(after),
+        guessed_rates=guessed_rates(after),
         mixed_columns=mixed,
     )
 

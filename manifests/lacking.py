@@ -1,4 +1,4 @@
-"""Which videos lack many frames of their sources, or the end of them. Pure."""
+"""Which videos lack many frames of their sources, the end of them, or their rate. Pure."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ _SHOWN = 10
 
 CUT_OFF = "cut off at its end"
 """In `given_up` of a video whose source ends before the end that it states."""
+
+GUESSED_RATE = "no rate is stated: taken as 25 frames/s"
+"""In `given_up` of a video whose source says neither when its frames are shown nor how many there are in a second."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,18 @@ def lacking_frames(manifest: Manifest) -> Lacking:
 
 def cut_off(manifest: Manifest) -> tuple[str, ...]:
     """The ids of the videos whose sources end before the end that they state."""
+    return _with_text(manifest, CUT_OFF)
+
+
+def guessed_rates(manifest: Manifest) -> tuple[str, ...]:
+    """The ids of the videos whose sources have neither times nor a rate."""
+    return _with_text(manifest, GUESSED_RATE)
+
+
+def _with_text(manifest: Manifest, text: str) -> tuple[str, ...]:
+    """The ids of the videos that have this text in `given_up`."""
     texts = manifest.videos.given_up
     # All texts at once, and no copy of them: few have it, and a dataset may have a million.
-    places = [match.start() for match in re.finditer(CUT_OFF.encode(), texts.values.data)]
+    places = [match.start() for match in re.finditer(text.encode(), texts.values.data)]
     rows = np.searchsorted(texts.offsets, places, side="right") - 1
     return tuple(manifest.videos.id.text(row) for row in rows.tolist())

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..manifests.lacking import CUT_OFF
+from ..manifests.lacking import CUT_OFF, GUESSED_RATE
 from .pictures.picture_filters import deinterlaces, needs_zscale, tone_maps
 from .pictures.sizes import PictureLayout, picture_layout
 from .probing.probe import SourceVideo
@@ -38,6 +38,7 @@ def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ())
     resized = any((kind.width, kind.height) != source.coded_size for kind in other)
     texts = {
         CUT_OFF: source.is_cut_off,
+        GUESSED_RATE: source.has_guessed_rate,
         "resolution changes: scaled to the first frame's": resized,
         "pixels change: converted to the first frame's": bool(other) and not resized,
         "sample aspect ratio changes: one for all": picture.aspect_changes,

@@ -39,6 +39,8 @@ _LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 _PACKETS_TO_A_FRAME = 64
 _MIXED_FROM_SECONDS = 2
 NO_ENTRIES = np.zeros(0, dtype=np.int64)
+# Formats of streams without times, whose frames FFmpeg puts at 25 frames/s where the stream does not state a rate.
+_WITHOUT_TIMES = ("apv", "avs2", "avs3", "cavsvideo", "dnxhd", "evc", "h264", "hevc", "mjpeg", "obu", "vc1", "vvc")
 _WITHOUT_CHAPTERS = "ffmpeg -i FILE -map 0 -c copy -map_chapters -1 OUT.mkv"
 UNREADABLE_REMEDY = "copy or download it again, or decrypt it if it is encrypted"
 
@@ -64,7 +66,8 @@ class SourceVideo:
     do not count, as they hide what is decoded first; of the frames in the order shown, the first `num_hidden` are left
     out in their place. `has_hidden`: FFmpeg hides the frames of some packets. `in_pauses`: the numbers of the frames
     that FFmpeg shows in place of pauses between edits, where pts are those of several edits; None where FFmpeg's own
-    are right.
+    are right. `has_guessed_rate`: it has neither times nor a rate, and
+    pts are FFmpeg's guess.
     """
 
     path: str
@@ -99,6 +102,7 @@ class SourceVideo:
     num_hidden: int = 0
     has_hidden: bool = False
     in_pauses: Array | None = None
+    has_guessed_rate: bool = False
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -232,6 +236,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         is_without_edits=is_without_edits(container),
         num_hidden=frames_before_cut(path, stream) if is_without_edits(container) else 0,
         has_hidden=packets.has_hidden,
+        has_guessed_rate=demuxer_of(container) in _WITHOUT_TIMES and not stream.codec_context.framerate,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     return source if order is None else with_pts(source, order, durations[last])
