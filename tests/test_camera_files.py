@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.cli.job_reports import print_report
 from shortgop.jobs.outcome import Report
 from shortgop.manifests.lacking import GUESSED_RATE
+from shortgop.manifests.mp4 import boxes
 from synthetic import read_number
 
 FRAMES = 30
@@ -103,3 +105,45 @@ def test_parameter_sets_in_samples_of_their_own_are_no_frames(codec: str, suffix
     video = video_of(source)
     assert shown(video) == list(range(FRAMES))
     assert video.changes.dropped == 0
+
+
+def reason_against(source: Path) -> str:
+    (failure,) = report_of(source).failures
+    return failure.reason
+
+
+@pytest.mark.parametrize("name", ["MVIMG_1.jpg", "PXL_1.MP.jpg", "x.heic"])
+def test_a_motion_photo_is_called_that_with_the_command_that_cuts_the_video_out(name: str, tmp_path: Path) -> None:
+    """Phones write the picture first and a video of its own behind it."""
+    suffix = "avif" if name.endswith("heic") else "jpg"
+    coded = ("-c:v", "libaom-av1", "-still-picture", "1", "-cpu-used", "8") if suffix == "avif" else ("-q:v", "2")
+    picture = encode_pictures(tmp_path / f"still.{suffix}", numbered([999]), *coded, "-frames:v", "1", "-update", "1")
+    film = encode_pictures(tmp_path / "film.mp4", numbered(range(FRAMES)), *X264, "-pix_fmt", "yuv420p").read_bytes()
+    behind = len(film).to_bytes(4) + b"mpvd" + film if suffix == "avif" else b"MotionPhoto_Data" + film + b"SEFT"
+    source = tmp_path / name
+    source.write_bytes(picture.read_bytes() + behind)
+    reason = reason_against(source)
+    assert "is a photo with a video behind it (a motion photo); give OUT.mp4 of `tail" in reason
+    (command,) = re.findall("`(.*)`", reason)
+    subprocess.run(command.replace("FILE", name), shell=True, check=True, cwd=tmp_path)
+    assert shown(video_of(tmp_path / "OUT.mp4")) == list(range(FRAMES))
+    assert "is a still picture" in reason_against(picture)
+
+
+def test_a_recording_that_ends_within_its_index_is_called_that(tmp_path: Path) -> None:
+    """Such as after a loss of power. Within its last tables FFmpeg found some of the frames, and said nothing."""
+    picture = encode_pictures(tmp_path / "film.mp4", numbered(range(FRAMES)), *X264, "-pix_fmt", "yuv420p")
+    sound = ("-f", "lavfi", "-i", "sine=d=1", "-c:a", "aac")
+    ffmpeg("-i", picture, *sound, "-c:v", "copy", tmp_path / "x.mp4")
+    whole = (tmp_path / "x.mp4").read_bytes()
+    moov = next(box for box in boxes(whole) if box.type == b"moov")
+    _, film, tone, *_ = boxes(whole, moov.body, moov.stop)
+    assert (film.type, tone.type) == (b"trak", b"trak")
+    source = tmp_path / "cut.mp4"
+    for length in (moov.body, moov.body + 40, film.start + 300, film.stop - 200, film.stop - 8, film.stop - 1):
+        source.write_bytes(whole[:length])
+        assert "its index is cut off (the MP4 ends within its moov box)" in reason_against(source), length
+    for number, length in enumerate((film.stop, tone.start + 100, tone.stop)):
+        source = tmp_path / f"whole{number}.mp4"
+        source.write_bytes(whole[:length])
+        assert shown(video_of(source)) == list(range(FRAMES))

@@ -30,8 +30,9 @@ from .opening import demuxer_of, is_without_edits, open_contents, open_source, p
 from .ordered_chapters import has_other_order
 from .packet_times import decode_times, falls, frame_times, may_be_times_of_decoding, rising
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
-from .signs import JOIN_SEGMENTS, PacketLog, may_have_index, suspicion_of_end
-from .still_pictures import why_still
+from .sample_entry import is_index_cut_off
+from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, PacketLog, may_have_index, suspicion_of_end
+from .still_pictures import why_motion_photo, why_still
 
 # Where frames are decoded besides the start, as parts of the duration, and how many packets a decoder may take for one
 # frame.
@@ -127,7 +128,12 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
     if file.stat().st_size == 0:
         raise NotAVideoError(f"{path} is an empty file; copy or download it again", file=path)
     refuse_archive(path)
+    if photo := why_motion_photo(path):
+        raise NotAVideoError(f"{path} is {photo}", file=path)
     with open_source(path) as container:
+        best = container.streams.best("video")
+        if "mp4" in container.format.name and is_index_cut_off(path, best.id if best else None):
+            raise NotAVideoError(f"{path} does not open as a video: {MOOV_IS_CUT}", file=path)
         stream = video_stream(path, container)
         if stream.codec_context is None:
             raise NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)

@@ -1,4 +1,4 @@
-"""Boxes in the sample entry of an MP4 or QuickTime track, which say more of its pictures than PyAV exposes."""
+"""Boxes in the index of an MP4 or QuickTime file, its moov box, which say more of its tracks than PyAV exposes."""
 
 from __future__ import annotations
 
@@ -60,16 +60,36 @@ def is_fragmented(path: str) -> bool:
     return any(box.type == b"mvex" for box in boxes(moov))
 
 
+def is_index_cut_off(path: str, track_id: int | None) -> bool:
+    """Whether an MP4 ends within its moov box, and not behind this track (None: wherever in it)."""
+    try:
+        moov, length = _moov_of(Path(path))
+    except (CorruptDataError, OSError):
+        # It lies behind what is no box.
+        return False
+    # Boxes are listed up to the one that is not whole.
+    with contextlib.suppress(CorruptDataError, struct.error, IndexError):
+        in_front = (box for box in boxes(moov) if box.type == b"trak")
+        return len(moov) < length and not any(_track_id(moov, trak) == track_id for trak in in_front)
+    return len(moov) < length
+
+
 def _read_moov(file: Path) -> bytes:
     """The payload of the moov box, or b"" where there is none."""
+    return _moov_of(file)[0]
+
+
+def _moov_of(file: Path) -> tuple[bytes, int]:
+    """As much of the payload of the moov box as there is, and how long it is by its header; (b"", 0) where there is
+    none."""
     with file.open("rb") as source:
         while header := source.read(_LARGEST_HEADER_BYTES):
             size, kind, body = read_box_header(header.ljust(_LARGEST_HEADER_BYTES, b"\0"), 0, _LARGEST_HEADER_BYTES)
             if kind == b"moov" and size <= _MAX_MOOV_BYTES:
                 source.seek(body - len(header), 1)
-                return source.read(size - body)
+                return source.read(size - body), size - body
             source.seek(size - len(header), 1)
-    return b""
+    return b"", 0
 
 
 def _children(data: bytes, found: Iterator[Box], *kinds: bytes) -> Iterator[Box]:

@@ -25,6 +25,7 @@ from .holes import frames_behind_hole
 from .mp4_fragments import top_boxes, unread_fragments
 from .mpeg4_headers import PictureHeaders
 from .playlists import SCRIPT_DEMUXERS
+from .sample_entry import is_index_cut_off
 from .transport_packets import ends_in_mid_packet
 from .unread import fragment_sign, has_another_mp4, is_fragmented, unread_video
 
@@ -44,10 +45,12 @@ _KEYFRAME_CODECS = (
 )  # fmt: skip
 
 NO_CHAIN = "there is a break between its chunks"
-_MOOV_IS_MISSING = (
-    "its index is cut off (an MP4 without its moov box), and without it no frame can be read, even with --salvage; "
-    "copy or record it again"
+_WITHOUT_INDEX = (
+    "without it no frame can be read, even with --salvage; copy it again or, if its camera lost power, let a program "
+    "such as untrunc make the index anew"
 )
+_MOOV_IS_MISSING = f"its index is cut off (an MP4 without its moov box), and {_WITHOUT_INDEX}"
+MOOV_IS_CUT = f"its index is cut off (the MP4 ends within its moov box), and {_WITHOUT_INDEX}"
 _JOINED = "it is two MP4s that were joined byte by byte; give each in a file of its own"
 JOIN_SEGMENTS = "join the segments with it (`cat INIT SEGMENT... > one.mp4`) and give that"
 _IS_A_SEGMENT = (
@@ -290,6 +293,8 @@ def promised_end(stream: VideoStream) -> Fraction | None:
 def why_mp4_does_not_open(path: str) -> str:
     """Why an MP4 or MOV does not open, by its boxes; "" if that is unknown, or if it is no MP4."""
     kinds = [kind for kind, *_ in top_boxes(path)]
+    if b"moov" in kinds and is_index_cut_off(path, None):
+        return MOOV_IS_CUT
     if b"moov" in kinds:
         return _JOINED if has_another_mp4(kinds) else ""
     if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:

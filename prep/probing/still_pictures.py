@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import suppress
 from pathlib import Path
 
 from av.container import InputContainer
@@ -15,6 +17,10 @@ _BRANDS = ("avif", "avis", "heic", "heix", "mif1")
 # The first bytes of a WebP file with extended features, and the bit that says that it is animated (RFC 9649, 2.7).
 _WEBP_EXTENDED = b"VP8X"
 _WEBP_ANIMATED = 0x02
+# Photographs (JPEG, HEIF) of phones may have a video behind the picture, which is an MP4 of its own.
+_PHOTO = re.compile(rb"\xff\xd8\xff|....ftyp(hei|mif|msf|avif)", re.DOTALL)
+_MP4_START = re.compile(rb"\0\0\0[\x10-\x80]ftyp[\w ]{4}")
+_LONGEST_PHOTO_BYTES = 1 << 26
 _STILL = (
     "a still picture, not a video; give a folder or a list of numbered pictures with --image-fps to make one of them"
 )
@@ -27,6 +33,21 @@ def why_still(path: str, container: InputContainer) -> str:
         return "an animated WebP, which FFmpeg 8 does not read as a video; convert it to GIF, APNG or a video"
     is_picture = is_picture_format(demuxer) or demuxer in _MOVING_PICTURES
     return _STILL if is_picture or container.metadata.get("major_brand") in _BRANDS else ""
+
+
+def why_motion_photo(path: str) -> str:
+    """Why a photograph with a video behind it is no video, and what to do: the end of "it is ...". "" if it is none."""
+    found = None
+    with suppress(OSError), Path(path).open("rb") as file:
+        if _PHOTO.match(file.read(16)):
+            file.seek(0)
+            found = _MP4_START.search(file.read(_LONGEST_PHOTO_BYTES), 1)
+    if found is None:
+        return ""
+    return (
+        "a photo with a video behind it (a motion photo); "
+        f"give OUT.mp4 of `tail -c +{found.start() + 1} FILE > OUT.mp4`"
+    )
 
 
 def _is_animated_webp(path: str) -> bool:
