@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -135,12 +136,40 @@ def test_a_progressive_source_is_left_alone(tmp_path: Path) -> None:
     assert prepare(source, tmp_path)[1] == ()
 
 
-def test_film_on_video_keeps_its_frames(tmp_path: Path) -> None:
-    """Soft telecine: 24 progressive frames a second, of which every other one is shown for three fields."""
-    source = encode_pictures(tmp_path / "f.mpg", numbered(range(24)), "-c:v", "mpeg2video", "-q:v", "2", rate=24)
-    ffmpeg("-i", source, "-c", "copy", "-bsf:v", "setts=pts=PTS:dts=DTS", tmp_path / "x.ts")
-    video, given_up = prepare(tmp_path / "x.ts", tmp_path)
-    assert [read_number(frame) for frame in video] == list(range(24))
+def telecined(stream: bytes) -> bytes:
+    """A stream of MPEG-2 whose frames are to be shown for three fields and two in turn, as on DVDs and in broadcasts
+    (ISO/IEC 13818-2, 6.2.2.3 and 6.2.3.1)."""
+    data, first, latest = bytearray(stream), 0, -1
+    at = -1
+    while (at := data.find(b"\0\0\1", at + 1)) >= 0:
+        kind, extension = data[at + 3], data[at + 4] >> 4
+        if kind == 0xB8:
+            # A group of pictures, in which they are counted anew.
+            first, latest = first + latest + 1, -1
+        elif kind == 0x00:
+            number = data[at + 4] << 2 | data[at + 5] >> 6
+            latest = max(latest, number)
+        elif kind == 0xB5 and extension == 1:
+            data[at + 5] &= ~0x08  # not all frames are shown for two fields
+        elif kind == 0xB5 and extension == 8:
+            top_first, repeats = ((1, 1), (0, 0), (0, 1), (1, 0))[(first + number) % 4]
+            data[at + 7] = data[at + 7] & ~0x82 | top_first << 7 | repeats << 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize("suffix", ["m2v", "mpg", "vob", "ts", "mkv", "mp4"])
+def test_film_on_video_keeps_its_frames(suffix: str, tmp_path: Path) -> None:
+    """Soft telecine: of 24 progressive frames a second every other one is shown for three fields. At the rate of the
+    video, one in four would be shown twice."""
+    coded = ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "2", "-pix_fmt", "yuv420p", "-r", "30000/1001")
+    film = encode_pictures(tmp_path / "film.m2v", numbered(range(72)), *coded)
+    source = tmp_path / "x.m2v"
+    source.write_bytes(telecined(film.read_bytes()))
+    if suffix != "m2v":
+        ffmpeg("-fflags", "+genpts", "-i", source, "-c", "copy", tmp_path / f"x.{suffix}")
+    video, given_up = prepare(tmp_path / f"x.{suffix}", tmp_path)
+    assert [read_number(frame) for frame in video] == list(range(72))
+    assert video.metadata.fps == Fraction(24000, 1001)
     assert "deinterlaced" not in given_up
 
 

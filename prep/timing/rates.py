@@ -3,10 +3,11 @@
 A source whose frames are evenly spaced keeps its exact rate (`constant_rate`). For other sources a rate is chosen by
 how many frames it drops and repeats (`variable_rate`):
 
-1. Candidates, in this order: the standard rate whose interval equals the median rate's up to one unit of the timebase;
-   the mean rate of the ordinary intervals; the rates that the container states; the standard rates; the rates at which
-   some interval of the source lasts one tick. A candidate must make at most 30 times as many frames as the source has,
-   plus 10,000, and a tick must last at most five quarters of the median interval.
+1. Candidates, in this order: the rate of film whose frames are shown for two fields and three in turn (soft telecine);
+   the standard rate whose interval equals the median rate's up to one unit of the timebase; the mean rate of the
+   ordinary intervals; the rates that the container states; the standard rates; the rates at which some interval of the
+   source lasts one tick. A candidate must make at most 30 times as many frames as the source has, plus 10,000, and a
+   tick must last at most five quarters of the median interval.
 2. Find the lowest candidate that drops at most one source frame in a hundred, or one frame. The limit is not 0, since
    two frames that are closer together than all others must not multiply the frames of the whole video. Where up to a
    quarter of the frames follow another one within 1/240 s, which no camera records, these frames do not count at all.
@@ -44,6 +45,9 @@ _MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 32, 1 << 28
 _MAX_INFLATION, _ALWAYS_ALLOWED_FRAMES = 30, 10_000
 _NEAR = Fraction(5, 4)
 _INTERVALS_TRIED = 32
+# Fields in a second of video that film is shown as; how many intervals tell of it, and at most one in how many is as
+# long as the one before.
+_FIELD_RATE, _FEWEST_IN_TURN, _MOST_OUT_OF_TURN = Fraction(60000, 1001), 8, 20
 # Twins: the few frames of a source that are closer to the frame before than at the fastest standard rate.
 _TWIN_SECONDS, _TWIN_PART, _MOST_TWINS = Fraction(1, 240), 4, 4
 
@@ -119,6 +123,7 @@ def _without_twins(pts: Array, timebase: Fraction) -> Array:
 
 def _candidates(pts: Array, timebase: Fraction, hints: Iterable[Fraction]) -> Iterable[Fraction]:
     intervals = np.diff(pts)
+    yield from _film_rate(intervals, timebase)
     ordinary = _ordinary_rate(intervals, timebase)
     common = min(STANDARD_RATES, key=lambda known: abs(known - ordinary))
     if abs(1 / common - 1 / ordinary) <= timebase:
@@ -130,6 +135,19 @@ def _candidates(pts: Array, timebase: Fraction, hints: Iterable[Fraction]) -> It
     # tolist: Python's integers do not overflow, and an interval may have any length.
     for interval in np.unique(np.quantile(intervals, np.linspace(0, 1, _INTERVALS_TRIED), method="lower")).tolist():
         yield _plain(1 / (interval * timebase))
+
+
+def _film_rate(intervals: Array, timebase: Fraction) -> Iterable[Fraction]:
+    """The rate of frames that are shown for two fields of video and three in turn, if they are."""
+    fields = intervals * float(_FIELD_RATE * timebase)
+    counts = np.round(fields)
+    # Each time may be rounded to the timebase, and a field may be a sixtieth of a second.
+    is_even = np.abs(fields - counts) <= 2 * float(_FIELD_RATE * timebase) + 0.01
+    in_turn = np.count_nonzero(np.diff(counts) == 0) * _MOST_OUT_OF_TURN <= len(counts)
+    if len(counts) >= _FEWEST_IN_TURN and is_even.all() and np.isin(counts, (2, 3)).all() and in_turn:
+        turns = intervals[: len(intervals) // 2 * 2]
+        rate = Fraction(len(turns)) / (int(turns.sum()) * timebase)
+        yield min(STANDARD_RATES, key=lambda known: abs(known - rate))
 
 
 def _ordinary_rate(intervals: Array, timebase: Fraction) -> Fraction:
