@@ -46,6 +46,7 @@ from .timing.source_times import (
     used_numbers,
     with_decode_times,
 )
+from .timing.stated_times import estimated_times
 from .tools.pipelines import decoded_on_cpu
 from .tools.tool_choice import pipeline_for
 
@@ -315,7 +316,7 @@ def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) ->
     if source.repeats_times and not known.repeats_times:
         # ffmpeg is no longer told to keep to the times of packets.
         shown = tried_again(source.path, lambda: decode_shown(known, ffmpeg_path, tolerant=tolerant))
-    return known, shown.pts
+    return known if tolerant else replace(known, estimated_times=estimated_times(known, shown)), shown.pts
 
 
 def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Shown:

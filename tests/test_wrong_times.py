@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -121,3 +122,41 @@ def test_times_that_do_not_rise_are_spaced_where_there_is_room() -> None:
         ([7, 7], [7, 7]),
     ):
         assert spaced(np.array(stated)).tolist() == found
+
+
+def program_stream(folder: Path, pts: Sequence[int], timebase: Fraction, b_frames: int) -> Path:
+    """H.264 in a program stream, several of whose frames share a PES packet, which states the time of the first."""
+    timed_file = folder / "timed.mkv"
+    make_video(timed_file, pts=pts, timebase=timebase, b_frames=b_frames, gop=25)
+    source = folder / "x.mpg"
+    ffmpeg("-v", "fatal", "-i", timed_file, "-c", "copy", "-bsf:v", "h264_mp4toannexb", source)
+    with av.open(source) as container:
+        stated = [packet.pts is not None for packet in container.demux(video=0) if packet.size]
+    assert 10 < sum(stated) < len(stated) - 10
+    return source
+
+
+@pytest.mark.parametrize("b_frames", [0, 3])
+def test_frames_whose_times_are_not_stated_lie_between_those_whose_times_are(b_frames: int, tmp_path: Path) -> None:
+    """At a variable rate a parser counts them wrongly, one millisecond apart or behind the next one that is stated."""
+    steps = np.random.default_rng(0).choice([33, 34, 50, 66, 100], 99)
+    times = [0, *np.cumsum(steps).tolist()]
+    source = program_stream(tmp_path, times, Fraction(1, 1000), b_frames)
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    video = shortgop.open(tmp_path / "dataset")[0]
+    assert "times of some frames are not stated: estimated" in video.changes.given_up
+    numbers = [read_number(frame) for frame in video]
+    assert numbers == sorted(numbers)
+    assert video.changes.dropped in (0, 1)
+    apart = [abs(1000 * tick / video.metadata.fps - times[number]) for tick, number in enumerate(numbers)]
+    assert max(apart) < 200
+    assert float(np.median([float(each) for each in apart])) < 30
+
+
+@pytest.mark.parametrize("b_frames", [0, 3])
+def test_frames_whose_times_are_counted_right_are_not_called_estimated(b_frames: int, tmp_path: Path) -> None:
+    source = program_stream(tmp_path, range(100), Fraction(1, 25), b_frames)
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    video = shortgop.open(tmp_path / "dataset")[0]
+    assert [read_number(frame) for frame in video] == list(range(100))
+    assert video.changes.given_up == ()

@@ -68,7 +68,8 @@ class SourceVideo:
     out in their place. `has_hidden`: FFmpeg hides the frames of some packets. `in_pauses`: the numbers of the frames
     that FFmpeg shows in place of pauses between edits, where pts are those of several edits; None where FFmpeg's own
     are right. `has_guessed_rate`: it has neither times nor a rate, and
-    pts are FFmpeg's guess.
+    pts are FFmpeg's guess. `estimated_times`: those of all frames, where it states the times of some only, and not the
+    rate of the others; otherwise none.
     """
 
     path: str
@@ -104,6 +105,7 @@ class SourceVideo:
     has_hidden: bool = False
     in_pauses: Array | None = None
     has_guessed_rate: bool = False
+    estimated_times: Array = field(default_factory=NO_ENTRIES.copy)
 
     @property
     def coded_size(self) -> tuple[int, int]:

@@ -31,7 +31,7 @@ _MOST_LEFT_OUT_PART = 5
 # Parsers count the times of at most about so many frames wrongly before they get the next stated one.
 _MOST_COUNTED_WRONGLY = 32
 # Demuxers of streams that may state the times of some frames only.
-_STATES_SOME_TIMES = ("mpeg", "mpegts")
+STATES_SOME_TIMES = ("mpeg", "mpegts")
 # How much room, in intervals, a frame must have to be put between two others.
 _ROOM = 0.75
 # Two or three frames may lie close together for other reasons than a wrong rate.
@@ -42,7 +42,7 @@ _MAX_CLOSED_GAPS = 1000
 _FALLING_PART = 20
 _ALL = slice(0, None)
 # Frames that follow one another within such a part of an interval were not recorded so.
-_CROWDED_PART = 8
+CROWDED_PART = 8
 # So many of the frames of a constant rate follow one another at its interval: some may be missing.
 _EVEN_PART = 0.9
 
@@ -240,8 +240,9 @@ def mended_times(
     ):
         # Frames are shown as evenly as they are decoded. The decoder leaves out those that are shown before the first.
         return _apart(_begun_evenly(source.pts[left_out:]))[used]
-    if source.pts is None and source.demuxer in _STATES_SOME_TIMES:
-        times = evened(decoded_pts)
+    if source.pts is None and source.demuxer in STATES_SOME_TIMES:
+        is_estimated = len(source.estimated_times) == len(decoded_all) and not is_damaged
+        times = source.estimated_times[used] if is_estimated else evened(decoded_pts)
         return spaced(times) if source.repeats_times else times
     if source.pts is not None and not source.pts_falls and len(decoded_all) == len(source.pts):
         # Where pts rise in the order of decoding although frames are shown in another one, they are times of decoding.
@@ -259,7 +260,7 @@ def _begun_evenly(times: Array) -> Array:
     copies the next times that are possible where theirs would lie before the start of a file."""
     steps = np.diff(times)
     interval = int(np.median(steps)) if len(steps) else 0
-    crowded = int(np.argmin(steps * _CROWDED_PART < interval)) if len(steps) else 0
+    crowded = int(np.argmin(steps * CROWDED_PART < interval)) if len(steps) else 0
     if not 0 < crowded <= _MOST_COUNTED_WRONGLY or crowded + 1 >= len(times):
         return times
     found = times.copy()
@@ -272,7 +273,7 @@ def _apart(times: Array) -> Array:
     whose time of decoding would not rise directly behind the one before."""
     steps = np.diff(times)
     mean = float(times[-1] - times[0]) / max(1, len(steps))
-    is_close = np.concatenate([[False], (steps > 0) & (steps * _CROWDED_PART < mean)])
+    is_close = np.concatenate([[False], (steps > 0) & (steps * CROWDED_PART < mean)])
     if not is_close.any():
         return times
     together = times[np.maximum.accumulate(np.where(is_close, 0, np.arange(len(times))))]

@@ -1,0 +1,47 @@
+"""The times of streams that state those of some frames only: program streams, and transport streams, where several
+small frames share a PES packet.
+
+A parser counts the others by the rate that the stream states. Where the camera kept to another one, or to none, frames
+then follow one another at once, or come before earlier ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...manifests.ragged import Array
+from ..probing.probe import NO_ENTRIES, SourceVideo
+from ..running.frame_report import NO_PTS, Shown
+from .source_times import CROWDED_PART, STATES_SOME_TIMES, evened, longest_rise
+
+# Where more than one in so many times is not that of its frame, none is to be trusted.
+_MOST_MISPLACED_PART = 5
+
+
+def estimated_times(source: SourceVideo, shown: Shown) -> Array:
+    """The times of all frames, int64, with those evenly between two that are stated which a parser counted so that they
+    do not go on from the one to the other. None where there are no such frames, or where the times that are stated
+    contradict the order of frames."""
+    known = np.flatnonzero(shown.packet_pts != NO_PTS)
+    if source.pts is not None or source.demuxer not in STATES_SOME_TIMES or len(known) < 2:
+        return NO_ENTRIES
+    # FFmpeg gives some frames the time of a neighbour.
+    rising = longest_rise(shown.packet_pts[known])
+    if np.count_nonzero(~rising) * _MOST_MISPLACED_PART > len(known):
+        return NO_ENTRIES
+    known = known[rising]
+    stated, found = shown.packet_pts[known], evened(shown.pts)
+    interval = float(stated[-1] - stated[0]) / int(known[-1] - known[0])
+    wrong = np.flatnonzero(np.diff(found) * CROWDED_PART < interval)
+    # Each frame has a time of its own between two that are stated.
+    if not len(wrong) or (np.diff(stated) < np.diff(known)).any():
+        return NO_ENTRIES
+    numbers = np.arange(len(found))
+    before, behind = np.minimum(numbers - known[0], 0), np.maximum(numbers - known[-1], 0)
+    even = np.round(np.interp(numbers, known, stated) + (before + behind) * interval).astype(np.int64)
+    # The frames from one whose time is stated to the next, of which one follows another at once. Before the first such
+    # time and behind the last one nothing says how they go on.
+    part = np.searchsorted(known, numbers, side="right")
+    is_wrong = np.isin(part, part[wrong]) | (part == 0) | (part == len(known))
+    found = np.where(is_wrong, even, found)
+    return found if (np.diff(found) > 0).all() else even
