@@ -13,7 +13,7 @@ from shortgop.errors import EncodeError
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.probe import SourceVideo
 from shortgop.prep.timing.grid import FrameGrid, TickRule, count_dropped, ordinary_interval
-from shortgop.prep.timing.rates import MAX_RATE, MIN_RATE, STANDARD_RATES, constant_rate
+from shortgop.prep.timing.rates import MAX_RATE, MIN_RATE, STANDARD_RATES, constant_rate, variable_rate
 from shortgop.prep.timing.source_times import plan_times
 
 MS = Fraction(1, 1000)
@@ -184,3 +184,15 @@ def test_pauses_that_are_kept_do_not_lower_the_rate() -> None:
     grid = planned(steps(*[40] * 29, 3_600_000, *[40] * 29))
     assert grid.rule.fps == 25
     assert grid.dropped == 0
+
+
+@pytest.mark.parametrize("field", [Fraction(1001, 60000), Fraction(1, 60)])
+@pytest.mark.parametrize("timebase", [Fraction(1, 1000), Fraction(1, 90000)])
+@pytest.mark.parametrize("first", [2, 3])
+def test_film_that_is_shown_for_two_fields_and_three_in_turn_has_its_own_rate(
+    field: Fraction, timebase: Fraction, first: int
+) -> None:
+    counts = [first, 5 - first] * 200
+    pts = np.round(np.cumsum([0, *counts]) * float(field / timebase)).astype(np.int64)
+    end_pts = int(pts[-1]) + round(2 * field / timebase)
+    assert variable_rate(pts, end_pts, timebase, (1 / (2 * field),)) == 1 / (field * Fraction(5, 2))
