@@ -67,9 +67,8 @@ class SourceVideo:
     do not count, as they hide what is decoded first; of the frames in the order shown, the first `num_hidden` are left
     out in their place. `has_hidden`: FFmpeg hides the frames of some packets. `in_pauses`: the numbers of the frames
     that FFmpeg shows in place of pauses between edits, where pts are those of several edits; None where FFmpeg's own
-    are right. `has_guessed_rate`: it has neither times nor a rate, and
-    pts are FFmpeg's guess. `estimated_times`: those of all frames, where it states the times of some only, and not the
-    rate of the others; otherwise none.
+    are right. `has_guessed_rate`: it has neither times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those
+    of all frames, where it states the times of some only, and not the rate of the others; otherwise none.
     """
 
     path: str
