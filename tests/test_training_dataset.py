@@ -7,14 +7,16 @@ import pickle
 import random
 import re
 import shutil
+import warnings
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, VideoNotFoundError, WrongTypeError
@@ -209,6 +211,36 @@ def test_random_clips_that_never_change_are_noticed(folder: Path) -> None:
         list(DataLoader(told, batch_size=3, num_workers=0))
         list(DataLoader(fixed, batch_size=3))
         list(DataLoader(told, batch_size=3, sampler=shortgop.ElasticSampler(told, 3)))
+
+
+def test_random_clips_that_never_change_are_noticed_on_several_ranks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rank of a DistributedSampler reads a part of every epoch: of 4 ranks it was told after 8 epochs, and of 64
+    hardly ever. Workers know of the other ranks from the environment that torchrun and Accelerate set."""
+    monkeypatch.setenv("WORLD_SIZE", "4")
+
+    def epochs_until_told(epochs: Iterable[Iterable[int]]) -> int | None:
+        dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=8))
+        for epoch, indices in enumerate(epochs):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                dataset.full_draws(list(indices))
+            if any("call dataset.set_epoch" in str(each.message) for each in caught):
+                return epoch
+        return None
+
+    def of_rank(epoch: int) -> Iterator[int]:
+        sampler = DistributedSampler(range(24), num_replicas=4, rank=1)  # type: ignore[arg-type]
+        sampler.set_epoch(epoch)
+        return iter(sampler)
+
+    told = epochs_until_told(map(of_rank, range(20)))
+    assert told is not None
+    assert 2 <= told < 6
+    # No clip comes again where ranks read all clips, each in an order of its own, or draws of later epochs.
+    assert epochs_until_told([range(24), range(24), range(24)]) == 2
+    assert epochs_until_told([range(24), range(24, 48), range(48, 72), range(72, 96)]) is None
 
 
 def test_draws_of_a_sampler_hold_their_epoch_whatever_the_dataset_was_told(folder: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+
+import torch.distributed
 
 from ..warned import warn
 from .clips import Draw
@@ -30,11 +33,21 @@ def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *
             f"each is drawn anew (for clips that are to stay the same, {fixed})"
         )
         return True
-    shared.count_read(len(plain))
-    if shared.read <= _READ_TWICE * count:
+    # Indices from `count` on are draws of later epochs. Of several ranks each reads a part of every epoch, which is
+    # another one each time: only where it has met an index again does it know that an epoch came again.
+    times = shared.count_read([index % count for index in plain if index < count], count)
+    if times <= _READ_TWICE or shared.read * _num_ranks() <= _READ_TWICE * count:
         return False
     warn(
         "random clips are read for the third time with the same choices: call dataset.set_epoch(epoch) in each epoch, "
         f"or use shortgop.ElasticSampler (for clips that are to stay the same, {fixed})"
     )
     return True
+
+
+def _num_ranks() -> int:
+    """Of this training run, also in the worker of a DataLoader."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_world_size()
+    told = os.environ.get("WORLD_SIZE", "")
+    return max(1, int(told)) if told.isdecimal() else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import weakref
+from collections.abc import Sequence
 from multiprocessing import reduction
 from multiprocessing.context import get_spawning_popen
 from typing import Any
@@ -17,6 +18,8 @@ from ..unnamed_files import unnamed_file
 _PROCESSES = 129
 _SKIPPED, _READ = 0, 1
 _NUM_BYTES = 8 * (1 + 2 * _PROCESSES)
+# Of so many indices, spread over all of them, each is counted by itself.
+_MOST_WATCHED = 1024
 
 
 class SharedNumbers:
@@ -28,17 +31,19 @@ class SharedNumbers:
     def __init__(self, file: int | None = None, owner: int | None = None) -> None:
         """In the memory of another process, whose file this is; without one, in memory of its own."""
         self._owner = os.getpid() if owner is None else owner
-        self._file = unnamed_file(_NUM_BYTES) if file is None else file
+        self._file = unnamed_file(_NUM_BYTES + _MOST_WATCHED) if file is None else file
         weakref.finalize(self, os.close, self._file).atexit = False
-        self._memory = mmap.mmap(self._file, _NUM_BYTES)
+        self._memory = mmap.mmap(self._file, _NUM_BYTES + _MOST_WATCHED)
         self._epoch = np.frombuffer(self._memory, dtype=np.int64, count=1)
-        self._counts = np.frombuffer(self._memory, dtype=np.int64, offset=8).reshape(2, _PROCESSES)
+        self._counts = np.frombuffer(self._memory, np.int64, 2 * _PROCESSES, 8).reshape(2, _PROCESSES)
+        # Processes write it without a lock: a count that is lost by chance does no harm.
+        self._times_read = np.frombuffer(self._memory, dtype=np.uint8, offset=_NUM_BYTES)
 
     def __reduce__(self) -> Any:
         # None but while a process is started.
         if get_spawning_popen() is not None:
             return _attached, (reduction.DupFd(self._file), self._owner)
-        return _copied, (self._memory[:],)
+        return _copied, (self._memory[:_NUM_BYTES],)
 
     @property
     def epoch(self) -> int:
@@ -49,6 +54,7 @@ class SharedNumbers:
     def epoch(self, epoch: int) -> None:
         self._epoch[0] = epoch
         self._counts[_READ] = 0
+        self._times_read[:] = 0
 
     @property
     def skipped(self) -> int:
@@ -68,8 +74,14 @@ class SharedNumbers:
     def count_skipped(self, count: int = 1) -> None:
         self._counts[_SKIPPED, self._process] += count
 
-    def count_read(self, count: int) -> None:
-        self._counts[_READ, self._process] += count
+    def count_read(self, indices: Sequence[int], num_indices: int) -> int:
+        """Count these different indices, of which there are `num_indices`. Returns how often one of them was read since
+        the epoch was set, as far as they are counted by themselves."""
+        self._counts[_READ, self._process] += len(indices)
+        apart = -(-num_indices // _MOST_WATCHED)
+        watched = [index // apart for index in indices if index % apart == 0]
+        self._times_read[watched] += self._times_read[watched] < np.iinfo(np.uint8).max
+        return int(self._times_read[watched].max(initial=0))
 
     @property
     def _process(self) -> int:
@@ -84,5 +96,5 @@ def _attached(file: Any, owner: int) -> SharedNumbers:
 
 def _copied(content: bytes) -> SharedNumbers:
     numbers = SharedNumbers()
-    numbers._memory[:] = content  # noqa: SLF001  # another way to make one
+    numbers._memory[:_NUM_BYTES] = content  # noqa: SLF001  # another way to make one
     return numbers
