@@ -123,6 +123,25 @@ def test_a_script_without_a_guard_is_told_so(clips_folder: Path, tmp_path: Path)
     assert 'has to do so under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
+def test_what_a_notebook_defines_is_named(clips_folder: Path) -> None:
+    """Workers ended at once, and what they wrote of it is not shown by a notebook. No file holds its program, as here."""
+    program = (
+        "import shortgop\n"
+        "def brighter(frames): return frames + 1\n"
+        "class Clips(shortgop.ClipDataset): pass\n"
+        "def batches(made, **options):\n"
+        f"    dataset = made({str(clips_folder)!r}, shortgop.AllClips(2), **options)\n"
+        "    return len(list(shortgop.ClipLoader(dataset, range(8), batch_size=4, workers=1)))\n"
+        "print(batches(shortgop.ClipDataset))\n"
+        "batches(Clips, transform=brighter)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.stdout == "2\n"
+    assert done.returncode == 1
+    assert "UsageError: worker processes do not know Clips, brighter, which this notebook" in done.stderr
+    assert "forkserver" not in done.stderr
+
+
 def test_a_class_or_a_transform_that_cannot_be_sent_is_refused(clips_folder: Path) -> None:
     class Local(shortgop.ClipDataset):
         """As in a notebook."""

@@ -5,6 +5,7 @@ batch_rows  what items consist of, and where each part lies in memory
 arena       the shared memory, and which batches of it are free, being filled, or in the consumer's hands
 pool        starts workers, gives them units, notices when one dies; `in_process` is the same without processes
 worker      what a worker process does
+notebook    refuses what a notebook defines, which workers do not know
 delivery    one pass over an epoch: plans ahead, gathers, delivers in order
 collating   entries of items that have no tensor in shared memory
 core        what the passes of a loader share

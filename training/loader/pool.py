@@ -17,6 +17,7 @@ from ...errors import DatasetError, UsageError
 from ...wording import counted
 from .arena import Arena
 from .messages import Cancel, Done, ReadsItems, Ready, UseArena, Work
+from .notebook import check_known_to_workers
 from .worker import SameEnvironment, serve
 
 # How often work is given out again after the first time, if workers die.
@@ -63,6 +64,7 @@ class WorkerPool:
     """
 
     def __init__(self, dataset: ReadsItems, workers: int, threads: int) -> None:
+        check_known_to_workers(dataset)
         self._start_arguments = dataset, threads, os.getpid()
         self._arenas: dict[int, Arena] = {}
         self._waiting: deque[Work] = deque()
