@@ -124,7 +124,7 @@ def test_a_script_without_a_guard_is_told_so(clips_folder: Path, tmp_path: Path)
 
 
 def test_what_a_notebook_defines_is_named(clips_folder: Path) -> None:
-    """Workers ended at once, and what they wrote of it is not shown by a notebook. No file holds its program, as here."""
+    """Workers ended at once, and a notebook does not show what they wrote of it. No file holds its program, as here."""
     program = (
         "import shortgop\n"
         "def brighter(frames): return frames + 1\n"

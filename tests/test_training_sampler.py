@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import warnings
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,19 @@ def test_evaluation_sees_every_sample_exactly_once(count: int, batch: int, ranks
     seen = [list(sampler) for sampler in samplers]
     assert sorted(draw for each in seen for draw in each) == list(range(count))
     assert [len(sampler) for sampler in samplers] == [len(each) for each in seen]
+
+
+def test_ranks_that_would_wait_for_one_another_in_training_are_told() -> None:
+    """Of 9 samples in batches of 4 the last one is that of one rank, which waits in DDP for the other: that has begun
+    the next epoch, whose gradients are added to those of this one, or has ended."""
+    with pytest.warns(DatasetWarning, match="last global batch .* 1 of 2 ranks have no sample, .* drop_last=True"):
+        ElasticSampler(numbered(9), 4, rank=0, world_size=2, drop_last=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ElasticSampler(numbered(10), 4, rank=0, world_size=2, drop_last=False)
+        ElasticSampler(numbered(9), 4, rank=0, world_size=2)
+        ElasticSampler(numbered(9), 4, rank=0, world_size=1, drop_last=False)
+        ElasticSampler(numbered(9), 4, order=Sequential(), rank=0, world_size=2, drop_last=False)
 
 
 def test_iterators_that_are_begun_in_vain_change_nothing() -> None:

@@ -116,6 +116,13 @@ class ElasticSampler(DistributedSampler[int]):
                 f"an epoch has {self._order.length} samples, fewer than global_batch_size {batch}; take a smaller "
                 "batch, or drop_last=False"
             )
+        fewer = self._slices(0).ranks_with_fewer_batches
+        if fewer and not isinstance(self._given_order, Sequential):
+            warn(
+                f"of the last global batch of each epoch {fewer} of {world_size} ranks have no sample, and so a batch "
+                "fewer than the others: with DDP, steps of different batches then meet, or wait for ever. Take "
+                "drop_last=True (for evaluation give order=shortgop.Sequential())"
+            )
         # What DistributedSampler says of itself.
         self.num_samples = self._slices(0).num_samples
         self.total_size = self._order.length // batch * batch if drop_last else self._order.length

@@ -61,6 +61,12 @@ class EpochSlices:
         # All batches but the last are of one size.
         return (self.num_batches - 1) * bool(self.part(0)) + bool(self.part(self.num_batches - 1))
 
+    @property
+    def ranks_with_fewer_batches(self) -> int:
+        """How many ranks have no position in the last batch."""
+        left_over = 0 if self.drop_last else (self.length - self.start) % self.global_batch_size
+        return max(0, self.world_size - left_over) if left_over else 0
+
     def part(self, batch: int) -> range:
         """This rank's positions in a batch."""
         first = self.start + batch * self.global_batch_size
