@@ -45,6 +45,7 @@ FENCED = {
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
         "test_documents.test_a_loop_with_a_clip_loader",
         "test_training_page.test_clips_of_several_sizes",
+        "test_training_loaders.test_lightning_resumes_a_data_loader_with_the_callback_of_the_page",
         "test_training_loaders.test_hugging_faces_trainer_resumes_with_the_samples_that_were_left",
         "test_ray_data.test_what_the_page_shows_runs",
         "test_documents.test_the_dataset_class_before_and_after",
@@ -317,7 +318,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
 
 
 def test_the_dataset_class_before_and_after(names: dict[str, Any]) -> None:
-    text, _, after = fenced("training.md", 16).rpartition("\n\n\n")
+    text, _, after = fenced("training.md", 17).rpartition("\n\n\n")
     exec(text, names)
     before = names["Clips"]()
     before.paths, before.labels = ["kitchen/001.mp4"], [7]

@@ -231,7 +231,7 @@ def test_random_clips_that_never_change_are_noticed_on_several_ranks(
         return None
 
     def of_rank(epoch: int) -> Iterator[int]:
-        sampler = DistributedSampler(range(24), num_replicas=4, rank=1)  # type: ignore[arg-type]
+        sampler: Any = DistributedSampler(cast(Any, range(24)), num_replicas=4, rank=1)
         sampler.set_epoch(epoch)
         return iter(sampler)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,9 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from datasets import make_dataset
+from sweep import sample
 from synthetic import constant_rate_pts, make_video
+from training_videos import make_videos
 
 PAGE = Path(__file__).parents[1] / "docs" / "training.md"
 
@@ -70,7 +73,7 @@ def test_torchdata_resumes_where_the_loop_was(dataset: shortgop.ClipDataset, wor
 
 
 def trained_by_lightning(
-    folder: Path, loader: Any, epochs: int, *, resumed_from: Path | None = None
+    folder: Path, loader: Any, epochs: int, *, resumed_from: Path | None = None, callbacks: Sequence[Any] = ()
 ) -> list[list[int]]:
     """The draws of the batches that a model of Lightning's is trained on. It leaves a checkpoint after eight steps, and
     one of the last whole epoch."""
@@ -95,11 +98,37 @@ def trained_by_lightning(
     )
     after_epochs = lightning.callbacks.ModelCheckpoint(dirpath=folder, filename="epoch", enable_version_counter=False)
     trainer = lightning.Trainer(
-        max_epochs=epochs, accelerator="cpu", devices=1, logger=False, callbacks=[after_eight, after_epochs],
-        enable_progress_bar=False, enable_model_summary=False, default_root_dir=folder,
+        max_epochs=epochs, accelerator="cpu", devices=1, logger=False,
+        callbacks=[after_eight, after_epochs, *callbacks], enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=folder,
     )  # fmt: skip
     trainer.fit(Model(), loader, ckpt_path=resumed_from)
     return seen
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("workers", sample([2], more=[0]))
+def test_lightning_resumes_a_data_loader_with_the_callback_of_the_page(
+    dataset: shortgop.ClipDataset, tmp_path: Path, workers: int
+) -> None:
+    """Without it a run that went on in mid-epoch began that epoch again, and one between two epochs the first one."""
+    names: dict[str, Any] = {"lightning": import_module("pytorch_lightning")}
+    exec(example("class SamplerState").partition("\n\n\n")[0], names)
+
+    def loader() -> DataLoader[Any]:
+        sampler = shortgop.ElasticSampler(dataset, 8)
+        return DataLoader(dataset, batch_size=8, sampler=sampler, num_workers=workers)
+
+    def trained(epochs: int, *, resumed_from: Path | None = None) -> list[list[int]]:
+        used = loader()
+        state = names["SamplerState"](used.sampler)
+        return trained_by_lightning(tmp_path, used, epochs, resumed_from=resumed_from, callbacks=[state])
+
+    whole = of_epochs(dataset, 3)
+    assert trained(2) == whole[:12]
+    # An epoch has six steps.
+    assert trained(3, resumed_from=tmp_path / "epoch.ckpt") == whole[12:]
+    assert trained(3, resumed_from=tmp_path / "step=8.ckpt") == whole[8:]
 
 
 def of_epochs(dataset: shortgop.ClipDataset, epochs: int) -> list[list[int]]:
@@ -200,84 +229,93 @@ def test_accelerate_resumes_in_a_later_epoch(dataset: shortgop.ClipDataset) -> N
         assert draws(resumed) == draws(DataLoader(dataset, batch_size=4, sampler=own))[2:]
 
 
+def example(start: str) -> str:
+    """The block of docs/training.md that starts so, with its sizes made small."""
+    block = re.search(rf"```python\n({re.escape(start)}.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    text = block[1]
+    for old, new in (("256", "8"), ("(224, 224)", "(16, 16)"), ("RandomClips(16, stride=4)", CLIPS)):
+        text = text.replace(old, new)
+    return text
+
+
+CLIPS = "RandomClips(2, clips_per_video=16)"
+
+
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_hugging_faces_trainer_resumes_with_the_samples_that_were_left(
-    dataset: shortgop.ClipDataset, tmp_path: Path
+    tmp_path: Path, names_for_trainer: dict[str, Any]
 ) -> None:
-    """As docs/training.md writes it: two epochs, and from checkpoints in mid-epoch and between epochs."""
+    """As docs/training.md writes it: two epochs, and from checkpoints in mid-epoch and between epochs. A step is two
+    batches of the loader."""
     transformers = import_module("transformers")
-    seen: list[list[int]] = []
+    folder, seen = make_videos(tmp_path / "videos"), list[list[int]]()
 
     class Model(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(3 * 16 * 16, 1)
 
-        def forward(self, frames: torch.Tensor, draw: torch.Tensor, **_: Any) -> dict[str, torch.Tensor]:
+        def forward(self, pixel_values: torch.Tensor, labels: torch.Tensor, draw: torch.Tensor) -> Any:
+            assert pixel_values.shape[1:] == (2, 3, 16, 16)
+            assert len(labels) == len(draw)
             seen.append(draw.tolist())
-            return {"loss": self.layer(frames.float().flatten(1)).mean()}
-
-    block = re.search(r"```python\n(class ClipTrainer.*?)```", PAGE.read_text(), re.DOTALL)
-    assert block is not None
-    text = block[1].replace("256", "8").replace("num_workers=8", "num_workers=0")
+            return {"loss": self.layer(pixel_values.flatten(2)).mean()}
 
     def run(**resumed: str) -> list[list[int]]:
         seen.clear()
         arguments = transformers.TrainingArguments(
-            output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=8, save_steps=1, use_cpu=True,
-            report_to=[], disable_tqdm=True, logging_strategy="no",
+            output_dir=str(tmp_path), num_train_epochs=2, per_device_train_batch_size=4, save_steps=1, use_cpu=True,
+            report_to=[], disable_tqdm=True, logging_strategy="no", gradient_accumulation_steps=2,
         )  # fmt: skip
-        names: dict[str, Any] = {"shortgop": shortgop, "DataLoader": DataLoader, "transformers": transformers}
-        names["torch"] = torch
-        names |= {"model": Model(), "arguments": arguments, "dataset": dataset}
-        exec(text, names)
+        names = names_for_trainer | {"model": Model(), "arguments": arguments}
+        exec(example("class ClipTrainer").replace("DATASET", str(folder)), names)
         names["trainer"].train(**resumed)
         return list(seen)
 
-    sampler = shortgop.ElasticSampler(dataset, 8)
+    dataset = shortgop.ClipDataset(folder, eval(f"shortgop.{CLIPS}"))
     expected = []
     for epoch in range(2):
+        sampler = shortgop.ElasticSampler(dataset, 8)
         sampler.set_epoch(epoch)
-        expected += draws(DataLoader(dataset, batch_size=8, sampler=sampler))
+        expected += draws(DataLoader(dataset, batch_size=4, sampler=sampler))
     assert run() == expected
     for step in (2, 6, 9):
-        assert run(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}")) == expected[step:]
+        assert run(resume_from_checkpoint=str(tmp_path / f"checkpoint-{step}")) == expected[2 * step :]
+
+
+@pytest.fixture
+def names_for_trainer(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the block of the page uses. Trainer takes the tests' module `datasets` for the package of that name."""
+    transformers, half = import_module("transformers"), [0.5] * 3
+    monkeypatch.setattr(import_module("transformers.trainer"), "is_datasets_available", lambda: False)
+    return {"shortgop": shortgop, "torch": torch, "transformers": transformers, "mean": half, "std": half}
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_hugging_faces_trainer_evaluates_as_the_page_says(
-    dataset: shortgop.ClipDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_hugging_faces_models_train_and_are_evaluated_as_the_page_says(
+    tmp_path: Path, names_for_trainer: dict[str, Any]
 ) -> None:
-    """Its own collator renames `label`, of which a model that is trained as the page writes it knows nothing."""
+    """VideoMAE as it is: it takes pixel_values and labels, and nothing else that an item has."""
     transformers = import_module("transformers")
-    # It takes the tests' module of that name for the package.
-    monkeypatch.setattr(import_module("transformers.trainer"), "is_datasets_available", lambda: False)
-    page = PAGE.read_text()
-    for said in ("data_collator=torch.utils.data.default_collate", 'TrainingArguments(label_names=["label"])'):
-        assert said in page
-    labels = [number % 3 for number in range(len(dataset.source))]
-
-    class Labelled(shortgop.ClipDataset):
-        def items(self, draws: Any, rows: Any = None) -> Any:
-            return [{**item, "label": labels[item["video"]]} for item in super().items(draws, rows)]
-
-    class Model(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = torch.nn.Linear(3 * 16 * 16, 3)
-
-        def forward(self, frames: torch.Tensor, label: torch.Tensor, **_: Any) -> dict[str, torch.Tensor]:
-            logits = self.layer(frames.float().flatten(1))
-            return {"loss": torch.nn.functional.cross_entropy(logits, label), "logits": logits}
-
-    clips = Labelled(dataset.source, shortgop.CenterClips(1))
+    folder = make_videos(tmp_path / "videos")
+    configuration = transformers.VideoMAEConfig(
+        image_size=16, patch_size=8, num_frames=2, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=16, num_labels=2,
+    )  # fmt: skip
     arguments = transformers.TrainingArguments(
-        output_dir=str(tmp_path), per_device_eval_batch_size=2, use_cpu=True, report_to=[], disable_tqdm=True,
-        label_names=["label"],
+        output_dir=str(tmp_path), max_steps=2, per_device_train_batch_size=8, per_device_eval_batch_size=2,
+        use_cpu=True, report_to=[], disable_tqdm=True, save_strategy="no",
     )  # fmt: skip
-    trainer = transformers.Trainer(
-        Model(), arguments, eval_dataset=clips, data_collator=torch.utils.data.default_collate,
-        compute_metrics=lambda found: {"labels": found.label_ids.tolist()},
-    )  # fmt: skip
-    assert trainer.evaluate()["eval_labels"] == labels
+    names = names_for_trainer | {"arguments": arguments}
+    names["model"] = transformers.VideoMAEForVideoClassification(configuration)
+    exec(example("class ClipTrainer").replace("DATASET", str(folder)), names)
+    trainer = names["trainer"]
+    assert trainer.train().global_step == 2
+    fixed = shortgop.Output(size=(16, 16), dtype=torch.float32)
+    views = shortgop.ClipDataset(
+        folder, shortgop.UniformClips(2, clips_per_video=3), outputs={"pixel_values": fixed}, metadata=["label"]
+    )
+    trainer.compute_metrics = lambda found: {"labels": found.label_ids.tolist()}
+    assert trainer.evaluate(views)["eval_labels"] == [0, 0, 0, 1, 1, 1, 1, 1, 1]

@@ -226,7 +226,7 @@ class ElasticSampler(DistributedSampler[int]):
         warn(
             f"{what} was called after a loop over batches of epoch {epoch} had begun, which goes on as it was: it "
             "holds from the next loop on, so leave this one (`break`) and begin another. Lightning begins to read "
-            "before it sets the epoch where it resumes between two: call sampler.set_epoch before trainer.fit there"
+            "before it sets the epoch where it resumes between two: give it the callback of docs/training.md there"
         )
 
     def end_epoch(self, epoch: int, moves: int) -> None:
