@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from datasets import make_dataset
+from shortgop.errors import UsageError
 from sweep import sample
 from synthetic import constant_rate_pts, make_video
 from training_videos import make_videos
@@ -212,6 +214,25 @@ def test_accelerate_divides_the_batches_of_a_sampler_of_one_rank(dataset: shortg
     for rank in range(2):
         own = shortgop.ElasticSampler(dataset, 8, rank=rank, world_size=2)
         assert parts[rank] == draws(DataLoader(dataset, batch_size=4, sampler=own))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dispatch", [False, True])
+def test_batches_that_accelerate_would_divide_once_more_are_refused(
+    dataset: shortgop.ClipDataset, dispatch: bool
+) -> None:
+    """As where `accelerator.prepare` is given all there is: each of two ranks read half of its samples."""
+    loaders = import_module("accelerate.data_loader")
+    sampler = shortgop.ElasticSampler(dataset, 8, rank=0, world_size=2)
+    loader = DataLoader(dataset, batch_size=4, sampler=sampler)
+    options = {"device": torch.device("cpu"), "process_index": 0, "put_on_device": True}
+    prepared = loaders.prepare_data_loader(loader, num_processes=2, dispatch_batches=dispatch, **options)
+    if dispatch:
+        prepared.state = SimpleNamespace(num_processes=2, process_index=0)
+    with pytest.raises(UsageError, match="Accelerate divides .* among 2 already.* rank=0, world_size=1"):
+        draws(prepared)
+    # Of one rank nothing is divided.
+    assert len(draws(loaders.prepare_data_loader(loader, num_processes=1, **options))) == 6
 
 
 @pytest.mark.filterwarnings("ignore")

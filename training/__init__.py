@@ -5,8 +5,8 @@ policies, offsets, ends, references, clips, clip_reach, table_index, segments, j
 video_table, stretches, running_counts  the videos, or stretches of them, that clips are taken from, and which of them
                                has the n-th clip
 keyed                          random numbers that are functions of a key
-orders, weights, mixing, slices, sampler, sampler_states  in which order clips come, and the sampler that deals them to
-                               ranks
+orders, weights, mixing, slices, ranks, sampler, sampler_states  in which order clips come, and the sampler that deals
+                               them to ranks
 outputs                        what the frames of a clip become: several tensors, random crops and flips
 clip_dataset, clip_pixels, policy_index, opened, rows, shared, transforms, unreadable, repetition  the Dataset: reads
                                clips, in any worker

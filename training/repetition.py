@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-
-import torch.distributed
 
 from ..warned import warn
 from .clips import Draw
+from .ranks import num_ranks
 from .shared import SharedNumbers
 
 # Once or twice may be meant.
@@ -36,18 +34,10 @@ def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *
     # Indices from `count` on are draws of later epochs. Of several ranks each reads a part of every epoch, which is
     # another one each time: only where it has met an index again does it know that an epoch came again.
     times = shared.count_read([index % count for index in plain if index < count], count)
-    if times <= _READ_TWICE or shared.read * _num_ranks() <= _READ_TWICE * count:
+    if times <= _READ_TWICE or shared.read * num_ranks() <= _READ_TWICE * count:
         return False
     warn(
         "random clips are read for the third time with the same choices: call dataset.set_epoch(epoch) in each epoch, "
         f"or use shortgop.ElasticSampler (for clips that are to stay the same, {fixed})"
     )
     return True
-
-
-def _num_ranks() -> int:
-    """Of this training run, also in the worker of a DataLoader."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_world_size()
-    told = os.environ.get("WORLD_SIZE", "")
-    return max(1, int(told)) if told.isdecimal() else 1

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
-import torch.distributed
 from torch.utils.data import DistributedSampler
 
 from ..arguments import integer
@@ -16,6 +15,7 @@ from ..warned import warn
 from .clips import Clips, Draw, RankShare, checked_epoch
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Sequential, Shuffled
+from .ranks import check_divided_once, has_ranks, rank_and_world_size
 from .sampler_states import STATE_VERSION, place_of
 from .slices import EpochPass, EpochSlices, PlannedBatch
 
@@ -90,7 +90,7 @@ class ElasticSampler(DistributedSampler[int]):
             raise UsageError("rank and world_size go together; give both or neither")
         self._ranks_given = rank is not None
         if rank is None or world_size is None:
-            rank, world_size = _rank_and_world_size()
+            rank, world_size = rank_and_world_size()
         world_size, rank = at_least_one(world_size, "world_size"), integer(rank, "rank")
         if not 0 <= rank < world_size:
             raise UsageError(f"rank is {rank}; with world_size {world_size} it is from 0 to {world_size - 1}")
@@ -328,6 +328,7 @@ class ElasticSampler(DistributedSampler[int]):
     def _draws(self) -> Iterator[int]:
         # Here the first draw is asked for: loaders begin some iterations that they never use, and some before the epoch
         # is set.
+        check_divided_once(self.num_replicas)
         self._notice_repetition()
         running = EpochPass(self.epoch, self._slices(self._start), self._offset)
         self._running, self._began_at, self._resumed = running, running.slices.start, False
@@ -352,9 +353,9 @@ class ElasticSampler(DistributedSampler[int]):
     def _check_ranks(self) -> None:
         """UsageError where torch.distributed was initialised only after it was asked for the ranks: each rank would
         have the samples of all."""
-        if self._ranks_given or not _has_ranks():
+        if self._ranks_given or not has_ranks():
             return
-        rank, world_size = _rank_and_world_size()
+        rank, world_size = rank_and_world_size()
         if (rank, world_size) != (self.rank, self.num_replicas):
             raise UsageError(
                 f"the sampler was made for rank {self.rank} of {self.num_replicas}, and this is now rank {rank} of "
@@ -386,13 +387,3 @@ class ElasticSampler(DistributedSampler[int]):
         return EpochSlices(
             self._order.length, self.global_batch_size, self.rank, self.num_replicas, self.drop_last, start
         )
-
-
-def _has_ranks() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def _rank_and_world_size() -> tuple[int, int]:
-    if _has_ranks():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
-    return 0, 1
