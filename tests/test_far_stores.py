@@ -81,3 +81,29 @@ def test_a_store_that_does_not_come_back_is_an_error_that_says_what_was_read(
     assert (caught.value.file, caught.value.byte_range) == (url, (start, stop))
     assert url in str(caught.value)
     assert f"bytes {start} to {stop}" in str(caught.value)
+
+
+def test_clips_that_are_out_of_reach_are_not_skipped(far_apart: Path, proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    """With credentials that have expired 100 intact clips were replaced by others, or tried to be, before training
+    ended; where a server says nothing that takes hours."""
+    copied(far_apart, storage_at(proxied_url))
+    tried: list[Exception] = []
+
+    def answers_again(error: Exception, _: int) -> None:
+        tried.append(error)
+        s3_proxy.faults(NEAR)
+
+    skipping, deciding = (
+        shortgop.ClipDataset(proxied_url, shortgop.RandomClips(1), videos=["a.mp4", "c.mp4"], on_error=on_error)
+        for on_error in ("skip", answers_again)
+    )
+    expired = Faults(statuses=1000, status=403)
+    s3_proxy.faults(expired)
+    with pytest.raises(shortgop.UnreadableDataError, match="403 AccessDenied"):
+        skipping.__getitems__([0, 1])
+    assert skipping.skipped == 0
+    # A function of the user's may go on.
+    with pytest.warns(shortgop.DatasetWarning, match="draw 0 is skipped, draw 1 comes in its place"):
+        items = deciding.__getitems__([0, 1])
+    assert [item["draw"] for item in items] == [1, 1]
+    assert [type(error) for error in tried] == [shortgop.UnreadableDataError]

@@ -83,7 +83,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     - `on_error`: what to do when a clip cannot be read because its data is missing or damaged. "raise"; "skip", which
       takes another clip in its place, chosen by the draw so that it is the same one on every rank; or a callable that
       gets the error and the draw and returns another draw, or None for the choice of "skip". After `max_skipped` clips
-      it is an error. `skipped` counts them.
+      it is an error. `skipped` counts them. With "skip" UnreadableDataError is one at once: the data may be intact.
 
     Indices from 0 to `len` - 1 are draws of the first epoch. For a sampler that yields these in every epoch,
     `set_epoch` makes their random choices other ones, and a DatasetWarning reminds of it. ElasticSampler yields draws

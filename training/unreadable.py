@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..arguments import integer
-from ..errors import DatasetError, DecodeError
+from ..errors import DatasetError, DecodeError, UnreadableDataError
 from ..warned import warn
 from .clips import Clip, Clips, split_draws
 from .keyed import below, hashes, key
@@ -40,7 +40,9 @@ def read_what_can_be(
     """
     try:
         return clips, read(clips, rows)
-    except (DatasetError, DecodeError):
+    except (DatasetError, DecodeError) as error:
+        if _is_out_of_reach(error, how):
+            raise
         # One of them, or several: each is read alone to tell.
         alone = [None if rows is None else rows.of([place]) for place in range(len(clips))]
     pairs = [
@@ -59,6 +61,8 @@ def _read_one_or_another(
         try:
             return tried, read([tried], rows)
         except (DatasetError, DecodeError) as error:
+            if _is_out_of_reach(error, how):
+                raise
             shared.count_skipped()
             if shared.skipped > how.max_skipped:
                 raise DatasetError(
@@ -75,6 +79,12 @@ def _read_one_or_another(
         f"{_MAX_ATTEMPTS} clips in place of draw {clip.draw} could not be read either; `shortgop verify` tells "
         "what is damaged"
     )
+
+
+def _is_out_of_reach(error: Exception, how: Skipping) -> bool:
+    """Whether the data may be intact, as where credentials have expired or a store does not answer: then other ranks
+    may read the clip, and each clip in its place takes as long to fail. A function of the user's decides for itself."""
+    return isinstance(error, UnreadableDataError) and not callable(how.on_error)
 
 
 def _substitute(draw: int, attempt: int, count: int, seed: int) -> int:
