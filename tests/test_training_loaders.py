@@ -109,17 +109,19 @@ def trained_by_lightning(
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("workers", sample([2], more=[0]))
+@pytest.mark.parametrize(("kind", "workers"), sample([("", 2)], more=[("", 0), ("Stateful", 2)]))
 def test_lightning_resumes_a_data_loader_with_the_callback_of_the_page(
-    dataset: shortgop.ClipDataset, tmp_path: Path, workers: int
+    dataset: shortgop.ClipDataset, tmp_path: Path, kind: str, workers: int
 ) -> None:
     """Without it a run that went on in mid-epoch began that epoch again, and one between two epochs the first one."""
     names: dict[str, Any] = {"lightning": import_module("pytorch_lightning")}
     exec(example("class SamplerState").partition("\n\n\n")[0], names)
 
-    def loader() -> DataLoader[Any]:
+    loaders = {"": DataLoader, "Stateful": import_module("torchdata.stateful_dataloader").StatefulDataLoader}
+
+    def loader() -> Any:
         sampler = shortgop.ElasticSampler(dataset, 8)
-        return DataLoader(dataset, batch_size=8, sampler=sampler, num_workers=workers)
+        return loaders[kind](dataset, batch_size=8, sampler=sampler, num_workers=workers)
 
     def trained(epochs: int, *, resumed_from: Path | None = None) -> list[list[int]]:
         used = loader()
@@ -237,7 +239,8 @@ def test_batches_that_accelerate_would_divide_once_more_are_refused(
 
 @pytest.mark.filterwarnings("ignore")
 def test_accelerate_resumes_in_a_later_epoch(dataset: shortgop.ClipDataset) -> None:
-    """Skipping hides the sampler of several ranks from `set_epoch`, so the loader has to be told before."""
+    """Skipping hides the sampler of several ranks from `set_epoch`, so the loader has to be told before. A sampler that
+    resumed is told epoch 0 where the loader is not told its epoch."""
     loaders = import_module("accelerate.data_loader")
     for rank in range(2):
         sampler = shortgop.ElasticSampler(dataset, 8, rank=0, world_size=1)
@@ -245,9 +248,17 @@ def test_accelerate_resumes_in_a_later_epoch(dataset: shortgop.ClipDataset) -> N
         prepared = loaders.prepare_data_loader(loader, num_processes=2, process_index=rank, put_on_device=False)
         prepared.set_epoch(1)
         resumed = loaders.skip_first_batches(prepared, 2)
+        state = {**sampler.state_dict(), "position": 16}
         own = shortgop.ElasticSampler(dataset, 8, rank=rank, world_size=2)
         own.set_epoch(1)
-        assert draws(resumed) == draws(DataLoader(dataset, batch_size=4, sampler=own))[2:]
+        left = draws(DataLoader(dataset, batch_size=4, sampler=own))[2:]
+        assert draws(resumed) == left
+        sampler = shortgop.ElasticSampler(dataset, 8, rank=0, world_size=1)
+        sampler.load_state_dict(state)
+        loader = DataLoader(dataset, batch_size=4, sampler=sampler)
+        prepared = loaders.prepare_data_loader(loader, num_processes=2, process_index=rank, put_on_device=False)
+        prepared.set_epoch(sampler.epoch)
+        assert draws(prepared) == left
 
 
 def example(start: str) -> str:
