@@ -24,6 +24,7 @@ from shortgop.manifests.unit_kinds import access_unit_kinds, referenced_stops
 SVT = ("-c:v", "libsvtav1", "-preset", "8", "-svtav1-params")
 SEQUENCE_HEADER, FRAME_HEADER, FRAME = 1, 3, 6
 GOP = 16
+BEFORE_KEY_FRAMES = ("-bsf:v", "dump_extra=freq=keyframe")
 STREAMS = {
     "a pyramid": (*SVT, AV1_PYRAMID),
     "flat": (*SVT, AV1_FLAT),
@@ -94,6 +95,14 @@ def test_few_temporal_units_have_frames_that_others_refer_to() -> None:
 def test_each_frame_refers_to_those_before_it_where_none_is_left_out() -> None:
     init, fragments = encode("av1", frames=GOP, gop=GOP, b_frames=0)
     assert checked(init, fragments[0], 0) == Pattern(tuple(range(GOP)), (True,) * GOP)
+
+
+def test_a_sequence_header_that_is_put_before_key_frames_once_more_does_no_harm() -> None:
+    """As prep has it put there for NVENC, which leaves it out."""
+    (plain, bare), (same, twice) = (encode("av1", frames=GOP, gop=GOP, more=more) for more in ((), BEFORE_KEY_FRAMES))
+    assert parse_init(plain).config == parse_init(same).config
+    assert len(twice[0]) > len(bare[0])
+    assert checked(same, twice[0], 0) == checked(plain, bare[0], 0)
 
 
 def test_of_a_temporal_unit_only_what_others_refer_to_is_kept() -> None:

@@ -44,7 +44,7 @@ def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence
         starts = [*keyframes, "-forced-idr", "1"] if len(piece_frames) > 1 else []
         return [*options, *tune, *starts, "-crf", quality, "-x265-params", params, "-tag:v", "hvc1"]
     if encoder == "libsvtav1":
-        # The loop filters take 15 to 40 % of decoding, and 0.1 to 0.3 dB: docs/performance.md.
+        # The loop filters take 15 to 40 % of decoding, and 0.1 to 0.3 dB: docs/design/prep.md.
         unfiltered = ":enable-dlf=0:enable-cdef=0:enable-restoration=0" * profile.fastdecode
         return [*options, "-crf", quality, *keyframes, "-svtav1-params", _svt_structure(b_frames) + unfiltered]
     return [*options, *_nvenc_options(encoder, profile, b_frames), *_nvenc_gop(gop), *forced]
