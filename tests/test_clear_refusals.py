@@ -139,9 +139,9 @@ def test_a_transform_that_returns_nothing(folder: Path, options: Any) -> None:
 
 
 def test_a_table_of_clips_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "text.parquet").write_text("no table", encoding="utf-8")
     with pytest.raises(UsageError, match="none.parquet does not exist; give the file that ClipTable.to_parquet wrote"):
         shortgop.ClipTable.from_parquet(tmp_path / "none.parquet")
-    (tmp_path / "text.parquet").write_text("no table", encoding="utf-8")
     with pytest.raises(UsageError, match="cannot be read as a Parquet file"):
         shortgop.ClipTable.from_parquet(tmp_path / "text.parquet")
 

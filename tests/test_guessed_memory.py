@@ -15,6 +15,7 @@ from long_sources import FRAMES, PROFILE, SECTION_SECONDS, make_sources
 from ray_heads import cluster_of
 from shortgop.jobs.cluster.ray_runner import limit_of
 from shortgop.jobs.finding.identity import identity_of
+from shortgop.jobs.finding.source_parts import identity_of_part
 from shortgop.jobs.look import look_at
 from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import Where, prepare
@@ -67,7 +68,11 @@ def dataset(tmp_path: Path) -> DiskStorage:
 
 def unit_of(path: Path, *, is_long: bool = False) -> Unit:
     sources = find_sources([str(path)])
-    return Unit("0" * 16, tuple(Item(source, *identity_of(source.path)) for source in sources), is_long=is_long)
+    return Unit(
+        "0" * 16,
+        tuple(Item(source, *identity_of_part(source.path, source.part, identity_of)) for source in sources),
+        is_long=is_long,
+    )
 
 
 def test_what_is_in_a_tar_has_unknown_pictures(tar: Path) -> None:
