@@ -208,6 +208,11 @@ def write(name: str, text: str) -> Callable[[], str]:
         (write("l.csv", 'path,label\na.mp4,"x\nb.mp4,y\n'), "line 2 of 'l.csv' is malformed"),
         (write("l.jsonl", '{"path": "a.mp4"}\n{"path": \n'), "line 2 of 'l.jsonl' is not JSON"),
         (write("l.jsonl", "[" * 100_000), "line 1 of 'l.jsonl' is not JSON"),
+        (
+            write("l.jsonl", '{"path": "a.mp4"}\n{"path": "b.mp4", "label": 1, "label": 2}\n'),
+            "line 2 of 'l.jsonl' has 'label' twice; take one of them out, or rename it",
+        ),
+        (write("l.jsonl", '{"path": "a.mp4", "of": {"x": 1, "y": 2, "x": 1}} \n'), "line 1 of 'l.jsonl' has 'x' twice"),
         (write("l.jsonl", '["a.mp4"]\n'), "line 1 of 'l.jsonl' is not an object"),
         (write("l.jsonl", '{"file": "a.mp4"}\n'), "line 1 of 'l.jsonl' has no `path`, only 'file'"),
         (

@@ -20,8 +20,26 @@ _BATCH_LINES = 256
 # As the lists of other tools begin, which have no header.
 _FILE_NAME = re.compile(r"\.(mp4|mkv|webm|avi|mov)(?!\w)", re.IGNORECASE)
 
+
+class _RepeatedKeyError(Exception):
+    """An object of JSON has a key twice. `key` is the key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. _RepeatedKeyError if two of its keys are the same: of their values all but the last would be
+    lost."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise _RepeatedKeyError(next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number])))
+    return values
+
+
 # json.loads does more for each line.
-_decoded = json.JSONDecoder().raw_decode
+_decoded = json.JSONDecoder(object_pairs_hook=_object).raw_decode
 
 
 def is_list(name: str) -> bool:
@@ -80,6 +98,10 @@ def _json_rows(file: str, _keys: tuple[str, ...]) -> Iterator[Line]:
                 continue
             try:
                 values = _value(line)
+            except _RepeatedKeyError as error:
+                raise UsageError(
+                    f"line {number} of {file!r} has {error.key!r} twice; take one of them out, or rename it", file=file
+                ) from None
             except (ValueError, RecursionError) as error:
                 raise UsageError(
                     f"line {number} of {file!r} is not JSON: {error}; write one object on each line", file=file
@@ -93,12 +115,12 @@ def _json_rows(file: str, _keys: tuple[str, ...]) -> Iterator[Line]:
 
 
 def _value(line: str) -> Any:
-    """The value that JSON text stands for. ValueError or RecursionError if it is none."""
+    """The value that JSON text stands for. ValueError or RecursionError if it is none, _RepeatedKeyError."""
     try:
         value, end = _decoded(line)
     except ValueError:
         end = 0
-    return value if line[end:] in ("\n", "\r\n", "") else json.loads(line)
+    return value if line[end:] in ("\n", "\r\n", "") else json.loads(line, object_pairs_hook=_object)
 
 
 def _comma_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
