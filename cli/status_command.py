@@ -202,7 +202,9 @@ def status_lines(found: JobStatus, now: float, changed: float | None = None) -> 
     who = f"process {found.pid} on {found.host}"
     if found.state == "running":
         head = f"{who}, running for {duration(found.written - found.started)}, heard of {duration(age)} ago"
-        if found.may_be_dead(now, changed):
+        if found.has_died:
+            head += ": it has died; the same command goes on from there"
+        elif found.may_be_dead(now, changed):
             head += ": it may be dead, unless clocks of machines differ; the same command goes on from there"
     else:
         why = f": {found.reason}" if found.reason else ""

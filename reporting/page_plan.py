@@ -170,6 +170,9 @@ def _of_job(dataset: Dataset, now: float) -> Verdict:
 def _running(status: JobStatus, now: float, changed: float | None) -> Verdict:
     failures = [_failed(status)] if status.sources_failed else []
     who = f"process {status.pid} on {name(status.host)}, since {moment(status.started)}"
+    if status.has_died:
+        dead = f"{_done(status)}; the same command goes on from there"
+        return Verdict("warning", "A job was running, and its process has died", (dead, *failures, who))
     if status.may_be_dead(now, changed):
         silent = duration(status.silent_seconds(now, changed))
         sentence = f"A job was running, and has not been heard of for {silent}"

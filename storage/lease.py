@@ -23,7 +23,7 @@ from ..whole_files import writing
 from .bucket import Bucket
 from .interface import Holder, Stored
 from .scratch import remove_abandoned
-from .this_process import machine, started
+from .this_process import is_gone, machine, started
 from .unfinished_uploads import abort_unfinished
 
 KEY = ".lock"
@@ -82,8 +82,7 @@ class Lease:
     @property
     def has_ended(self) -> bool:
         """Whether the holder was a process of this machine that is no more."""
-        here = machine()
-        return bool(here) and self.machine == here and started(self.pid) != self.started
+        return is_gone(self.pid, self.machine, self.started)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,12 @@ def started(pid: int) -> str:
     return "" if values[0] in "ZX" else values[19]
 
 
+def is_gone(pid: int, its_machine: str, its_start: str) -> bool:
+    """Whether a process is no more that was known by its number, by what `machine` returned in it, and by when it
+    `started`. False where that cannot be seen from here."""
+    return bool(its_machine) and its_machine == machine() and started(pid) != its_start
+
+
 def has_ended_here(pid: int) -> bool:
     """Whether there is no process of this number on this machine."""
     try:

@@ -105,6 +105,8 @@ def test_a_job_shows_itself_while_it_runs_and_what_was_heard_last_where_it_was_k
     job.wait()
     found = read_status(dataset)
     assert (found.state, found.pid, found.sources_total) == ("running", job.pid, 3)
+    assert ": it has died; the same command goes on from there" in show(tmp_path / "dataset").splitlines()[0]
+    assert read_page(str(tmp_path / "dataset"), clips=0, seed=0).verdict.sentence.endswith("its process has died")
     run(sources, tmp_path / "dataset")
     assert read_status(dataset).state == "finished"
 
@@ -278,6 +280,16 @@ def test_a_job_that_was_not_heard_of_for_a_minute_may_be_dead() -> None:
     assert status_lines(found, now=700)[0].endswith(
         "it may be dead, unless clocks of machines differ; the same command goes on from there"
     )
+
+
+def test_of_a_job_of_another_machine_it_cannot_be_seen_whether_its_process_lives() -> None:
+    here = StatusBoard([]).status()
+    assert not here.has_died
+    gone = dataclasses.replace(here, process_started="before")
+    assert gone.has_died
+    assert not dataclasses.replace(gone, machine="another boot").has_died
+    assert not dataclasses.replace(gone, machine="", process_started="").has_died
+    assert not dataclasses.replace(gone, state="ended").has_died
 
 
 def test_a_job_whose_clock_is_wrong_is_heard_of_by_the_clock_of_the_store() -> None:

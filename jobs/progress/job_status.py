@@ -12,6 +12,7 @@ from typing import Any
 
 from ...errors import CorruptDataError, ShortGopError, UsageError
 from ...storage.interface import NO_BUCKET, Storage
+from ...storage.this_process import is_gone
 from ...wording import counted
 from .job_history import Stretch as TimeStretch
 from .job_history import stretches_of
@@ -53,7 +54,8 @@ class JobStatus:
     before it; it is empty in a status of earlier versions. `lists_more`: more sources are still being found, so the
     total and the frames of all are those of what was found so far. `work_done_seconds` and `work_planned_seconds` are
     those of `Progress`, and `encoding_work_per_second` is the rate of the former over that part of the last minute; all
-    three are 0 in a status of earlier versions.
+    three are 0 in a status of earlier versions. `machine` and `process_started` tell the job's process from all others,
+    as `storage.this_process` has them; they are empty in a status of earlier versions.
     """
 
     host: str
@@ -87,6 +89,8 @@ class JobStatus:
     work_done_seconds: float = 0.0
     work_planned_seconds: float = 0.0
     encoding_work_per_second: float = 0.0
+    machine: str = ""
+    process_started: str = ""
 
     def there_before(self, *, grouped: bool = False) -> str:
         """What there is to say of the sources that the job does not prepare: ", 59 others were in the dataset before",
@@ -100,6 +104,12 @@ class JobStatus:
     def frames_expected(self) -> int:
         """About how many frames all sources have that were found so far."""
         return int(of_all(self.frames_planned, self.sources_planned, self.sources_total))
+
+    @property
+    def has_died(self) -> bool:
+        """Whether a running job is one of this machine whose process is no more. A job of another machine is known to
+        have died only by its silence."""
+        return self.state == "running" and is_gone(self.pid, self.machine, self.process_started)
 
     def may_be_dead(self, now: float, changed: float | None = None) -> bool:
         """Whether a running job was not heard of for long, at the time `now` in seconds since 1970. `changed`: see

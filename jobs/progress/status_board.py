@@ -15,6 +15,7 @@ from dataclasses import asdict
 from ...errors import ShortGopError
 from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
+from ...storage.this_process import machine, started
 from ..units import Item, Unit
 from ..work import UnitProgress, UnitResult
 from .encoding_time import RECENT_SECONDS
@@ -123,6 +124,8 @@ class StatusBoard:
             return JobStatus(
                 host=socket.gethostname(),
                 pid=os.getpid(),
+                machine=machine(),
+                process_started=started(os.getpid()),
                 started=self._started,
                 written=now,
                 state=state,
