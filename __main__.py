@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 _EXIT_INTERRUPTED = 130
+_STDERR = 2
 
 
 def main() -> None:
+    _open_streams()
     try:
         from .cli import app, tell_warnings_plainly
     except ModuleNotFoundError as error:
@@ -18,7 +22,22 @@ def main() -> None:
         # What commands say of Ctrl-C is not imported yet.
         sys.exit(_EXIT_INTERRUPTED)
     tell_warnings_plainly()
-    app()
+    try:
+        app()
+    finally:
+        # What is left is what Ray and others do when Python ends. Interrupted there, they print where they are.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _open_streams() -> None:
+    """Lead the streams nowhere that were closed by what started this process (`>&-`). Otherwise the first files that
+    are opened would take their numbers, and get what is printed."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -129,6 +130,32 @@ def test_results_that_cannot_be_written_are_an_error(constant_video: SyntheticVi
             done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
         told = "error: cannot write what is printed: No space left on device; the command itself has done its work\n"
         assert (done.returncode, done.stderr) == (1, told)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_job_goes_on_where_its_streams_are_closed(
+    closed: str, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    """The first files that it opens would get their numbers, and what is printed."""
+    (tmp_path / "empty.mp4").touch()
+    prep = [*SHORTGOP, "prep", str(constant_video.path), str(tmp_path / "empty.mp4"), "--runner", "inline"]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *prep, "--out", str(tmp_path / "dataset")]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert ("1 video, 100 frames" in done.stdout, "empty.mp4 is an empty file" in done.stderr) == (
+        closed == "2>&-",
+        closed == ">&-",
+    )
+
+
+def test_a_second_ctrl_c_ends_what_python_does_at_its_end_without_a_traceback() -> None:
+    """Ray takes seconds there."""
+    program = (
+        "import atexit, os, signal, sys; from shortgop.__main__ import main; sys.argv = ['shortgop', '--version'];"
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
 
 
 @contextmanager
