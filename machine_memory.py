@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 
+def machine_memory_bytes() -> int:
+    """The memory of this machine."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def memory_limit_bytes() -> int:
     """The most memory that this process can have: the machine's, its control group's limit or its own limit."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits = [machine_memory_bytes()]
     own_limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if own_limit != resource.RLIM_INFINITY:
         limits.append(own_limit)

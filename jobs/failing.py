@@ -94,7 +94,10 @@ class Losses:
         """Why a source is set aside whose worker died, the last time `why`, which may be for lack of memory."""
         times = f"{WORKER_DIED} {self.died[key] + self._lost[key]} times"
         if not for_memory:
-            return f"{times}: {why}"
+            # The system tells nobody why it ends a process of a control group without memory, such as a job of Slurm.
+            return (
+                f"{times}; most often memory is short: take more, or let fewer units run at a time (--workers): {why}"
+            )
         remedy = "take machines with more memory, or let fewer units run at a time (--workers)"
         return f"{times}, in the end because its machine ran out of memory; {remedy}: {why}"
 

@@ -16,14 +16,20 @@ pytestmark = pytest.mark.long
 _JOB = """
 import json, os, signal, time
 from pathlib import Path
+import ray
+from shortgop.jobs.cluster import ray_connection
 from shortgop.jobs.cluster.ray_connection import connected
 from started_processes import descendants
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)
-with connected(None, 1, 0):
+ray_connection.memory_limit_bytes = lambda: 1_500_000_000
+os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])
+with connected(None, None, 0):
+    resources = ray.cluster_resources()
     (monitor,) = [pid for pid, command in descendants(os.getpid()) if "log_monitor.py" in command]
     settings = Path(f"/proc/{monitor}/environ").read_text()
-print(json.dumps({"of ray": settings.split(chr(0)), "own": [f"{name}={os.environ[name]}" for name in os.environ]}))
+print(json.dumps({"of ray": settings.split(chr(0)), "own": [f"{name}={os.environ[name]}" for name in os.environ],
+    "resources": resources}))
 try:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(60)
@@ -38,7 +44,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     # As long as those of schedulers. Names of sockets below it would be too long.
     temporary = tmp_path_factory.mktemp("folder-for-temporary-files-of-a-job")
     settings = {
-        "PYTHONPATH": str(Path(__file__).parent),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
         "REPORTER_UPDATE_INTERVAL_MS": "7000",
         "TMPDIR": str(temporary),
     }
@@ -66,6 +72,14 @@ def test_a_local_ray_starts_though_the_folder_for_temporary_files_has_a_long_nam
 def test_what_the_user_has_set_stays(settings: Any) -> None:
     assert "REPORTER_UPDATE_INTERVAL_MS=7000" in settings["of ray"]
     assert "REPORTER_UPDATE_INTERVAL_MS=7000" in settings["own"]
+
+
+def test_a_local_ray_runs_a_unit_on_each_core_that_the_job_may_use(settings: Any) -> None:
+    assert settings["resources"]["CPU"] == 1
+
+
+def test_units_on_a_local_ray_get_the_memory_that_the_job_may_have_but_for_that_of_ray(settings: Any) -> None:
+    assert settings["resources"]["memory"] == 700_000_000
 
 
 def test_a_job_that_is_told_to_end_when_ray_has_ended_ends_tidily(said: list[str]) -> None:

@@ -21,6 +21,7 @@ from ray.exceptions import (
 )
 
 from ...errors import ShortGopError, ToolError
+from ...machine_memory import machine_memory_bytes, memory_limit_bytes
 from ...storage.scratch import remove_copies_of_ending
 from ..gpu_slots import Slots, slots_of, with_machines
 from .asking import asked_patiently, head_patience_seconds
@@ -53,6 +54,10 @@ _RARE_LOOKS = {
     "RAY_kill_idle_workers_interval_ms": "2000",
     "RAY_raylet_check_gc_period_milliseconds": "1000",
 }
+
+# What Ray's own processes and the driver take, about, and what units get at least.
+_BYTES_OF_RAY = 500_000_000
+_LEAST_MEMORY_BYTES = 100_000_000
 
 # Ray gives its processes a second to end, and kills them then.
 _TO_END_SECONDS = 3.0
@@ -122,7 +127,8 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
             ray.init(
                 # A separate Ray, even if a cluster runs on this machine.
                 address="local",
-                num_cpus=workers,
+                num_cpus=workers or _allowed_cores(),
+                _memory=_allowed_memory_bytes(),
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,
@@ -135,6 +141,23 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
         # Ray raises plain ones where a busy machine is slow to start it.
         what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
         raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
+
+
+def _allowed_cores() -> int | None:
+    """The cores that this process may use, where these are not all of the machine: Ray would count all. None where it
+    may use all; then Ray looks how many a container has."""
+    allowed = len(os.sched_getaffinity(0))
+    return allowed if allowed < (os.cpu_count() or 1) else None
+
+
+def _allowed_memory_bytes() -> int | None:
+    """What units may take of the memory that this process may have, where that is not all of the machine, as in a job
+    of Slurm: Ray looks at the limit of a container alone. None where it may have all."""
+    allowed = memory_limit_bytes()
+    if allowed >= machine_memory_bytes():
+        return None
+    # Ray takes as large a part of what it finds.
+    return max(_LEAST_MEMORY_BYTES, int(0.7 * (allowed - _BYTES_OF_RAY)))
 
 
 @contextlib.contextmanager
