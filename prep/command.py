@@ -42,9 +42,11 @@ _MOST_ARGUMENT_BYTES = 128 * 1024 - 1
 @dataclass(frozen=True)
 class Encode:
     """One planned encode: everything that the command line depends on. `crops_by_itself`: this ffmpeg crops as the
-    source's container states, unless the command line forbids that. `pieces`: the stretches of the source that the
-    output consists of, one after the other; without any it is the whole source. `seek`: where reading starts, if not at
-    the start. `converts_first`: pictures are converted before they are repeated (`FrameGrid.converts_first`)."""
+    source's container states, unless the command line forbids that. `steps`: if frames are known by their number, by
+    how many ticks they come later from each of these on, than if each had the tick of its number. `pieces`: the
+    stretches of the source that the output consists of, one after the other; without any it is the whole source.
+    `seek`: where reading starts, if not at the start. `converts_first`: pictures are converted before they are repeated
+    (`FrameGrid.converts_first`)."""
 
     source: SourceVideo
     rule: TickRule
@@ -56,6 +58,7 @@ class Encode:
     crops_by_itself: bool = False
     kept: Kept | None = None
     joins: tuple[Join, ...] = ()
+    steps: tuple[Join, ...] | None = None
     pieces: tuple[Piece, ...] = ()
     seek: Seek | None = None
     converts_first: bool = False
@@ -161,8 +164,11 @@ def quality_argv(
     ]  # fmt: skip
 
 
-def time_filters(rule: TickRule, num_frames: int, joins: tuple[Join, ...] = ()) -> list[str]:
-    """Filters that put each source frame at its tick, up to `num_frames`."""
+def time_filters(
+    rule: TickRule, num_frames: int, joins: tuple[Join, ...] = (), steps: tuple[Join, ...] | None = None
+) -> list[str]:
+    """Filters that put each source frame at its tick, up to `num_frames`: by its time or, with `steps`, by its
+    number."""
     fps = rule.fps
     # A tick lasts four units or more, so that rounding to whole units, and the unit that is added, cannot move a frame
     # to another tick. The end of the stream, which `fps` rounds up, comes to the next tick by that unit: at the tick of
@@ -175,6 +181,8 @@ def time_filters(rule: TickRule, num_frames: int, joins: tuple[Join, ...] = ()) 
     closed = sum_of(f"gte({pts},{gap.pts * parts})*{gap.units * parts}" for gap in rule.closed)
     span = f"{pts}-({rule.origin_pts * parts})-({closed})"
     tick = f"if(lte({pts},{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
+    if steps is not None:
+        tick, moved = f"N+{sum_of(f'gte(N,{step.frame})*({step.units})' for step in steps)}", ""
     # setpts moves the end of the stream as well, and before anything else runs, fps repeats the last frame until there:
     # a damaged timestamp at the end made that millions of frames in memory.
     tick = f"min({num_frames},{tick})"
@@ -226,7 +234,7 @@ def _filters(encode: Encode) -> list[str]:
     times = (
         piece_filters(encode.pieces, encode.joins)
         if encode.pieces
-        else time_filters(encode.rule, encode.num_frames, encode.joins)
+        else time_filters(encode.rule, encode.num_frames, encode.joins, encode.steps)
     )
     kept = [] if encode.kept is None else [_selection(encode.kept)]
     if encode.pipeline.scaling == "scale_cuda":

@@ -19,7 +19,7 @@ from .encode_run import STATS, Count, Plan
 from .gpu_attempts import attempt
 from .kept_frames.complaints import first_complaint
 from .kept_frames.damage import Damage, assess
-from .kept_frames.joins import Join, Joined, continued_scan, continued_times, joins_of
+from .kept_frames.joins import Evened, Join, Joined, continued_scan, continued_times, joins_of
 from .kept_frames.kept import Kept, kept_numbers, kept_range
 from .kept_frames.salvage import check_salvage, salvaged_frames, salvaged_runs
 from .kept_frames.scan import scan
@@ -52,6 +52,8 @@ from .tools.tool_choice import pipeline_for
 
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
+# Where more frames than these move by another time than the one before, ffmpeg counts frames.
+_MOST_MOVES = 100
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class _SoundPlan:
 class DamageFoundError(Exception):
     """Frames of the source are damaged or missing."""
 
-    def __init__(self, damage: Damage, joined: Joined | None) -> None:
+    def __init__(self, damage: Damage, joined: Joined | Evened | None) -> None:
         super().__init__(damage.complaint)
         self.damage = damage
         self.joined = joined
@@ -167,6 +169,10 @@ def look_closer(source: SourceVideo) -> None:
         path, lambda: read_in_time(path, lambda: scan(path, stream_index, has_unknown_delay=delay), "reading it")
     )
     found, joined = continued_scan(found, source.timebase)
+    evened = None
+    if joined is None and source.has_bursts and source.pts is not None:
+        evened = Evened(source.arrivals, source.pts)
+        found = evened.scan(found)
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None and source.in_pauses is not None:
         raise DamagedSourceError(
@@ -175,7 +181,7 @@ def look_closer(source: SourceVideo) -> None:
             file=path,
         )
     if damage is not None:
-        raise DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined)
+        raise DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined or evened)
 
 
 def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
@@ -232,16 +238,14 @@ def _sound_plans(
     whole = with_pts(source, damage.due_pts[damage.due_pts >= frames.pts[0]])
     due = plan_video(whole, options, ffmpeg_path, None if found.joined is None else frames.decoded_pts)
     plan = replace(due, grid=grid_of(whole, frames.pts, due.grid.rule))
-    yield _SoundPlan(_of_damaged(plan, frames.kept, frames.joins), due.grid, len(damage.sound_pts) - len(frames.pts))
+    plan = _moved(plan, frames.joins, frames.pts)
+    yield _SoundPlan(_of_damaged(plan, frames.kept), due.grid, len(damage.sound_pts) - len(frames.pts))
 
 
-def _of_damaged(plan: Plan, kept: Kept, joins: tuple[Join, ...] | None = None) -> Plan:
-    """The plan with the selection of a damaged source, and its joins (None: those of the plan)."""
-    encode = plan.encode
-    pipeline = decoded_on_cpu(encode.pipeline, "damaged")
-    return replace(
-        plan, encode=replace(encode, kept=kept, joins=encode.joins if joins is None else joins, pipeline=pipeline)
-    )
+def _of_damaged(plan: Plan, kept: Kept) -> Plan:
+    """The plan with the selection of a damaged source."""
+    pipeline = decoded_on_cpu(plan.encode.pipeline, "damaged")
+    return replace(plan, encode=replace(plan.encode, kept=kept, pipeline=pipeline))
 
 
 def not_as_planned(path: str, damage: Damage, differences: list[str]) -> DamagedSourceError:
@@ -277,13 +281,23 @@ def _plan_decoded(
     known = decoded_pts.copy()
     known[part] = times
     plan = plan_video(with_pts(source, times[rising]), options, ffmpeg_path, known)
-    plan = replace(plan, encode=replace(plan.encode, joins=joins_of(stated_pts[rising], times[rising])))
+    plan = _moved(plan, joins_of(stated_pts[rising], times[rising]), times[rising])
     keeps = np.zeros(len(decoded_pts), dtype=bool)
     keeps[part] = rising
     if keeps.all():
         return plan
     grid = replace(plan.grid, dropped=plan.grid.dropped + int(np.count_nonzero(~rising)))
     return replace(plan, grid=grid, encode=replace(plan.encode, kept=kept_numbers(keeps.tolist())))
+
+
+def _moved(plan: Plan, joins: tuple[Join, ...], times: Array) -> Plan:
+    """The plan with frames at these times, to which `joins` move them. Where these are too many for a filter, most
+    frames are a tick after the one before, and their numbers say at which."""
+    steps = None
+    if len(joins) > _MOST_MOVES:
+        ticks = plan.grid.rule.ticks(times)
+        joins, steps = (), joins_of(np.arange(len(ticks)), ticks)
+    return replace(plan, encode=replace(plan.encode, joins=joins, steps=steps))
 
 
 def plan_video(

@@ -207,7 +207,7 @@ class _Work:
             )
             if not self.left():
                 return
-        if damage.is_only_cut and not damage.has_times:
+        if damage.is_only_cut and (source.has_bursts or not damage.has_times):
             # All frames up to the first one that was cut off, and from the first that decodes on.
             source, decoded_pts = decoded(source, self.ffmpeg_path, tolerant=True)
             run = damage.sound_run_of(len(decoded_pts))

@@ -40,6 +40,7 @@ def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ())
         CUT_OFF: source.is_cut_off,
         GUESSED_RATE: source.has_guessed_rate,
         "times of some frames are not stated: estimated": len(source.estimated_times) > 0,
+        "frames arrived in bursts: evenly spaced": source.has_bursts,
         "resolution changes: scaled to the first frame's": resized,
         "pixels change: converted to the first frame's": bool(other) and not resized,
         "sample aspect ratio changes: one for all": picture.aspect_changes,

@@ -58,6 +58,29 @@ class Joined:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Evened:
+    """The times of the frames of a source that arrived in bursts, int64: `stated_pts` as in the file, rising, and `pts`
+    at which they are put."""
+
+    stated_pts: Array
+    pts: Array
+
+    def of(self, decoded_pts: Array) -> Array:
+        """The even times of the frames that a decoder put out with the times `decoded_pts`."""
+        return np.round(np.interp(decoded_pts, self.stated_pts, self.pts)).astype(np.int64)
+
+    def scan(self, scan: Scan) -> Scan:
+        """The scan with frames at even times."""
+        return replace(
+            scan,
+            packets=tuple(
+                replace(packet, pts=packet.pts if packet.pts is None else int(self.of(np.array(packet.pts))))
+                for packet in scan.packets
+            ),
+        )
+
+
 def continued_scan(scan: Scan, timebase: Fraction) -> tuple[Scan, Joined | None]:
     """The scan, with each recording's times moved after the one before; None in place of Joined where there is only one
     recording."""

@@ -14,7 +14,7 @@ from ..options import SourcePolicy
 from ..probing.transport_packets import REPEATED
 from ..running.frame_report import Shown
 from .damage import Damage
-from .joins import Join, Joined, joins_of
+from .joins import Evened, Join, Joined, joins_of
 from .kept import Kept, kept_numbers
 
 _REMEDIES = {REPEATED: "remove the repeats, with a program for broadcasts, and give what it writes"}
@@ -35,7 +35,7 @@ class Salvaged:
     joins: tuple[Join, ...]
 
 
-def salvaged_frames(shown: Shown, damage: Damage, joined: Joined | None) -> Salvaged | None:
+def salvaged_frames(shown: Shown, damage: Damage, joined: Joined | Evened | None) -> Salvaged | None:
     """The sound frames in the output of ffmpeg's decoder, `shown`; None where there are none, or not in their order.
 
     Once more pts than dts have fallen in the decoder's output, as they may at a damaged place, libavcodec guesses the

@@ -9,6 +9,7 @@ edit_list, edited_times     edits of an MP4, and their times where FFmpeg does n
 still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say
 packet_times                when frames are shown, by the times of packets
+bursts                      frames that arrived several at once
 signs, chains, holes        signs of damage: in packets, between chunks of a file, and as holes in times
 transport_packets, cut_end  what is missing from a transport stream, and files that end before their end
 unread, mp4_fragments       video that FFmpeg does not read

@@ -47,6 +47,14 @@ def frame_times(
     return (even if has_decode_times else order), has_decode_times
 
 
+def stated_times(packets: PacketLog, stream: VideoStream, order: Array | None) -> Array:
+    """The times of all frames, int64, in their order, which may be the same for some; none if packets do not tell."""
+    if order is not None:
+        return order
+    is_known = not stream.codec_context.has_b_frames and None not in packets.pts
+    return np.array(packets.pts if is_known else [], dtype=np.int64)
+
+
 def decode_times(packets: PacketLog, order: Array | None) -> Array | None:
     """The times of frames, int64, rising, that are shown when packets are decoded; None where packets do not tell.
     `order`: the pts of packets, if they rise when they are sorted. They may be uneven, as may the times of decoding:

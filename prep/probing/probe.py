@@ -21,6 +21,7 @@ from av.video.stream import VideoStream
 from ...errors import DamagedSourceError, EncodeError, NotAVideoError, SourceError, SourceNotFoundError
 from ...manifests.ragged import Array
 from ...wording import missing
+from .bursts import without_bursts
 from .container_crop import ContainerCrop, container_crop
 from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
@@ -28,7 +29,7 @@ from .edit_list import edit_list, frames_before_cut, why_edits_are_misread
 from .edited_times import edited_times
 from .opening import demuxer_of, is_without_edits, open_contents, open_source, packets_of, refuse_archive, video_stream
 from .ordered_chapters import has_other_order
-from .packet_times import decode_times, falls, frame_times, may_be_times_of_decoding, rising
+from .packet_times import decode_times, falls, frame_times, may_be_times_of_decoding, rising, stated_times
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
 from .sample_entry import is_index_cut_off
 from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, PacketLog, may_have_index, suspicion_of_end
@@ -69,6 +70,8 @@ class SourceVideo:
     that FFmpeg shows in place of pauses between edits, where pts are those of several edits; None where FFmpeg's own
     are right. `has_guessed_rate`: it has neither times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those
     of all frames, where it states the times of some only, and not the rate of the others; otherwise none.
+    `arrivals`: the pts of packets, int64, where these are the times at which frames arrived, several at once, and
+    `pts` are evened; otherwise none.
     """
 
     path: str
@@ -105,6 +108,12 @@ class SourceVideo:
     in_pauses: Array | None = None
     has_guessed_rate: bool = False
     estimated_times: Array = field(default_factory=NO_ENTRIES.copy)
+    arrivals: Array = field(default_factory=NO_ENTRIES.copy)
+
+    @property
+    def has_bursts(self) -> bool:
+        """Whether frames arrived several at once, and are put at even times."""
+        return len(self.arrivals) > 0
 
     @property
     def coded_size(self) -> tuple[int, int]:
@@ -154,7 +163,11 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
         if edited is None:
             return source
         return replace(
-            with_pts(source, edited.pts), has_decode_times=True, entries=NO_ENTRIES, in_pauses=edited.in_pauses
+            with_pts(source, edited.pts),
+            has_decode_times=True,
+            entries=NO_ENTRIES,
+            in_pauses=edited.in_pauses,
+            arrivals=NO_ENTRIES,
         )
 
 
@@ -246,7 +259,18 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         has_guessed_rate=demuxer_of(container) in _WITHOUT_TIMES and not stream.codec_context.framerate,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
-    return source if order is None else with_pts(source, order, durations[last])
+    source = source if order is None else with_pts(source, order, durations[last])
+    return _without_bursts(source, stated_times(packets, stream, order))
+
+
+def _without_bursts(source: SourceVideo, times: Array) -> SourceVideo:
+    """The source with those of its frames that arrived in bursts, by their `times`, at even ones. Then they are known
+    by their order."""
+    evened = without_bursts(times, source.timebase, source.rate_hints)
+    if evened is times:
+        return source
+    source = replace(with_pts(source, evened), has_decode_times=True, repeats_times=False)
+    return replace(source, entries=NO_ENTRIES, arrivals=times)
 
 
 def with_pts(source: SourceVideo, pts: Array, last_duration: int = 0) -> SourceVideo:

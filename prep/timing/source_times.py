@@ -217,13 +217,17 @@ def used_numbers(source: SourceVideo, used: range, num_decoded: int) -> Array:
     return numbers if source.in_pauses is None else np.setdiff1d(numbers, source.in_pauses)
 
 
-def mended_times(
+def mended_times(  # noqa: PLR0911  # one for each way in which times are wrong
     source: SourceVideo, decoded_pts: Array, used: Array | slice = _ALL, *, is_damaged: bool = False
 ) -> Array:
     """The times of the frames in `used`, of those in the order of the decoder's output, int64, (frames,): FFmpeg's own,
     `decoded_pts`, except where they are known to be wrong. Of a damaged source the decoder may leave out any frame."""
     left_out = 0 if source.pts is None else len(source.pts) - len(decoded_pts)
     decoded_all, decoded_pts = decoded_pts, decoded_pts[used]
+    if source.has_bursts and source.pts is not None and np.isin(decoded_pts, source.arrivals).all():
+        times = source.pts[np.searchsorted(source.arrivals, decoded_pts)]
+        if (np.diff(times) > 0).all():
+            return times
     if source.in_pauses is not None:
         if source.pts is not None and len(decoded_pts) == len(source.pts):
             return source.pts

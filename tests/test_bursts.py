@@ -1,0 +1,175 @@
+"""Recordings of cameras in a network, whose packets state when they arrived: several at once, and then a pause."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shortgop
+from odd_pictures import h264_packets
+from packets_at import packets_at
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.bursts import without_bursts
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from synthetic import make_video, read_number, variable_rate_pts
+
+MS = Fraction(1, 1000)
+FRAMES, INTERVAL = 150, 40
+RATES = (Fraction(25), Fraction(30))
+TOLD = "frames arrived in bursts: evenly spaced"
+
+
+def bursts(size: int, apart: int, count: int = FRAMES) -> list[int]:
+    """Times of frames that come `size` at once, `apart` ms from each to the next."""
+    return [frame // size * size * INTERVAL + frame % size * apart for frame in range(count)]
+
+
+def held_back(pauses: list[tuple[int, int]], count: int = FRAMES) -> list[int]:
+    """Times of frames of which those that are taken in a pause, [from, to) in ms, arrive at its end."""
+    times: list[int] = []
+    for frame in range(count):
+        time = next((stop for start, stop in pauses if start <= frame * INTERVAL < stop), frame * INTERVAL)
+        times.append(max(time, times[-1] + 1) if times else time)
+    return times
+
+
+def evened(times: list[int]) -> list[int]:
+    found: list[int] = without_bursts(np.array(times), MS, RATES).tolist()
+    return found
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 25])
+@pytest.mark.parametrize("apart", [0, 1, 7])
+def test_frames_that_always_come_together_are_evenly_spaced(size: int, apart: int) -> None:
+    if size * apart > INTERVAL:
+        # They are not as close together as to have come at once.
+        return
+    found = np.array(evened(bursts(size, apart, 24 * size)))
+    assert (np.diff(found) == INTERVAL).all()
+    # Late ones move, and the last one of each burst stays.
+    assert found[size - 1] == (size - 1) * apart
+
+
+@pytest.mark.parametrize(
+    "pauses", [[(1000, 1230)], [(0, 2000)], [(0, 1000), (2000, 2100), (2200, 3200)], [(4000, 5500)]], ids=str
+)
+def test_frames_that_a_network_held_back_have_the_times_at_which_they_were_taken(pauses: list[tuple[int, int]]) -> None:
+    found = np.array(evened(held_back(pauses)))
+    truth = np.arange(FRAMES) * INTERVAL
+    assert np.abs(found - truth).max() <= INTERVAL // 4 + 40
+
+
+@pytest.mark.parametrize("milliseconds", [5, 15, 25])
+def test_frames_that_each_come_late_by_another_time_have_the_times_at_which_they_were_taken(milliseconds: int) -> None:
+    """Up to a fifth of them were left out, and the others shown at 100 frames/s or more."""
+    rng = np.random.default_rng(milliseconds)
+    truth = np.arange(2000) * INTERVAL
+    arrived = np.maximum.accumulate(np.round(truth + rng.exponential(milliseconds, len(truth)))).astype(np.int64)
+    found = without_bursts(arrived, MS, RATES)
+    # Nothing behind the last ones tells how late they are.
+    assert np.abs(found - truth)[:-8].max() <= INTERVAL
+    assert np.mean(np.abs(found - truth) <= 2) > 0.95
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rates_that_vary_stay_as_they_are(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for steps in (
+        rng.choice([16, 17, 33, 50, 1, 300], 300),
+        rng.integers(10, 60, 300),
+        np.maximum(1, rng.exponential(40, 300)).astype(np.int64),
+        np.diff(variable_rate_pts(seed, 300, MS)),
+    ):
+        times = np.cumsum(steps)
+        assert without_bursts(times, MS, RATES) is times
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [16, 17, 16, 33, 500, 1, 3000] * 30,
+        [33] * 100 + [4] * 50 + [33] * 100,
+        [4] * 100 + [33] * 100,
+        [1000] * 20 + [2] + [1000] * 20 + [1] + [1000],
+        [40, 40, 2, 38] * 20,
+        [40] * 200,
+    ],
+    ids=["a screen", "a part in slow motion", "slow motion first", "slides", "frames that come twice", "plain"],
+)
+def test_other_times_stay_as_they_are(steps: list[int]) -> None:
+    times = np.cumsum([0, *steps])
+    assert without_bursts(times, MS, RATES) is times
+
+
+def prepared(source: Path, *, salvage: bool = False) -> shortgop.Video:
+    out = source.parent / f"{source.name} {salvage}"
+    report = prepare(
+        [str(source)], DiskStorage(out), Profile(), policy=SourcePolicy(salvage=salvage), where=Where("inline")
+    )
+    assert report.failures == ()
+    return shortgop.open(out)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "times", "b_frames"),
+    [
+        ("x.mkv", bursts(5, 1), 0),
+        ("x.mp4", bursts(6, 1), 2),
+        ("x.ts", bursts(3, 1), 0),
+        ("x.mkv", held_back([(0, 1000), (3000, 3400)]), 0),
+    ],
+)
+def test_each_frame_has_a_tick_of_its_own(name: str, times: list[int], b_frames: int, tmp_path: Path) -> None:
+    """In bursts they were shown at 1000 frames/s, most for one tick; or all but one of a burst were left out."""
+    make_video(tmp_path / name, pts=times, timebase=MS, b_frames=b_frames, gop=25)
+    video = prepared(tmp_path / name)
+    assert [read_number(frame) for frame in video] == list(range(FRAMES))
+    assert video.metadata.fps == 25
+    assert TOLD in video.changes.given_up
+    assert (video.changes.dropped, video.changes.repeated) == (0, 0)
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "flv"])
+def test_frames_of_a_burst_may_have_the_same_time(suffix: str, tmp_path: Path) -> None:
+    source = packets_at(tmp_path / f"x.{suffix}", bursts(5, 0), h264_packets(tmp_path / "p.ts", range(FRAMES)), MS)
+    video = prepared(source)
+    assert [read_number(frame) for frame in video] == list(range(FRAMES))
+    assert video.metadata.fps == 25
+
+
+def test_stretches_of_bursts_show_what_the_whole_shows(tmp_path: Path) -> None:
+    make_video(tmp_path / "x.mkv", pts=bursts(5, 1), timebase=MS, b_frames=0, gop=25)
+    cuts = [(0, 1), (1, 2), (2.4, 5)]
+    lines = [{"path": "x.mkv", "id": f"{start}", "start": start, "end": end} for start, end in cuts]
+    (tmp_path / "list.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    listed, out = tmp_path / "list.jsonl", tmp_path / "dataset"
+    assert shortgop.prepare(listed, out, cuts="start,end", runner="inline").failures == ()
+    dataset = shortgop.open(tmp_path / "dataset")
+    for start, end in cuts:
+        video = dataset[f"{start}"]
+        shown = [read_number(frame) for frame in video]
+        assert shown == list(range(round(start * 25), round(end * 25)))
+
+
+def test_bursts_that_lack_their_beginning_or_a_packet_are_even_as_well(tmp_path: Path) -> None:
+    make_video(tmp_path / "whole.ts", pts=bursts(5, 1), timebase=MS, b_frames=0, gop=25)
+    whole = (tmp_path / "whole.ts").read_bytes()
+    (tmp_path / "cut.ts").write_bytes(whole[len(whole) // 3 // 188 * 188 :])
+    video = prepared(tmp_path / "cut.ts")
+    shown = [read_number(frame) for frame in video]
+    assert shown == list(range(shown[0], FRAMES))
+    assert video.metadata.fps == 25
+    place = len(whole) // 2 // 188 * 188
+    (tmp_path / "hole.ts").write_bytes(whole[:place] + whole[place + 188 * 3 :])
+    video = prepared(tmp_path / "hole.ts", salvage=True)
+    assert len(video) == FRAMES
+    assert video.metadata.fps == 25
+    shown = [read_number(frame) for frame in video]
+    first, stop = video.changes.salvaged[0]
+    assert shown == [number if not first <= number < stop else first - 1 for number in range(FRAMES)]
