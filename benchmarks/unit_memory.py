@@ -29,7 +29,7 @@ _SIZES = {"456x256": (456, 256), "1280x720": (1280, 720), "1920x1080": (1920, 10
 _HDR = ("-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc", "-pix_fmt", "yuv420p10le")
 _X264, _X265 = ("-c:v", "libx264"), ("-c:v", "libx265", "-x265-params", "log-level=error:pools=none:frame-threads=1")
 _FIELDS = ("-vf", "interlace=scan=tff,setfield=tff", *_X264, "-flags", "+ildct+ilme", "-x264-params", "tff=1")
-_ENCODERS = {"libx264": "h264", "libx265": "hevc"}
+_ENCODERS = {"libx264": "h264", "libx265": "hevc", "libsvtav1": "av1"}
 _HOUR_SECONDS = 3600
 # In so many places of a damaged source some bytes are others.
 _DAMAGED_PLACES, _DAMAGED_BYTES = 60, 400
@@ -39,10 +39,11 @@ _PREP = """
 import json, sys
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.profile import Profile, Size
+from shortgop.prep.profile import Size, changed_profile
 from shortgop.storage.disk import DiskStorage
 source, out, case = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-profile = Profile(size=Size(case["size"] or None), encoder=case["encoder"], codec=case["codec"])
+options = {"size": Size(case["size"] or None), "encoder": case["encoder"], "codec": case["codec"]}
+profile = changed_profile(None, options)
 policy = SourcePolicy(salvage=case["salvage"])
 report = prepare([source], DiskStorage(out), profile, where=Where("inline"), policy=policy,
                  section_seconds=case["section_seconds"])

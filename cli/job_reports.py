@@ -163,7 +163,9 @@ def print_diagnosis(
     """Print which tools of this machine run, and which would be used."""
     table = Table("what", "runs", "detail")
     for ffmpeg in diagnosis.ffmpegs:
-        chosen = "used" if ffmpeg.path == diagnosis.chosen else "not needed"
+        codecs = [each.codec for each in diagnosis.capabilities if each.path == ffmpeg.path]
+        used = "used" if len(codecs) == len(diagnosis.capabilities) else f"used for {', '.join(codecs)}"
+        chosen = used if codecs or ffmpeg.path == diagnosis.chosen else "not needed"
         detail = ffmpeg.problem or f"{chosen}, version {ffmpeg.version}"
         table.add_row(f"ffmpeg ({ffmpeg.origin})", _yes(not ffmpeg.problem), cell(detail))
     trials = [(trial.name, trial.works, trial.detail) for trial in diagnosis.trials]

@@ -119,7 +119,7 @@ def prepare_untold(
     importing = importing_of(named_cuts, rate, on_recognised)
     keep_seconds = parse_duration(str(keep_snapshots))
     dataset = storage_at(out)
-    named = named_profile(profile) if profile is not None else {}
+    named = named_profile(profile, given["codec"]) if profile is not None else {}
     wanted = named | {name: value for name, value in given.items() if value is not None}
     # The source's own rate is None in a profile, like an option that is left out here.
     encoding = changed_profile(existing_profile(dataset), wanted | ({"fps": None} if fps == "source" else {}))

@@ -76,16 +76,16 @@ def obus(data: Buffer, start: int, stop: int) -> Iterator[Obu]:
             raise CorruptDataError(f"an OBU at byte {start} has a header that AV1 forbids")
         body, size = start + (2 if header & 4 else 1), 0
         if header & 2:
-            for shift in range(0, 7 * _LEB128_BYTES, 7):
-                if body >= stop:
-                    break
+            byte, shift = 0x80, 0
+            while byte >= 0x80 and body < stop and shift < 7 * _LEB128_BYTES:
                 byte, body = data[body], body + 1
                 size |= (byte & 0x7F) << shift
-                if byte < 0x80:
-                    break
+                shift += 7
+            if byte >= 0x80:
+                raise CorruptDataError(f"the size of an OBU at byte {start} does not end")
         else:
             size = stop - body
-        if body + size > stop:
+        if size < 0 or body + size > stop:
             raise CorruptDataError(f"an OBU of {size} bytes at byte {start} does not fit its temporal unit")
         yield Obu(header >> 3 & 15, start, body, body + size)
         start = body + size

@@ -151,11 +151,16 @@ PROFILES: dict[str, dict[str, Any]] = {
 """Named sets of options; docs/performance.md compares them. The first has the defaults of `Profile()`."""
 
 
-def named_profile(name: str) -> dict[str, Any]:
-    """The options of the profile with this name. UsageError for an unknown name."""
+def named_profile(name: str, codec: str | None = None) -> dict[str, Any]:
+    """The options of the profile with this name, or of what it is with another codec: options that mean something else
+    with that one have its own values. UsageError for an unknown name."""
     if name not in PROFILES:
         raise UsageError(f"--profile is {name!r}; it takes {', '.join(PROFILES)}")
-    return PROFILES[name]
+    named = PROFILES[name]
+    if codec is None:
+        return named
+    of_codec = values_of_codec(codec, named["codec"])
+    return {option: of_codec.get(option, value) for option, value in named.items()} | {"codec": codec}
 
 
 def changed_profile(base: Profile | None, given: dict[str, Any]) -> Profile:

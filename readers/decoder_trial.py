@@ -32,6 +32,17 @@ _SAMPLE = zlib.decompress(
         "RJwe+gn0eH+VElPEW7AuO1tzV6DP97tQscuQTO/1eo8nrXg8fwDnsHfL"
     )
 )
+# The same in AV1: `-c:v libsvtav1 -preset 12`, and without -bsf.
+_SAMPLE_AV1 = zlib.decompress(
+    base64.b64decode(
+        "eNqVUs1KAzEQnk0piBbpYYUKPaxYQRDBFhUvQsFLEQ9e9OQlbXbpYtJdNmlQL9Kjj+AbeBCfwrfwLHjyrCKsk2yrsaLgbJJv/jIzOxMACCJ1"
+        "nsYy2QIgYBD3NtUbTZFuNlH3IJJEAwAXus/gG5WeLHh2fZH33WtabsOfRHARldFT5E/Uqc1Z+iP6//K2PwtohExJxHrIpfpxw3LehWAxRSYQ"
+        "bPrfW/Y8urew3mc8m1h0zELX8xjlpEMHjIfGx1sR8SBCxtfCBnXLbLDCVmdZGDmlVIYZD8b8o1RdjngtlWSOz5UZ2q9NauPXQexMPOYPqO4F"
+        "PO5Krahu/mxnLc/xXETb3ggqMDuHkykvXL6TF9vB2SgOuc1TTalMx0nNrkplOzshlGXPkX2UL6aSoU8vceRVocMz03mVWQQnvku7Q6bMhLZE"
+        "aNHQkjsNnGBG05S7l2biYuR9fNqmy1UR9d1OHuLzs1NQRk9gp9ATY1/2ihJ8FTE1VU1NZcMBYnkcJyWFfk0wqj77t/8K7ZZfhVtS9oMRPu4V"
+        "8naXP9/kvQ/LN3K9"
+    )
+)
 _SAMPLE_RGB = (128, 64, 32)
 # In levels of 256: chroma subsampling and a coarse quantiser change the colour a little.
 _TOLERANCE = 4
@@ -47,18 +58,20 @@ class DecoderTrial:
 
 
 def try_decoders() -> tuple[DecoderTrial, ...]:
-    """Decode a frame with each decoder."""
-    return (_try(PyavDecoder()),)
+    """Decode a frame of H.264, and one of AV1, whose decoder is a library of its own."""
+    return tuple(
+        _try(PyavDecoder(), f"pyav (decoder{what})", sample)
+        for what, sample in (("", _SAMPLE), (" of AV1", _SAMPLE_AV1))
+    )
 
 
-def _try(decoder: Decoder) -> DecoderTrial:
-    what = f"{decoder.name} (decoder)"
-    cut = _SAMPLE.index(b"moof") - 4
-    init = parse_init(_SAMPLE[:cut])
+def _try(decoder: Decoder, what: str, sample: bytes) -> DecoderTrial:
+    cut = sample.index(b"moof") - 4
+    init = parse_init(sample[:cut])
     # torch's default device may be another one.
     out = torch.zeros((1, 1, init.height, init.width, 3), dtype=torch.uint8, device="cpu")
     geometry = FrameFormat().geometry(init.height, init.width)
-    request = GopRequest(init.config, Pattern((0,), (True,)), _SAMPLE[cut:], (0,), ((Place(0, 0, 0),),), [geometry])
+    request = GopRequest(init.config, Pattern((0,), (True,)), sample[cut:], (0,), ((Place(0, 0, 0),),), [geometry])
     try:
         decoder.decode(request, [Target(FrameFormat().pixels, out.permute(0, 1, 4, 2, 3))])
     except ShortGopError as error:

@@ -142,9 +142,21 @@ def test_a_key_frame_needs_its_sequence_header() -> None:
         temporal_unit_kind(data, units[0].stop, units[key].stop, sequence)
 
 
-@pytest.mark.parametrize("damage", [b"\x80", b"\x0a\xff\xff\xff\x7f", b"\x0a\xff"], ids=bytes.hex)
-def test_units_that_do_not_fit_are_refused(damage: bytes) -> None:
-    with pytest.raises(CorruptDataError, match="that AV1 forbids|does not fit its temporal unit"):
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (b"\x80", "that AV1 forbids"),
+        (b"\x0a\xff\xff\xff\x7f", "an OBU of 268435455 bytes at byte 0 does not fit its temporal unit"),
+        (b"\x0a\xff", "the size of an OBU at byte 0 does not end"),
+        (b"\x0a\x80", "the size of an OBU at byte 0 does not end"),
+        (b"\x0a\x00\x0a", "the size of an OBU at byte 2 does not end"),
+        (b"\x0a" + 8 * b"\x80" + b"\x00", "the size of an OBU at byte 0 does not end"),
+        (b"\x0e", "the size of an OBU at byte 0 does not end"),
+        (b"\x0c", "does not fit its temporal unit"),
+    ],
+)
+def test_units_that_do_not_fit_are_refused(damage: bytes, said: str) -> None:
+    with pytest.raises(CorruptDataError, match=said):
         list(obus(damage, 0, len(damage)))
 
 

@@ -84,6 +84,21 @@ def test_a_named_profile_stands_for_options_that_others_override(
     assert "gop_frames 8 there and 16 here, fastdecode True there and False here" in conflict.stderr
 
 
+@pytest.mark.parametrize("codec", [("--codec", "av1"), ("--encoder", "libsvtav1")])
+def test_a_named_profile_takes_another_codec(
+    codec: tuple[str, str], constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    """As docs/performance.md has it of `fast`. Options that are given beside both count."""
+    out = ("--out", tmp_path / "dataset", "--runner", "inline")
+    run_json("prep", constant_video.path, *out, "--profile", "small", *codec, "--preset", "12", "--crf", "40")
+    profile = run_json("info", tmp_path / "dataset")["profile"]
+    assert [profile[name] for name in ("codec", "gop_frames", "b_frames", "crf")] == ["av1", 32, 1, 40]
+    again = run("prep", constant_video.path, *out, "--profile", "small", *codec)
+    assert again.exit_code == 0
+    refused = run("prep", constant_video.path, *out, "--profile", "small", *codec, "--b-frames", "3")
+    assert "--b-frames is 3; it takes from 0 to 1 with --codec av1" in refused.stderr
+
+
 def test_an_encoder_brings_its_codec(constant_video: SyntheticVideo, tmp_path: Path) -> None:
     run_json("prep", constant_video.path, "--out", tmp_path / "d", "--runner", "inline", "--encoder", "libx265")
     assert run_json("info", tmp_path / "d")["videos"][0]["codec"] == "hevc"

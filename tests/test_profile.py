@@ -168,6 +168,16 @@ def test_the_first_named_profile_is_the_default_and_all_of_them_are_valid_and_di
     assert len({profile.key() for profile in made}) == len(made) == 3
 
 
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_named_profile_has_what_another_codec_brings(name: str) -> None:
+    """None of them names a quality, so that a dataset keeps the one that it was given."""
+    others = {option: value for option, value in PROFILES[name].items() if option not in {"codec", "b_frames"}}
+    av1 = changed_profile(None, named_profile(name, "av1"))
+    assert av1 == Profile(codec="av1", crf=35, b_frames=1, **others)
+    assert changed_profile(replace(av1, crf=50), named_profile(name, "av1")).crf == 50
+    assert named_profile(name, "hevc") == PROFILES[name] | {"codec": "hevc"}
+
+
 def test_a_profile_that_nobody_named_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(UsageError, match="--profile is 'tiny'; it takes fast, balanced, small"):
         named_profile("tiny")

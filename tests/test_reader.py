@@ -21,6 +21,7 @@ from datasets import current_manifest, make_dataset
 from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.operations.export import export
 from shortgop.readers.decoder_trial import try_decoders, versions
+from shortgop.readers.decoders import pyav
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, read_number
 
@@ -369,8 +370,17 @@ class TestOpening:
 
 def test_decoders_and_versions_for_doctor() -> None:
     trials = try_decoders()
-    assert [(trial.name, trial.works) for trial in trials] == [("pyav (decoder)", True)]
+    names = ("pyav (decoder)", "pyav (decoder of AV1)")
+    assert [(trial.name, trial.works) for trial in trials] == [(name, True) for name in names]
     assert {"python", "torch", "av", "libavcodec", "numpy", "zarr"} <= versions().keys()
+
+
+def test_a_pyav_without_dav1d_is_told_with_what_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyAV may be built with the FFmpeg of a system, which need not have it. H.264 is read all the same."""
+    monkeypatch.setitem(pyav._CPU_DECODERS, "av1", "none_such")
+    h264, av1 = try_decoders()
+    assert (h264.works, av1.works) == (True, False)
+    assert "PyAV's FFmpeg has no decoder none_such, which reads av1; install PyAV from its wheel" in av1.detail
 
 
 @pytest.mark.parametrize("order", ["NCHW", "NHWC"])

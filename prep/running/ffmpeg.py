@@ -95,10 +95,15 @@ def unfit(path: str) -> str | None:
 
 
 @cache
-def find_ffmpeg() -> Ffmpeg:
-    """The first usable one of $SHORTGOP_FFMPEG, the ffmpeg on the PATH, and imageio-ffmpeg's. ToolError without any,
-    and when one is killed again and again: another one might encode otherwise."""
-    return next(usable_ffmpegs())
+def find_ffmpeg(encoder: str | None = None) -> Ffmpeg:
+    """The first usable one of $SHORTGOP_FFMPEG, the ffmpeg on the PATH, and imageio-ffmpeg's; of those that were built
+    with this encoder, if any was. ToolError without any, and when one is killed again and again: another one might
+    encode otherwise."""
+    usable = usable_ffmpegs()
+    first = next(usable)
+    if encoder is None or lists(first.path, "encoders", encoder):
+        return first
+    return next((each for each in usable if lists(each.path, "encoders", encoder)), first)
 
 
 def usable_ffmpegs() -> Iterator[Ffmpeg]:
@@ -138,8 +143,8 @@ def _capture(argv: Sequence[str]) -> str | None:
 
 
 @cache
-def lists(path: str, kind: Literal["filters", "decoders"], name: str) -> bool:
-    """Whether this ffmpeg was built with the filter or decoder."""
+def lists(path: str, kind: Literal["filters", "decoders", "encoders"], name: str) -> bool:
+    """Whether this ffmpeg was built with the filter, decoder or encoder."""
     listed = _capture([path, "-hide_banner", f"-{kind}"]) or ""
     return any(name in line.split()[1:2] for line in listed.splitlines())
 

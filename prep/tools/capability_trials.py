@@ -23,6 +23,7 @@ from .capabilities import (
     Capabilities,
     Trial,
     from_gpu,
+    is_nvenc,
     nvdec,
     without_b_frames,
 )
@@ -138,9 +139,21 @@ def _may_work_without_b_frames(why: str) -> bool:
 @_remembered
 def try_encoder(path: str, encoder: str, preset: str | None = None, b_frames: int = 3) -> Trial:
     """Encode a few frames."""
-    options = trial_options(encoder, b_frames)
-    chosen = ["-preset", preset] if preset else []
-    return _trial(encoder, [path, *_PICTURES, "-pix_fmt", "yuv420p", *options, *chosen, *_TO_NOTHING])
+    options, refused = trial_options(encoder, b_frames), _why_not_preset(encoder, preset)
+    chosen = ["-preset", preset] if preset and refused is None else []
+    found = _trial(encoder, [path, *_PICTURES, "-pix_fmt", "yuv420p", *options, *chosen, *_TO_NOTHING])
+    return Trial(encoder, works=False, detail=refused) if found.works and refused is not None else found
+
+
+def _why_not_preset(encoder: str, preset: str | None) -> str | None:
+    """Why an encoder does not get this preset. NVENC would take numbers, for others than SVT-AV1 means by them."""
+    if preset is None:
+        return None
+    if is_nvenc(encoder):
+        return f"its presets have names such as p4, and {preset} is none of them" if preset.isdigit() else None
+    if encoder == "libsvtav1" and not preset.isdigit():
+        return f"its presets are numbers from 0 (slowest) to 13, and {preset} is none of them"
+    return None
 
 
 @_remembered

@@ -124,7 +124,8 @@ def choose_encoder(capabilities: Capabilities, profile: Profile, fits: Fits = la
     for name in fitting:
         if encodes(capabilities, name):
             return name
-    raise ToolError(f"none of {', '.join(fitting)} runs{preset} with {capabilities.path}; see `shortgop doctor`")
+    reasons = ", ".join(f"{name} ({capabilities.detail(name)})" for name in fitting)
+    raise ToolError(f"none of {reasons} runs{preset} with {capabilities.path}; see `shortgop doctor`")
 
 
 def on_cpu(profile: Profile, why: str) -> Pipeline:

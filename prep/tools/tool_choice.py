@@ -6,15 +6,15 @@ from ..probing.probe import SourceVideo
 from ..profile import Profile
 from ..running.ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
 from ..running.gpu_errors import NO_GPU
-from .capabilities import NVENC_ENCODERS, encodes, gpu_rank
+from .capabilities import NVENC_ENCODERS, SOFTWARE_ENCODERS, encodes, gpu_rank
 from .capability_trials import capabilities_of
 from .pipelines import Pipeline, choose_encoder, choose_pipeline, decoded_by_nvdec, source_kind
 
 
 def choose_ffmpeg(profile: Profile, *, use_gpu: bool = True) -> Ffmpeg:
-    """The first usable ffmpeg or, where its NVENC does not run at a GPU, the one that leaves most of the work to the
-    GPU. ToolError without any."""
-    first = find_ffmpeg()
+    """The first usable ffmpeg that has an encoder on the CPU for the profile or, where its NVENC does not run at a GPU,
+    the one that leaves most of the work to the GPU. ToolError without any."""
+    first = find_ffmpeg(SOFTWARE_ENCODERS[profile.codec])
     if not use_gpu or profile.encoder.startswith("lib"):
         return first
     found, nvenc = capabilities_of(first.path, profile), NVENC_ENCODERS[profile.codec]

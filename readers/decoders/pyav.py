@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import av
 import torch
+from av.codec.codec import UnknownCodecError
 from av.codec.context import CodecContext
 from av.codec.hwaccel import HWAccel
 from av.packet import Packet
@@ -18,7 +19,7 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange
 
-from ...errors import DecodeError
+from ...errors import DecodeError, ToolError
 from ...manifests.ragged import Array
 from ...manifests.records import CodecConfig
 from ..convert.copies import array_of
@@ -167,9 +168,16 @@ def check_frame(frame: VideoFrame, size: tuple[int, int]) -> None:
 
 
 def open_context(config: CodecConfig, hwaccel: HWAccel | None = None) -> VideoCodecContext:
-    """An open decoder that uses the calling thread only, and raises an error for damaged data."""
+    """An open decoder that uses the calling thread only, and raises an error for damaged data. ToolError where
+    libavcodec was built without it."""
     name = config.codec if hwaccel else _CPU_DECODERS.get(config.codec, config.codec)
-    codec: Any = CodecContext.create(name, "r", hwaccel=hwaccel)
+    try:
+        codec: Any = CodecContext.create(name, "r", hwaccel=hwaccel)
+    except UnknownCodecError:
+        raise ToolError(
+            f"PyAV's FFmpeg has no decoder {name}, which reads {config.codec}; install PyAV from its wheel, which has "
+            "it: pip install --force-reinstall --only-binary av av"
+        ) from None
     codec.extradata = config.extradata
     codec.thread_count = 1
     # Without this, libavcodec conceals damage with content of neighbouring frames.

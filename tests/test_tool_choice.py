@@ -1,0 +1,85 @@
+"""Which ffmpeg prep takes where one lacks an encoder, and which presets an encoder does not get."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import imageio_ffmpeg
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from shortgop.errors import ToolError
+from shortgop.prep.profile import Profile, changed_profile
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.processes import Finished
+from shortgop.prep.tools import capability_trials
+from shortgop.prep.tools.capability_trials import try_encoder
+from shortgop.prep.tools.doctor import diagnose
+from shortgop.prep.tools.tool_choice import check_tools, choose_ffmpeg
+from synthetic import SyntheticVideo, read_number
+
+AV1 = changed_profile(None, {"codec": "av1"})
+# FFmpeg as a distribution may build it: what it lists and takes has no libsvtav1.
+WITHOUT_SVT = """#!{python}
+import subprocess, sys
+argv = [{ffmpeg!r}, *sys.argv[1:]]
+if "libsvtav1" in argv:
+    sys.exit("Unknown encoder 'libsvtav1'")
+if "-encoders" in argv:
+    listed = subprocess.run(argv, capture_output=True, text=True).stdout
+    print("\\n".join(line for line in listed.splitlines() if "libsvtav1" not in line))
+    sys.exit()
+sys.exit(subprocess.run(argv).returncode)
+"""
+
+
+@pytest.fixture
+def without_svt(tmp_path: Path) -> Path:
+    path = tmp_path / "distribution" / "ffmpeg"
+    path.parent.mkdir()
+    path.write_text(WITHOUT_SVT.format(python=sys.executable, ffmpeg=imageio_ffmpeg.get_ffmpeg_exe()))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _looks_again() -> object:
+    find_ffmpeg.cache_clear()
+    yield
+    find_ffmpeg.cache_clear()
+
+
+def test_an_ffmpeg_that_has_the_encoder_is_taken_where_the_first_one_lacks_it(
+    without_svt: Path, monkeypatch: pytest.MonkeyPatch, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(ENVIRONMENT_VARIABLE, raising=False)
+    monkeypatch.setenv("PATH", str(without_svt.parent), prepend=":")
+    assert choose_ffmpeg(Profile()).path == str(without_svt)
+    assert choose_ffmpeg(AV1).path == choose_ffmpeg(AV1, use_gpu=False).path == imageio_ffmpeg.get_ffmpeg_exe()
+    make_dataset([constant_video.path], tmp_path / "dataset", codec="av1", preset="12")
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert read_number(video[30]) == 30
+
+
+def test_where_no_ffmpeg_has_it_the_other_codecs_are_encoded_and_the_reason_is_said(
+    without_svt: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(without_svt))
+    with pytest.raises(ToolError, match=r"libsvtav1 \(this ffmpeg has no encoder libsvtav1\) runs with "):
+        check_tools(AV1)
+    found = diagnose()
+    assert found.choices["h264"].startswith("libx264: ")
+    assert found.choices["av1"].startswith("none: ")
+
+
+def test_presets_of_svt_av1_are_numbers_and_those_of_nvenc_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ffmpeg takes any number for NVENC, for another preset than SVT-AV1 has by it."""
+    with pytest.raises(ToolError, match=r"presets are numbers from 0 \(slowest\) to 13, and medium is none of them"):
+        check_tools(changed_profile(AV1, {"preset": "medium"}))
+    monkeypatch.setattr(capability_trials, "run_trial", lambda *_, **__: Finished(0, b"", b""))
+    monkeypatch.setattr(capability_trials, "_known", {})
+    refused = try_encoder("/ffmpeg with a GPU", "av1_nvenc", "6", 1)
+    assert (refused.works, refused.detail) == (False, "its presets have names such as p4, and 6 is none of them")
+    assert try_encoder("/ffmpeg with a GPU", "av1_nvenc", "p6", 1).works
