@@ -55,7 +55,7 @@ def test_a_new_dataset_has_its_profile_and_no_snapshot(empty_dataset: Path) -> N
 
 def test_the_root_is_a_zarr_group(empty_dataset: Path) -> None:
     group = zarr.open_group(empty_dataset, mode="r")
-    assert group.attrs["shortgop"] == {"format_version": 5, "profile": PROFILE, "snapshot": None}
+    assert group.attrs["shortgop"] == {"format_version": 4, "profile": PROFILE, "snapshot": None}
 
 
 def test_an_empty_folder_may_become_a_dataset_and_no_other(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_part_holds_what_its_unit_found(empty_dataset: Path) -> None:
 def test_zarr_opens_a_part(published: Path) -> None:
     with zarr.storage.ZipStore(part_path(published, "u1"), mode="r") as store:
         group = zarr.open_group(store, mode="r")
-        assert group.attrs["shortgop"] == {"format_version": 5, "unit": "u1"}
+        assert group.attrs["shortgop"] == {"format_version": 4, "unit": "u1"}
         lengths = group["gops/length"]
         assert isinstance(lengths, zarr.Array)
         assert lengths[:].tolist() == [1000] * 6  # type: ignore[union-attr]

@@ -32,7 +32,7 @@ class Reader:
 
     def __init__(self, dataset: Path) -> None:
         attributes = json.loads((dataset / "zarr.json").read_text())["attributes"]["shortgop"]
-        assert attributes["format_version"] == 5
+        assert attributes["format_version"] in {4, 5}
         self.dataset = dataset
         self.root: Any = self.opened(attributes["snapshot"])
         names = self.root["layers"].attrs["shortgop"]["snapshots"] if "layers" in self.root else []

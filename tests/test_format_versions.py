@@ -15,11 +15,14 @@ from dataset_paths import snapshot_path
 from datasets import as_folder, make_dataset
 from example_manifests import drop, edit, rows
 from layers_everywhere import layers_everywhere
+from shortgop.manifests.dataset_files.layout import read_root
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshot_files import layers_below
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
 from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.operations.drop import drop as drop_videos
+from shortgop.manifests.operations.lost_root import restore_root
 from shortgop.manifests.records import SourceChanges
 from shortgop.manifests.schema import SCHEMA, tables_of
 from shortgop.manifests.shared_memory.host_copies import HostCopies
@@ -65,6 +68,48 @@ def _as_version(dataset: Path, version: int) -> None:
         as_folder(dataset, "000001")
 
 
+def _stated(dataset: Path) -> set[int]:
+    """The versions that the files of a dataset state."""
+    documents = [(dataset / "zarr.json").read_bytes()]
+    for file in (*(dataset / "parts").iterdir(), *(dataset / "manifest").iterdir()):
+        with zipfile.ZipFile(file) as archive:
+            documents.append(archive.read("zarr.json"))
+    return {json.loads(document)["attributes"]["shortgop"]["format_version"] for document in documents}
+
+
+@pytest.mark.parametrize(("codec", "version"), [("h264", 4), ("hevc", 4), ("av1", 5)])
+def test_only_av1_asks_for_readers_of_version_5(codec: str, version: int, tmp_path: Path) -> None:
+    """Whoever read a dataset before goes on reading it after this shortgop added to it, relabelled it, and so on. Parts
+    without videos say 4 in any dataset."""
+    path = tmp_path / "dataset"
+    for name in ("a.mp4", "b.mp4"):
+        make_video(tmp_path / name, pts=constant_rate_pts(RATE, 20), timebase=1 / RATE)
+        make_dataset([tmp_path / name], path, codec=codec)
+    assert _stated(path) == {version}
+    assert shortgop.open(path).metadata.format_version == version
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id,label\na.mp4,1\n")
+    shortgop.annotate(path, labels)
+    drop_videos(DiskStorage(path), ["b.mp4"])
+    assert read_root(DiskStorage(path)).format_version == version
+    assert _stated(path) == {4, version}
+    (path / "zarr.json").unlink()
+    restore_root(DiskStorage(path))
+    assert read_root(DiskStorage(path)).format_version == version
+    assert [video.id for video in shortgop.open(path)] == ["a.mp4"]
+
+
+def test_a_dataset_without_videos_states_the_version_of_its_new_profile(tmp_path: Path) -> None:
+    """All of its sources failed, so it may get another codec."""
+    (tmp_path / "no.mp4").write_text("no video")
+    make_video(tmp_path / "a.mp4", pts=constant_rate_pts(RATE, 20), timebase=1 / RATE)
+    make_dataset([tmp_path / "no.mp4"], tmp_path / "dataset")
+    assert read_root(DiskStorage(tmp_path / "dataset")).format_version == 4
+    make_dataset([tmp_path / "a.mp4"], tmp_path / "dataset", codec="av1")
+    assert read_root(DiskStorage(tmp_path / "dataset")).format_version == 5
+    assert read_number(shortgop.open(tmp_path / "dataset")["a.mp4"][7]) == 7
+
+
 @pytest.fixture
 def version_1(tmp_path: Path) -> Path:
     make_video(tmp_path / "a.mp4", pts=constant_rate_pts(RATE, 40), timebase=1 / RATE)
@@ -90,7 +135,7 @@ def test_a_dataset_of_an_earlier_version_grows_into_one_of_this(version: int, tm
     before = shortgop.open(path).metadata.format_version
     make_dataset([tmp_path / "b.mp4"], path)
     dataset = shortgop.open(path)
-    assert (before, dataset.metadata.format_version) == (version, 5)
+    assert (before, dataset.metadata.format_version) == (version, 4)
     assert [read_number(dataset[name][0]) for name in ("a.mp4", "b.mp4")] == [0, 100]
     assert [Path(video.source_path).name for video in dataset] == ["" if version == 1 else "a.mp4", "b.mp4"]
     assert open_current(DiskStorage(path))[1].videos.after_edit.tolist() == [0, 0]

@@ -305,7 +305,7 @@ def test_videos_by_id_and_number(dataset: shortgop.Dataset) -> None:
 
 def test_dataset_metadata(dataset: shortgop.Dataset, folder: Path) -> None:
     metadata = dataset.metadata
-    assert (metadata.format_version, metadata.num_videos, metadata.num_frames) == (5, 3, 190)
+    assert (metadata.format_version, metadata.num_videos, metadata.num_frames) == (4, 3, 190)
     assert metadata.num_gops == 10 + 10 + 5
     assert metadata.num_bytes == sum(file.stat().st_size for file in (folder / "shards").iterdir())
     assert metadata.duration_seconds == pytest.approx(75 / 24 + 75 * 1001 / 30000 + 40 / 30)

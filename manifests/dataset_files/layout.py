@@ -16,7 +16,7 @@ import errno
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,8 @@ from ..zarr_files.zarr_read import (
 )
 
 FORMAT_VERSION = 5
+# All that came with version 5 is AV1.
+_VERSION_WITHOUT_AV1 = 4
 ROOT_KEY = "zarr.json"
 MAX_ID_ROOTS = 1000
 """An id root lengthens zarr.json, which every reader reads. Folders beyond this number are not remembered."""
@@ -60,6 +62,12 @@ class Root:
     format_version: int = FORMAT_VERSION
     id_roots: tuple[str, ...] = ()
     num_parts: int | None = None
+
+
+def version_to_state(profile: Mapping[str, Any] | None) -> int:
+    """The version that files with videos of this profile state, None for those without videos: the earliest whose
+    readers understand them, so that earlier readers are locked out of nothing that they read."""
+    return FORMAT_VERSION if profile is not None and profile.get("codec") == "av1" else _VERSION_WITHOUT_AV1
 
 
 def shard_key(name: str) -> str:
@@ -139,7 +147,7 @@ def root_document(root: Root) -> bytes:
             "node_type": "group",
             "attributes": {
                 "shortgop": {
-                    "format_version": FORMAT_VERSION,
+                    "format_version": version_to_state(root.profile),
                     "profile": root.profile,
                     "snapshot": root.snapshot,
                     **({} if root.num_parts is None else {"num_parts": root.num_parts}),

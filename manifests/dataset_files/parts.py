@@ -20,7 +20,7 @@ from ..tables import TABLE_TYPES, Manifest, Table
 from ..zarr_files import zarr_zip as zips
 from ..zarr_files.zarr_read import read_attributes, read_manifest
 from ..zarr_files.zarr_small import is_small, small_files
-from .layout import FORMAT_VERSION, listed, part_key
+from .layout import listed, part_key, version_to_state
 
 
 def pack(
@@ -84,7 +84,7 @@ def write_part(
     for part in attempts if len(manifest.videos) else attempts[-1:]:
         if not again and _same_outcome(read_part(dataset, part), manifest):
             return
-    attributes: dict[str, Any] = {"format_version": FORMAT_VERSION, "unit": unit}
+    attributes: dict[str, Any] = {"format_version": version_to_state(profile), "unit": unit}
     if profile is not None:
         attributes["profile"] = dict(profile)
     if unused:
@@ -157,7 +157,8 @@ def had_videos(dataset: Storage, unit: str) -> bool:
 
 def clean_part(dataset: Storage, part: str, manifest: Manifest, attributes: Mapping[str, Any]) -> None:
     """Replace a part by one without rows that were dropped. `attributes` are those of the part as it is."""
-    packed = pack(manifest, {**attributes, "format_version": FORMAT_VERSION, "cleaned": True})
+    version = version_to_state(attributes.get("profile"))
+    packed = pack(manifest, {**attributes, "format_version": version, "cleaned": True})
     key = part_key(part)
     stored = dataset.find(key)
     # If the part was replaced meanwhile, the other writer did the same: both hold what the next merge keeps.

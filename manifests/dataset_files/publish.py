@@ -27,7 +27,16 @@ from ..tables import Manifest
 from ..zarr_files.zarr_small import is_small
 from ..zarr_files.zarr_zip import pack_folder
 from .in_order import in_order
-from .layout import FORMAT_VERSION, Root, change_root, listed, read_root, shard_key, snapshot_key, snapshots
+from .layout import (
+    Root,
+    change_root,
+    listed,
+    read_root,
+    shard_key,
+    snapshot_key,
+    snapshots,
+    version_to_state,
+)
 from .parts import finished_parts, open_part, pack
 from .snapshot_files import parts_in, parts_of_layers, snapshot_attributes
 from .snapshots import open_layer, open_manifest, open_timelines
@@ -147,7 +156,7 @@ def next_snapshot(root: Root, listed_before: Collection[str]) -> str:
 def attributes_of_snapshot(parts: Collection[str], profile: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes of a snapshot of these parts that this process is about to write."""
     return {
-        "format_version": FORMAT_VERSION,
+        "format_version": version_to_state(profile),
         "parts": sorted(parts),
         "profile": dict(profile),
         "written_by": asdict(this_holder()),
@@ -218,7 +227,7 @@ def _point(dataset: Storage, latest: Root) -> Root:
     def pointed(root: Root) -> Root:
         if int(root.snapshot or 0) >= int(latest.snapshot or 0):
             return root
-        return replace(latest, format_version=FORMAT_VERSION, id_roots=root.id_roots)
+        return replace(latest, format_version=version_to_state(latest.profile), id_roots=root.id_roots)
 
     return change_root(dataset, pointed)
 
@@ -253,7 +262,6 @@ def _latest(dataset: Storage, root: Root, there: Mapping[str, Sequence[Stored]])
             profile = snapshot_attributes(dataset, snapshot).get("profile", root.profile)
             if has_its_shards(dataset, open_manifest(dataset, snapshot, copies=copies_in(None))):
                 num_parts = len(parts_in(dataset, snapshot))
-                return replace(
-                    root, profile=profile, snapshot=snapshot, format_version=FORMAT_VERSION, num_parts=num_parts
-                )
+                version = version_to_state(profile)
+                return replace(root, profile=profile, snapshot=snapshot, format_version=version, num_parts=num_parts)
     return root

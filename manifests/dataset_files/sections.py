@@ -19,7 +19,7 @@ from ...storage.interface import Storage, Stored
 from ..ragged import from_texts
 from ..stacking import row_content, stacked, with_videos
 from ..tables import Manifest, Timeline
-from .layout import FORMAT_VERSION, listed
+from .layout import listed, version_to_state
 from .parts import finished_units, had_videos, pack, unpack
 from .publish import has_its_shards
 
@@ -38,7 +38,8 @@ Unused = dict[str, tuple[int, int]]
 
 def write_section(dataset: Storage, name: str, rows: Manifest, unused: Unused) -> None:
     """Commit a section, whose shards must be in place. If it is there already, that one stays."""
-    attributes = {"format_version": FORMAT_VERSION, "section": name, "unused": {**unused}}
+    version = version_to_state({"codec": rows.configs.codec.text(0)})
+    attributes = {"format_version": version, "section": name, "unused": {**unused}}
     dataset.put_new(section_key(name), pack(rows, attributes))
 
 
