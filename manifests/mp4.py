@@ -134,7 +134,13 @@ def read_box_header(data: Buffer, start: int, stop: int) -> tuple[int, bytes, in
     return size, kind, body
 
 
-def _child(data: Buffer, parent: Box, kind: bytes, skip: int = 0) -> Box:
+def children(data: Buffer, parent: Box, kind: bytes, skip: int = 0) -> Iterator[Box]:
+    """The boxes of a kind right in another one, behind `skip` bytes of its payload."""
+    return (box for box in boxes(data, parent.body + skip, parent.stop) if box.type == kind)
+
+
+def child(data: Buffer, parent: Box, kind: bytes, skip: int = 0) -> Box:
+    """The first of these. CorruptDataError if there is none."""
     box = _child_or_none(data, parent, kind, skip)
     if box is None:
         raise CorruptDataError(f"box {parent.type!r} at byte {parent.start} has no {kind!r}")
@@ -142,12 +148,12 @@ def _child(data: Buffer, parent: Box, kind: bytes, skip: int = 0) -> Box:
 
 
 def _child_or_none(data: Buffer, parent: Box, kind: bytes, skip: int = 0) -> Box | None:
-    return next((box for box in boxes(data, parent.body + skip, parent.stop) if box.type == kind), None)
+    return next(children(data, parent, kind, skip), None)
 
 
 def _path(data: Buffer, box: Box, *kinds: bytes) -> Box:
     for kind in kinds:
-        box = _child(data, box, kind)
+        box = child(data, box, kind)
     return box
 
 
@@ -163,9 +169,9 @@ def parse_init(data: Buffer) -> Init:
     moov = next((box for box in boxes(data) if box.type == b"moov"), None)
     if moov is None:
         raise CorruptDataError("the init has no moov box")
-    trak = _child(data, moov, b"trak")
-    mdia = _child(data, trak, b"mdia")
-    mdhd = _child(data, mdia, b"mdhd")
+    trak = child(data, moov, b"trak")
+    mdia = child(data, trak, b"mdia")
+    mdhd = child(data, mdia, b"mdhd")
     (version,) = _fields(data, mdhd, "B")
     (timescale,) = _fields(data, mdhd, "I", 20 if version == 1 else 12)
 
@@ -178,7 +184,7 @@ def parse_init(data: Buffer) -> Init:
     width, height = _fields(data, entry, "HH", 24)
     if not (timescale and width and height):
         raise CorruptDataError(f"the init has a picture of {width}x{height} at {timescale} ticks per second")
-    config = _child(data, entry, config_type, _VISUAL_SAMPLE_ENTRY_BYTES)
+    config = child(data, entry, config_type, _VISUAL_SAMPLE_ENTRY_BYTES)
     primaries, transfer, matrix, full_range = 2, 2, 2, False
     colr = _child_or_none(data, entry, b"colr", _VISUAL_SAMPLE_ENTRY_BYTES)
     if colr is not None and _fields(data, colr, "4s") == (b"nclx",):
@@ -203,7 +209,7 @@ def _media_time(data: Buffer, trak: Box) -> int:
     edts = _child_or_none(data, trak, b"edts")
     if edts is None:
         return 0
-    elst = _child(data, edts, b"elst")
+    elst = child(data, edts, b"elst")
     version, count = _fields(data, elst, "B3xI")
     entry = "QqI" if version == 1 else "IiI"
     for index in range(count):
@@ -222,10 +228,10 @@ def parse_fragment(data: Buffer) -> Fragment:
     if [box.type for box in top] != [b"moof", b"mdat"]:
         raise CorruptDataError(f"the boxes are {[box.type for box in top]}, not one moof and one mdat")
     moof, mdat = top
-    (sequence_number,) = _fields(data, _child(data, moof, b"mfhd"), "I", 4)
-    traf = _child(data, moof, b"traf")
-    default_duration, default_size = _sample_defaults(data, _child(data, traf, b"tfhd"))
-    tfdt = _child(data, traf, b"tfdt")
+    (sequence_number,) = _fields(data, child(data, moof, b"mfhd"), "I", 4)
+    traf = child(data, moof, b"traf")
+    default_duration, default_size = _sample_defaults(data, child(data, traf, b"tfhd"))
+    tfdt = child(data, traf, b"tfdt")
     (version,) = _fields(data, tfdt, "B")
     (decode_ticks,) = _fields(data, tfdt, "Q" if version == 1 else "I", 4)
     if decode_ticks > _MAX_TICKS:
@@ -292,7 +298,7 @@ def restamp_fragment(data: Buffer, sequence_number: int, decode_ticks: int) -> b
     moof = next(boxes(out), None)
     if moof is None or moof.type != b"moof":
         raise CorruptDataError("the fragment does not start with moof")
-    _patch(out, _child(out, moof, b"mfhd"), "I", 4, sequence_number)
+    _patch(out, child(out, moof, b"mfhd"), "I", 4, sequence_number)
     tfdt = _path(out, moof, b"traf", b"tfdt")
     (version,) = _fields(out, tfdt, "B")
     _patch(out, tfdt, "Q" if version == 1 else "I", 4, decode_ticks)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ...errors import CorruptDataError
-from ...manifests.mp4 import Box, boxes
+from ...manifests.mp4 import Box, boxes, child, children
 
 _TFHD_BASE, _TFHD_ENTRY, _TFHD_DURATION = 0x1, 0x2, 0x8
 _TRUN_OFFSET, _TRUN_FIRST_FLAGS = 0x1, 0x4
@@ -110,7 +110,7 @@ def _fragments_of(path: str, track_id: int) -> tuple[list[Fragment], list[int]]:
                 default_ticks, after_moov = _default_ticks(data, top, track_id), bool(fragments)
                 continue
             sequences.append(_sequence(data, top))
-            runs = [traf for traf in _children(data, top, b"traf") if _track_of(data, traf) == track_id]
+            runs = [traf for traf in children(data, top, b"traf") if _track_of(data, traf) == track_id]
             if runs:
                 checksum = zlib.crc32(file.read(_COMPARED_BYTES))
                 fragments.append(
@@ -137,7 +137,7 @@ def _fragment(
     first, count, ticks, last_ticks = _decode_ticks(data, runs[0]), 0, 0, 0
     for traf in runs:
         usual_ticks = _usual_ticks(data, traf, default_ticks)
-        for trun in _children(data, traf, b"trun"):
+        for trun in children(data, traf, b"trun"):
             checksum = zlib.crc32(data[trun.body + 4 : trun.stop], checksum)
             samples, run_ticks, last = _run_ticks(data, trun, usual_ticks)
             count, ticks, last_ticks = count + samples, ticks + run_ticks, last if samples else last_ticks
@@ -158,7 +158,7 @@ def _run_ticks(data: bytes, trun: Box, usual_ticks: int) -> tuple[int, int, int]
 
 
 def _usual_ticks(data: bytes, traf: Box, default_ticks: int) -> int:
-    tfhd = _child(data, traf, b"tfhd")
+    tfhd = child(data, traf, b"tfhd")
     (flags,) = struct.unpack_from(">I", data, tfhd.body)
     if not flags & _TFHD_DURATION:
         return default_ticks
@@ -167,37 +167,26 @@ def _usual_ticks(data: bytes, traf: Box, default_ticks: int) -> int:
 
 
 def _decode_ticks(data: bytes, traf: Box) -> int:
-    tfdt = _child(data, traf, b"tfdt")
+    tfdt = child(data, traf, b"tfdt")
     return int(struct.unpack_from(">Q" if data[tfdt.body] == 1 else ">I", data, tfdt.body + 4)[0])
 
 
 def _sequence(data: bytes, moof: Box) -> int:
-    return int(struct.unpack_from(">I", data, _child(data, moof, b"mfhd").body + 4)[0])
+    return int(struct.unpack_from(">I", data, child(data, moof, b"mfhd").body + 4)[0])
 
 
 def _track_of(data: bytes, traf: Box) -> int:
-    return int(struct.unpack_from(">I", data, _child(data, traf, b"tfhd").body + 4)[0])
+    return int(struct.unpack_from(">I", data, child(data, traf, b"tfhd").body + 4)[0])
 
 
 def _default_ticks(data: bytes, moov: Box, track_id: int) -> int:
     """How many ticks a sample of a track lasts where its fragment does not say it (trex)."""
-    for mvex in _children(data, moov, b"mvex"):
-        for trex in _children(data, mvex, b"trex"):
+    for mvex in children(data, moov, b"mvex"):
+        for trex in children(data, mvex, b"trex"):
             track, _entry, ticks = struct.unpack_from(">III", data, trex.body + 4)
             if track == track_id:
                 return int(ticks)
     return 0
-
-
-def _children(data: bytes, parent: Box, kind: bytes) -> list[Box]:
-    return [box for box in boxes(data, parent.body, parent.stop) if box.type == kind]
-
-
-def _child(data: bytes, parent: Box, kind: bytes) -> Box:
-    found = _children(data, parent, kind)
-    if not found:
-        raise CorruptDataError(f"box {parent.type!r} has no {kind!r}")
-    return found[0]
 
 
 def top_boxes(path: str) -> Iterator[tuple[bytes, int, int]]:
