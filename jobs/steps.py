@@ -44,6 +44,7 @@ from .work import (
     is_of_the_machine,
     result_of,
     run_unit,
+    unchanged,
     video_identity,
     with_revisions,
 )
@@ -251,7 +252,8 @@ def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: O
         try:
             own = _for_sections(options)
             ffmpeg = choose_ffmpeg(own.profile, use_gpu=own.use_gpu)
-            with file_of(dataset, step.unit.items[0].source, options.policy) as file:
+            item = step.unit.items[0]
+            with file_of(dataset, item.source, options.policy) as file, unchanged(file, item):
                 path = file.part(step.section.needed)
                 rows = encode_section(path, step.section, identity, options, ffmpeg.path, shards, progress.add)
         except NoEncoderError:

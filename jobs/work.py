@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,6 +123,15 @@ def check_unchanged(file: SourceFile, item: Item) -> None:
         file.check_unchanged(item.identity)
 
 
+@contextlib.contextmanager
+def unchanged(file: SourceFile, item: Item) -> Iterator[None]:
+    """SourceError if the file is another one when the block begins or ends: it is opened several times, and frames of
+    two files may have the same times."""
+    check_unchanged(file, item)
+    yield
+    check_unchanged(file, item)
+
+
 def run_unit(
     dataset: Storage,
     unit: Unit,
@@ -182,12 +191,12 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     machine are raised."""
     callbacks = {"on_plan": progress.plan, "on_frames": progress.add}
     done: Sequence[Manifest | Exception]
+    mark = shards.mark()
     try:
         cuts = [
             CutOut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)
         ]
-        with file_of(dataset, items[0].source, options.policy, opened) as file:
-            check_unchanged(file, items[0])
+        with file_of(dataset, items[0].source, options.policy, opened) as file, unchanged(file, items[0]):
             if terms.most_bytes is not None:
                 check_memory(file, options, terms.most_bytes)
             if cuts:
@@ -198,6 +207,7 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     except Exception as error:  # one bad source must not fail the others
         if is_of_the_machine(error, terms):
             raise
+        shards.rollback(mark)
         done = [error] * len(items)
     if any(isinstance(each, Manifest) for each in done):
         progress.close_plan()

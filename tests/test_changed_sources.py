@@ -26,6 +26,7 @@ from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify
 from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from sweep import sample
 from synthetic import constant_rate_pts, make_video, read_number
@@ -215,6 +216,31 @@ def test_a_source_that_changes_while_the_job_is_at_others_is_prepared_by_the_nex
     assert (second.failures, second.outdated, second.videos_added) == ((), (), 1)
     assert first_numbers(tmp_path / "dataset") == {"a.mp4": 100, "b.mp4": 500}
     assert again(tmp_path / "corpus", "keep").already_there == 2
+
+
+def test_a_source_that_changes_while_it_is_encoded_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is opened more than once, and the frames of the new file may have the times of those of the old one."""
+    film(tmp_path / "corpus" / "a.mp4", 100)
+    film(tmp_path / "corpus" / "b.mp4", 200)
+    film(tmp_path / "new.mp4", 500)
+    new, old, ffmpeg = tmp_path / "new.mp4", tmp_path / "corpus" / "b.mp4", tmp_path / "ffmpeg"
+    arrives = f'case "$*" in *{old}*) [ -e {new} ] && mv {new} {old};; esac'
+    ffmpeg.write_text(f'#!/bin/sh\n{arrives}\nexec {find_ffmpeg().path} "$@"\n')
+    ffmpeg.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(ffmpeg))
+    find_ffmpeg.cache_clear()
+    try:
+        first = again(tmp_path / "corpus", "keep")
+    finally:
+        find_ffmpeg.cache_clear()
+    assert not new.exists()
+    assert [(failure.id, "b.mp4 was changed" in failure.reason) for failure in first.failures] == [("b.mp4", True)]
+    assert sum(file.stat().st_size for file in (tmp_path / "dataset" / "shards").iterdir()) == first.bytes_added
+    assert first_numbers(tmp_path / "dataset") == {"a.mp4": 100}
+    assert again(tmp_path / "corpus", "keep").videos_added == 1
+    assert first_numbers(tmp_path / "dataset") == {"a.mp4": 100, "b.mp4": 500}
 
 
 def test_another_word_is_refused(corpus: Path) -> None:

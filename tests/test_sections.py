@@ -17,6 +17,7 @@ import shortgop
 from datasets import current_manifest, rows_of
 from odd_pictures import joined_h264, remuxed
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.progress.tally import OnProgress, Progress, ignore
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
@@ -42,10 +43,12 @@ def prepared(
     *,
     seconds: float,
     policy: SourcePolicy = DEFAULT_POLICY,
+    on_update: OnProgress = ignore,
 ) -> Report:
     return prepare(
-        [str(source.path)], DiskStorage(out), profile, where=Where("inline"), policy=policy, section_seconds=seconds
-    )
+        [str(source.path)], DiskStorage(out), profile, where=Where("inline"), policy=policy, section_seconds=seconds,
+        on_update=on_update,
+    )  # fmt: skip
 
 
 def cut_and_whole(
@@ -236,6 +239,28 @@ def test_gaps(gaps: Any, tmp_path: Path) -> None:
     )
     assert num_shards(cut) >= 3
     assert_same_video(source, cut, whole)
+
+
+def test_a_film_that_changes_between_two_sections_is_prepared_by_the_next_job(tmp_path: Path) -> None:
+    """Also if its frames have the same times: it must not show some of each file under the name of the first."""
+    source = make(tmp_path / "film.mp4", gop=20)
+    make(tmp_path / "new.mp4", gop=20, first_number=500)
+    expected = expected_seconds(300, 96 * 64, 300, 96 * 64)
+    is_cut = False
+
+    def arrive(progress: Progress) -> None:
+        nonlocal is_cut
+        sections = list((tmp_path / "out" / "sections").glob("*"))
+        is_cut = is_cut or len(sections) > 0
+        if is_cut and (tmp_path / "new.mp4").exists():
+            (tmp_path / "new.mp4").rename(tmp_path / "film.mp4")
+
+    first = prepared(source, tmp_path / "out", seconds=expected / 3, on_update=arrive)
+    ((video_id, reason),) = [(failure.id, failure.reason) for failure in first.failures]
+    assert (video_id, is_cut, first.videos_added) == ("film.mp4", True, 0)
+    assert "film.mp4 was changed after the job had looked at it; run the same command again" in reason
+    assert prepared(source, tmp_path / "out", seconds=expected / 3).videos_added == 1
+    assert numbers(tmp_path / "out") == list(range(500, 800))
 
 
 def test_a_container_without_an_index_stays_whole(tmp_path: Path) -> None:
