@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+
+from shortgop.errors import ToolError
+from shortgop.jobs.cluster.ray_connection import connected
+from small_disks import mounted_disk
 
 pytestmark = pytest.mark.long
 
@@ -85,3 +90,26 @@ def test_units_on_a_local_ray_get_the_memory_that_the_job_may_have_but_for_that_
 def test_a_job_that_is_told_to_end_when_ray_has_ended_ends_tidily(said: list[str]) -> None:
     """It still writes the dataset then. Ray leaves a process without any handler for SIGTERM."""
     assert said[1:] == ["ended tidily"]
+
+
+def test_where_a_local_ray_does_not_start_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself speaks of a time limit."""
+
+    def late(**_: Any) -> None:
+        raise TimeoutError("the node timed out")
+
+    monkeypatch.setattr(ray, "init", late)
+    said = "a local Ray does not start: the node timed out; "
+    with pytest.raises(ToolError, match=f"{said}run the same command again when the machine is less busy, or give"):
+        connect()
+    with mounted_disk(tmp_path) as disk:
+        monkeypatch.setenv("RAY_TMPDIR", str(disk))
+        with pytest.raises(
+            ToolError, match=rf"{said}its logs and sockets lie in {disk}, which has only 5\.\d+ MB left"
+        ):
+            connect()
+
+
+def connect() -> None:
+    with connected(None, 1, 0):
+        pass

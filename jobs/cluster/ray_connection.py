@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +25,7 @@ from ray.exceptions import (
 from ...errors import ShortGopError, ToolError
 from ...machine_memory import machine_memory_bytes, memory_limit_bytes
 from ...storage.scratch import remove_copies_of_ending
+from ...wording import byte_size
 from ..gpu_slots import Slots, slots_of, with_machines
 from .asking import asked_patiently, head_patience_seconds
 from .ray_first_driver import PATIENCE_SECONDS, answered
@@ -54,6 +57,9 @@ _RARE_LOOKS = {
     "RAY_kill_idle_workers_interval_ms": "2000",
     "RAY_raylet_check_gc_period_milliseconds": "1000",
 }
+
+# With less for its logs and sockets Ray may not start.
+_LEAST_DISK_BYTES = 20_000_000
 
 # What Ray's own processes and the driver take, about, and what units get at least.
 _BYTES_OF_RAY = 500_000_000
@@ -140,7 +146,29 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
     except Exception as error:
         # Ray raises plain ones where a busy machine is slow to start it.
         what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
-        raise ToolError(f"{what}: {error}; --runner inline does the same work in this process without Ray") from error
+        first = "look whether it runs" if cluster else _remedy()
+        raise ToolError(
+            f"{what}: {error}; {first}, or give --runner inline, which does the same work in this process without Ray"
+        ) from error
+
+
+def _remedy() -> str:
+    """What to do where a local Ray does not start. It does not say itself that its disk is full."""
+    folder = os.environ.get("RAY_TMPDIR") or _short_tmpdir() or tempfile.gettempdir()
+    with contextlib.suppress(OSError):
+        free_bytes = shutil.disk_usage(folder).free
+        if free_bytes < _LEAST_DISK_BYTES:
+            return (
+                f"its logs and sockets lie in {folder}, which has only {byte_size(free_bytes)} left: free some space, "
+                "set RAY_TMPDIR to another folder"
+            )
+    return "run the same command again when the machine is less busy"
+
+
+def _short_tmpdir() -> str | None:
+    """Where a local Ray keeps its sockets if TMPDIR is too long for their names; None if it is not."""
+    is_long = len(os.fsencode(os.environ.get("TMPDIR", ""))) > _MOST_TMPDIR_BYTES
+    return "/tmp" if is_long else None  # noqa: S108  # Ray's own default
 
 
 def _allowed_cores() -> int | None:
@@ -165,8 +193,8 @@ def _own_environment() -> Iterator[None]:
     """Let a Ray that starts here take less of the machine, and have sockets with short names, unless the environment
     says otherwise."""
     wanted = dict(_RARE_LOOKS)
-    if len(os.fsencode(os.environ.get("TMPDIR", ""))) > _MOST_TMPDIR_BYTES:
-        wanted["RAY_TMPDIR"] = "/tmp"  # noqa: S108  # Ray's own default
+    if (folder := _short_tmpdir()) is not None:
+        wanted["RAY_TMPDIR"] = folder
     own = {name: value for name, value in wanted.items() if name not in os.environ}
     os.environ.update(own)
     try:
