@@ -67,7 +67,6 @@ def alternate(
     requests: int,
     seconds: float | None = None,
     least_requests: int = 5,
-    on_request: Callable[[], object] = lambda: None,
 ) -> Measured:
     """Let the readers do requests 0 to `requests` - 1, each request by all of them, in an order drawn anew.
 
@@ -109,7 +108,6 @@ def alternate(
             elapsed = timed(name, number)
             took[name][number] = elapsed
             spent[name] += elapsed
-        on_request()
     return Measured({name: took[name] for name in left}, problems)
 
 

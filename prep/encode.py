@@ -244,7 +244,7 @@ def _sound_plans(
 
 def _of_damaged(plan: Plan, kept: Kept) -> Plan:
     """The plan with the selection of a damaged source."""
-    pipeline = decoded_on_cpu(plan.encode.pipeline, "damaged")
+    pipeline = decoded_on_cpu(plan.encode.pipeline)
     return replace(plan, encode=replace(plan.encode, kept=kept, pipeline=pipeline))
 
 

@@ -287,7 +287,7 @@ class _Work:
             plan = plan_video(source, self.options, self.ffmpeg_path, decoded_pts, grid)
             encode = replace(plan.encode, pieces=run.pieces, seek=run.seek, kept=kept, joins=joins)
             if look is None:
-                encode = replace(encode, pipeline=decoded_on_cpu(encode.pipeline, "damaged"))
+                encode = replace(encode, pipeline=decoded_on_cpu(encode.pipeline))
             videos = self._attempt(replace(plan, encode=encode), look)
             if videos is None and run.seek is not None and self.part is None:
                 videos = self._attempt(replace(plan, encode=replace(encode, seek=None)), look)

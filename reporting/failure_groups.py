@@ -51,12 +51,12 @@ def random_rows(column: Array, most: int) -> Array:
     return column[np.sort(np.random.default_rng(0).integers(len(column), size=most))]
 
 
-def failure_summary(table: Failures, max_groups: int, most_looked_at: int = _MOST_LOOKED_AT) -> FailureGroups:
+def failure_summary(table: Failures, max_groups: int) -> FailureGroups:
     """The failures that the table lists, without those that were withdrawn."""
     # A withdrawn failure has no reason, so its row is empty.
     lengths = table.reason.offsets[1:] - table.reason.offsets[:-1]
     rows = lengths.nonzero()[0]
-    looked_at = random_rows(rows, most_looked_at).tolist()
+    looked_at = random_rows(rows, _MOST_LOOKED_AT).tolist()
     kinds = _by_kind(
         (table.id.text(row), table.reason.text(row), table.source.text(row), table.path.text(row)) for row in looked_at
     )

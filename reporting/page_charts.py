@@ -16,15 +16,17 @@ _WIDTH, _HEIGHT = 1000.0, 100.0
 # Where one job ends and another begins, some width is left free.
 _GAP_WIDTH = 6.0
 _NEW_JOB_SECONDS = 2.0
+# Without the one at 0.
+_MOST_TICKS = 4
 
 
-def nice_ticks(largest: float, most: int = 4) -> list[float]:
+def nice_ticks(largest: float) -> list[float]:
     """Round values from 0 on, the last of which is `largest` or above."""
     if largest <= 0:
         return [0.0, 1.0]
-    power = 10.0 ** math.floor(math.log10(largest / most))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10, 20) if factor * power * most >= largest * (1 - 1e-9))
-    return [step * number for number in range(math.ceil(largest / step * (1 - 1e-9)) + 1)]
+    power, least = 10.0 ** math.floor(math.log10(largest / _MOST_TICKS)), largest * (1 - 1e-9)
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10, 20) if factor * power * _MOST_TICKS >= least)
+    return [step * number for number in range(math.ceil(least / step) + 1)]
 
 
 def throughput_chart(history: Sequence[Stretch]) -> Html:

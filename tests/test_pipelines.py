@@ -195,7 +195,7 @@ def test_a_pipeline_that_failed_has_one_on_the_cpu_in_its_place() -> None:
 
 
 def test_damaged_sources_are_decoded_on_the_cpu_and_may_be_encoded_on_the_gpu() -> None:
-    pipeline = decoded_on_cpu(choose_pipeline(L4, SOURCE, SMALL), "damaged")
+    pipeline = decoded_on_cpu(choose_pipeline(L4, SOURCE, SMALL))
     assert (steps(pipeline), pipeline.why) == (("software", "software", "h264_nvenc", False), "decoding: damaged")
 
 

@@ -143,11 +143,11 @@ def decoded_by_nvdec(pipeline: Pipeline, capabilities: Capabilities, source: Sou
     return replace(pipeline, decoding="nvdec")
 
 
-def decoded_on_cpu(pipeline: Pipeline, why: str) -> Pipeline:
-    """The pipeline with its encoder, and all else on the CPU."""
+def decoded_on_cpu(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with its encoder, and all else on the CPU, as a damaged source takes it."""
     if pipeline.decoding == "software":
         return pipeline
-    return replace(pipeline, decoding="software", scaling="software", downloads=False, why=f"decoding: {why}")
+    return replace(pipeline, decoding="software", scaling="software", downloads=False, why="decoding: damaged")
 
 
 def source_kind(source: SourceVideo) -> str | None:
