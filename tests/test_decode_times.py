@@ -153,6 +153,16 @@ def test_the_first_and_the_last_frame_last_as_long_as_others(native: str, suffix
     assert in_even_steps(copy, tmp_path / "dataset", 30)
 
 
+@pytest.mark.parametrize("suffix", ["avi", "wmv"])
+def test_the_last_frame_of_h264_in_avi_is_an_interval_behind_the_one_before(suffix: str, tmp_path: Path) -> None:
+    """FFmpeg puts it a unit of time behind that one, which was left out then."""
+    coded = ("-c:v", "libx264", "-bf", "0", "-pix_fmt", "yuv420p")
+    source = encode_pictures(tmp_path / "x.mp4", numbered(range(60)), *coded, rate=25)
+    copy = tmp_path / f"copy.{suffix}"
+    ffmpeg("-i", source, "-t", "1.2", "-c", "copy", copy)
+    assert in_even_steps(copy, tmp_path / "dataset", 30)
+
+
 @pytest.mark.parametrize("offset", ["0", "0.1", "1.5"])
 @pytest.mark.parametrize("codec", ["h264", "mp4"])
 def test_the_last_frames_of_an_avi_with_b_frames_are_there_whenever_it_begins(

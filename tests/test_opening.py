@@ -261,6 +261,42 @@ def test_cover_art_beside_a_video_is_passed_over(suffix: str, disposition: str, 
     ]
 
 
+@pytest.mark.parametrize("suffix", ["mp4", "mov", "mkv", "ts", "avi"])
+def test_of_two_lenses_the_first_is_prepared_whichever_has_more_bits(suffix: str, tmp_path: Path) -> None:
+    """FFmpeg takes that with more bits in MP4: of each file of a camera it may be another one."""
+    lenses = [
+        make_video(
+            tmp_path / f"lens{lens}.mp4", pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30),
+            b_frames=0, first_number=100 * lens, options={"preset": "veryfast", "crf": quality},
+        ).path
+        for lens, quality in enumerate(("35", "5"))
+    ]  # fmt: skip
+    for first in (0, 1):
+        both = tmp_path / f"both{first}.{suffix}"
+        inputs = ("-i", lenses[first], "-i", lenses[1 - first])
+        ffmpeg(*inputs, "-map", 0, "-map", 1, "-c", "copy", both)
+        folder = tmp_path / f"{first}"
+        assert shown(both, folder) == list(range(100 * first, 100 * first + 20))
+        assert "other video dropped" in shortgop.open(folder / "dataset")[0].changes.given_up
+    ffmpeg("-i", tmp_path / f"both0.{suffix}", "-map", "0:v:1", "-c", "copy", tmp_path / "OUT.mp4")
+    assert shown(tmp_path / "OUT.mp4", tmp_path) == list(range(100, 120))
+
+
+@pytest.mark.parametrize(("hundredths", "rate"), [(0, 10), (1, 10), (2, 50), (3, Fraction(100, 3))])
+def test_a_gif_that_says_it_is_too_fast_is_as_fast_as_in_browsers(
+    hundredths: int, rate: Fraction, tmp_path: Path
+) -> None:
+    plain = make_video(tmp_path / "x.mp4", pts=constant_rate_pts(Fraction(10), 20), timebase=Fraction(1, 10))
+    ffmpeg("-i", plain.path, tmp_path / "x.gif")
+    mark = b"\x21\xf9\x04"
+    first, *others = (tmp_path / "x.gif").read_bytes().split(mark)
+    delayed = [other[:1] + hundredths.to_bytes(2, "little") + other[3:] for other in others]
+    assert len(delayed) == 20
+    (tmp_path / "x.gif").write_bytes(mark.join([first, *delayed]))
+    assert shown(tmp_path / "x.gif", tmp_path) == list(range(20))
+    assert shortgop.open(tmp_path / "dataset")[0].metadata.fps == rate
+
+
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".bmp", ".webp", ".tiff"])
 @pytest.mark.parametrize("named", ["", ".mp4"])
 def test_a_still_picture_is_no_video(suffix: str, named: str, tmp_path: Path) -> None:

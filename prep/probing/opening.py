@@ -107,8 +107,8 @@ def _of_transport(path: str, container: InputContainer) -> InputContainer:
 
 def _of_mp4(path: str, container: InputContainer) -> InputContainer:
     """The container, or one without edits that hide what is decoded first."""
-    best = container.streams.best("video") if "mp4" in container.format.name else None
-    if not isinstance(best, VideoStream) or not hides_decoded_first(path, best):
+    stream = best_video(container) if "mp4" in container.format.name else None
+    if stream is None or not hides_decoded_first(path, stream):
         return container
     container.close()
     return open_without_edits(path)
@@ -168,17 +168,33 @@ def demuxer_of(container: InputContainer) -> str:
 
 
 def video_stream(path: str, container: InputContainer) -> VideoStream:
-    """FFmpeg's best video stream, without cover art and thumbnails. NotAVideoError when there is none."""
+    """The video stream of `best_video`. NotAVideoError when there is none."""
+    stream = best_video(container)
+    if stream is None:
+        what = "no video, only a cover picture" if container.streams.best("video") else "no video stream"
+        raise NotAVideoError(f"{path} has {what}", file=path)
+    return stream
+
+
+def best_video(container: InputContainer) -> VideoStream | None:
+    """FFmpeg's best video stream, without cover art and thumbnails, or the first one that is as large: of two lenses
+    FFmpeg would take the one that has more bits, in each file another one. None where there is none."""
     pictures = Disposition.attached_pic | Disposition.timed_thumbnails
     streams = [stream for stream in container.streams.video if not stream.disposition & pictures]
     best = container.streams.best("video")
-    if best is None:
-        raise NotAVideoError(f"{path} has no video stream", file=path)
-    if not streams:
-        raise NotAVideoError(f"{path} has no video, only a cover picture", file=path)
+    if best is None or not streams:
+        return None
     # A thumbnail may be an ordinary track with one frame, even the default track.
     moving = [stream for stream in streams if not _is_one_frame(stream)] or streams
-    return next((stream for stream in moving if stream.index == best.index), moving[0])
+    chosen = next((stream for stream in moving if stream.index == best.index), moving[0])
+    return next(stream for stream in moving if stream is chosen or _is_alike(stream, chosen))
+
+
+def _is_alike(one: VideoStream, other: VideoStream) -> bool:
+    """Whether two streams have pictures of one size, and are both default tracks, or neither is."""
+    # A codec that FFmpeg does not know has no decoder.
+    sizes = [(decoder.width, decoder.height) for decoder in (one.codec_context, other.codec_context) if decoder]
+    return sizes[:1] == sizes[1:] and not (one.disposition ^ other.disposition) & Disposition.default
 
 
 def _is_one_frame(stream: VideoStream) -> bool:

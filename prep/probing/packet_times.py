@@ -31,7 +31,10 @@ def frame_times(
     of decoding. `frames`: the first ones that decode."""
     order = rising(packets.pts)
     if not stream.codec_context.has_b_frames:
-        return order, False
+        # FFmpeg expected them, and took each time for that of decoding.
+        even = _with_even_end(order) if demuxer in _ONE_TIME else order
+        even = _as_browsers(order) if demuxer == "gif" else even
+        return even, even is not order
     if demuxer in _ONE_TIME:
         stated, order = order, _with_even_end(order)
         if stream.codec_context.name == "h264":
@@ -83,6 +86,15 @@ def _with_even_end(times: Array | None) -> Array | None:
     if times is None or len(times) < 3 or 2 * (times[-1] - times[-2]) >= times[-2] - times[-3]:
         return times
     return np.concatenate([times[:-1], [2 * times[-2] - times[-3]]])
+
+
+def _as_browsers(times: Array | None) -> Array | None:
+    """The times of a GIF, in hundredths of a second, each of whose pictures is shown for a tenth of a second where the
+    GIF says one hundredth."""
+    if times is None or (np.diff(times) > 1).all():
+        return times
+    delays = np.diff(times)
+    return np.asarray(times[0] + np.cumsum(np.concatenate([[0], np.where(delays > 1, delays, 10)])))
 
 
 def _unevenness(times: Array) -> int:

@@ -27,7 +27,16 @@ from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
 from .edit_list import edit_list, frames_before_cut, why_edits_are_misread
 from .edited_times import edited_times
-from .opening import demuxer_of, is_without_edits, open_contents, open_source, packets_of, refuse_archive, video_stream
+from .opening import (
+    best_video,
+    demuxer_of,
+    is_without_edits,
+    open_contents,
+    open_source,
+    packets_of,
+    refuse_archive,
+    video_stream,
+)
 from .ordered_chapters import has_other_order
 from .packet_times import decode_times, falls, frame_times, may_be_times_of_decoding, rising, stated_times
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
@@ -141,7 +150,7 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
     if photo := why_motion_photo(path):
         raise NotAVideoError(f"{path} is {photo}", file=path)
     with open_source(path) as container:
-        best = container.streams.best("video")
+        best = best_video(container)
         if "mp4" in container.format.name and is_index_cut_off(path, best.id if best else None):
             raise NotAVideoError(f"{path} does not open as a video: {MOOV_IS_CUT}", file=path)
         stream = video_stream(path, container)
