@@ -1,4 +1,5 @@
-"""LeRobot v3 datasets in the layout that lerobot writes: episodes of each camera one after the other in few files."""
+"""LeRobot datasets in the layouts that lerobot writes: in version 3 the episodes of each camera lie one after the other
+in few files, and in version 2 each has a file."""
 
 from __future__ import annotations
 
@@ -56,15 +57,60 @@ def write_lerobot(root: Path, lengths: list[int], *, fps: int = 30, per_file: in
                 path, pts=frames, timebase=Fraction(1, fps), gop=2, b_frames=0,
                 first_number=10_000 * number + sum(lengths[:first]),
             )  # fmt: skip
-    frames = range(sum(lengths))
-    data = {
-        "index": frames, "observation.state": [[float(each)] for each in frames],
-        "action": [[-float(each), 0.5] for each in frames],
-    }  # fmt: skip
     (root / "data/chunk-000").mkdir(parents=True)
-    pq.write_table(pa.table(data), root / "data/chunk-000/file-000.parquet")
+    pq.write_table(_rows(lengths, fps), root / "data/chunk-000/file-000.parquet")
+    tasks = pa.table({"task_index": range(len(TASKS)), "__index_level_0__": TASKS})
+    (root / "meta").mkdir()
+    pq.write_table(tasks, root / "meta/tasks.parquet")
     episodes = root / "meta/episodes/chunk-000/file-000.parquet"
     episodes.parent.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), episodes)
     (root / "meta/info.json").write_text(json.dumps(written, indent=4))
     return root
+
+
+def write_lerobot_2(root: Path, lengths: list[int], *, fps: int = 30, per_chunk: int = 1000, **info: Any) -> Path:
+    """The same episodes in a dataset of version 2.1, with `per_chunk` episodes in each folder."""
+    features = {name: feature("video") for name in CAMERAS} | {"action": feature("float32")}
+    written = {
+        "codebase_version": "v2.1", "fps": fps, "chunks_size": per_chunk, "total_episodes": len(lengths),
+        "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
+        "video_path": "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4",
+        "features": features, **info,
+    }  # fmt: skip
+    rows = _rows(lengths, fps)
+    lines = []
+    for index, length in enumerate(lengths):
+        lines.append(json.dumps({"episode_index": index, "tasks": [TASKS[index % 2]], "length": length}))
+        first = sum(lengths[:index])
+        data = root / f"data/chunk-{index // per_chunk:03d}/episode_{index:06d}.parquet"
+        data.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows.slice(first, length), data)
+        for number, camera in enumerate(CAMERAS):
+            path = root / f"videos/chunk-{index // per_chunk:03d}/{camera}/episode_{index:06d}.mp4"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            make_video(
+                path, pts=range(length), timebase=Fraction(1, fps), gop=2, b_frames=0,
+                first_number=10_000 * number + first,
+            )  # fmt: skip
+    (root / "meta").mkdir()
+    (root / "meta/episodes.jsonl").write_text("\n".join(lines) + "\n")
+    tasks = [json.dumps({"task_index": index, "task": task}) for index, task in enumerate(TASKS)]
+    (root / "meta/tasks.jsonl").write_text("\n".join(tasks) + "\n")
+    (root / "meta/info.json").write_text(json.dumps(written, indent=4))
+    return root
+
+
+def _rows(lengths: list[int], fps: int) -> pa.Table:
+    frames = range(sum(lengths))
+    of_episode = [(index, frame) for index, length in enumerate(lengths) for frame in range(length)]
+    columns = {
+        "observation.state": pa.array([[float(each)] for each in frames], pa.list_(pa.float32(), 1)),
+        "action": pa.array([[-float(each), 0.5] for each in frames], pa.list_(pa.float32(), 2)),
+        "timestamp": pa.array([frame / fps for _, frame in of_episode], pa.float32()),
+        "frame_index": [frame for _, frame in of_episode],
+        "episode_index": [episode for episode, _ in of_episode],
+        "index": frames,
+        "task_index": [episode % len(TASKS) for episode, _ in of_episode],
+    }
+    return pa.table(columns)

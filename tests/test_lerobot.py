@@ -1,7 +1,8 @@
-"""LeRobot v3 datasets, in the layout that lerobot writes: episodes of each camera one after the other in few files."""
+"""LeRobot datasets, in the layouts that lerobot writes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,8 +11,7 @@ import pytest
 
 import shortgop
 from file_permissions import modes_count
-from lerobot_files import CAMERAS, TASKS, feature, write_lerobot
-from lerobot_items import LeRobotItems
+from lerobot_files import CAMERAS, TASKS, feature, write_lerobot, write_lerobot_2
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Report, Where, prepare
@@ -27,9 +27,10 @@ def prepared(*sources: Path, out: Path) -> Report:
 
 @pytest.mark.first_case_short
 @pytest.mark.parametrize("fps", [10, 30])
-def test_each_episode_of_each_camera_is_a_video(fps: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("write", [write_lerobot, write_lerobot_2])
+def test_each_episode_of_each_camera_is_a_video(write: Callable[..., Path], fps: int, tmp_path: Path) -> None:
     lengths = [37, 51, 1, 40, 23]
-    root = write_lerobot(tmp_path / "robot", lengths, fps=fps)
+    root = write(tmp_path / "robot", lengths, fps=fps)
     report = prepared(root, out=tmp_path / "out")
     assert (report.videos_added, report.failures) == (10, ())
     dataset = shortgop.open(tmp_path / "out")
@@ -47,33 +48,6 @@ def test_each_episode_of_each_camera_is_a_video(fps: int, tmp_path: Path) -> Non
                 "camera": camera, "dataset_from_index": sum(lengths[:index]),
                 "dataset_to_index": sum(lengths[: index + 1]),
             }  # fmt: skip
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_the_items_of_the_example_have_all_cameras_and_the_actions_that_follow(workers: int, tmp_path: Path) -> None:
-    """Behind the end of an episode its last action stands in, and before its start its first frame."""
-    lengths = [7, 5, 6]
-    root = write_lerobot(tmp_path / "robot", lengths)
-    prepared(root, out=tmp_path / "out")
-    clips = shortgop.AllClips(shortgop.Offsets(frames=[-2, 0]), whole=False, ends="clamp")
-    items = LeRobotItems(tmp_path / "out", root, clips, cameras=CAMERAS, episodes=[1, 2], horizon=3)
-    sampler = shortgop.ElasticSampler(items, 11, order=shortgop.Sequential())
-    with shortgop.ClipLoader(items, sampler, workers=workers) as loader:
-        (batch,) = loader
-    # The place of each item's last frame, and those of the first and the last frame of its episode.
-    places = [(place, 7, 11) for place in range(7, 12)] + [(place, 12, 17) for place in range(12, 18)]
-    shown = [[max(place - 2, first), place] for place, first, _ in places]
-    assert [[read_number(frame) for frame in clip] for clip in batch["frames"]] == shown
-    assert [[read_number(frame) - 10_000 for frame in clip] for clip in batch[CAMERAS[1]]] == shown
-    assert batch["observation.state"].tolist() == [[[place] for place in clip] for clip in shown]
-    follow = [[place + step for step in range(3)] for place, _, _ in places]
-    ends = [last for _, _, last in places]
-    assert batch["action_is_pad"].tolist() == [
-        [each > end for each in row] for row, end in zip(follow, ends, strict=True)
-    ]
-    assert batch["action"].tolist() == [
-        [[-min(each, end), 0.5] for each in row] for row, end in zip(follow, ends, strict=True)
-    ]
 
 
 def test_a_second_job_takes_only_the_episodes_that_are_new(tmp_path: Path) -> None:
@@ -121,10 +95,32 @@ def test_an_episode_of_which_the_file_lacks_frames_is_named(tmp_path: Path) -> N
     assert reasons[0].startswith(f"episode 0 of '{root}'")
 
 
+def test_the_episodes_of_version_2_lie_in_folders_of_so_many(tmp_path: Path) -> None:
+    root = write_lerobot_2(tmp_path / "robot", [3, 4, 5], per_chunk=2)
+    found = find_sources([str(root)])
+    assert [Path(source.path).parent.parent.name for source in found] == ["chunk-000", "chunk-000", "chunk-001"] * 2
+    assert {Path(source.path).is_file() for source in found} == {True}
+
+
+def test_what_is_wrong_with_the_episodes_of_version_2_is_named(tmp_path: Path) -> None:
+    root = write_lerobot_2(tmp_path / "robot", [30, 40])
+    lines = (root / "meta/episodes.jsonl").read_text()
+    (root / "meta/episodes.jsonl").write_text(lines.replace('"length": 40', '"length": 41'))
+    reasons = [failure.reason for failure in prepared(root, out=tmp_path / "out").failures]
+    assert len(reasons) == 2
+    assert reasons[0].startswith(f"episode 1 of '{root}'")
+    (root / "meta/episodes.jsonl").write_text(lines.replace("length", "duration"))
+    with pytest.raises(UsageError, match="metadata of the LeRobot dataset '.*' makes no sense: KeyError: 'length'"):
+        find_sources([str(root)])
+    (root / "meta/episodes.jsonl").unlink()
+    with pytest.raises(UsageError, match="cannot read '.*episodes.jsonl': No such file"):
+        find_sources([str(root)])
+
+
 def test_older_versions_and_folders_around_are_ordinary_folders(tmp_path: Path) -> None:
-    root = write_lerobot(tmp_path / "all/robot", [3, 4], codebase_version="v2.1")
+    root = write_lerobot(tmp_path / "all/robot", [3, 4], codebase_version="v1.6")
     assert {source.part for source in find_sources([str(root)])} == {None}
-    (root / "meta/info.json").write_text((root / "meta/info.json").read_text().replace("v2.1", "v3.0"))
+    (root / "meta/info.json").write_text((root / "meta/info.json").read_text().replace("v1.6", "v3.0"))
     assert {source.part for source in find_sources([str(tmp_path / "all")])} == {None}
     assert None not in {source.part for source in find_sources([str(root)])}
 

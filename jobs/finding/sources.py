@@ -92,7 +92,7 @@ def found_in(
     The types of the columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they
     are.
 
-    - A LeRobot v3 dataset stands for its episodes, and a list with Kinetics' columns for its rows; both may lie in a
+    - A LeRobot dataset stands for its episodes, and a list with Kinetics' columns for its rows; both may lie in a
       store. On disks a `.tar` stands for the samples with videos in it, and with `--image-fps` a folder for a video of
       each folder of pictures in it. In a folder that holds one of these, only video files are found; if there is none,
       its tars (`importers/`).

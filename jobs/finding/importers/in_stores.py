@@ -19,7 +19,7 @@ from ..store_files import StoreFile, content, files_below, has_files
 from ..video_names import is_video_name
 from .images import is_image_name
 from .kinetics import is_kinetics, rows_among
-from .lerobot import INFO, episodes_in, is_table_of_episodes, is_version_3
+from .lerobot import INFO, episodes_in, is_info, is_table_of_episodes
 
 # A store lists so many files in one answer.
 _MOST_LISTED = 1000
@@ -34,7 +34,7 @@ class RecognisedInStore:
 
 
 def lerobot_at(folder: Address) -> RecognisedInStore | None:
-    """The episodes of a LeRobot v3 dataset; None for any other folder, at the price of one request."""
+    """The episodes of a LeRobot dataset; None for any other folder, at the price of one request."""
     prefix = f"{folder.key}/" if folder.key else ""
 
     def opened(name: str) -> io.BytesIO:
@@ -49,7 +49,7 @@ def lerobot_at(folder: Address) -> RecognisedInStore | None:
         return None
     except SourceError as error:
         raise UsageError(error.message, file=folder.url) from error
-    if not is_version_3(info):
+    if not is_info(info):
         return None
     files = _files_below(folder, lambda name: is_video_name(name) or name.endswith(".parquet"))
     tables = [key.removeprefix(prefix) for key in files if is_table_of_episodes(key.removeprefix(prefix))]

@@ -1,8 +1,9 @@
-"""LeRobot datasets, version 3: each episode of each camera becomes a video.
+"""LeRobot datasets, versions 2 and 3: each episode of each camera becomes a video.
 
 The format is that of `lerobot.datasets` (github.com/huggingface/lerobot): `meta/info.json` names the cameras (features
-of dtype `video`) and the pattern of their files, `meta/episodes/**/*.parquet` has a row for each episode. An MP4 holds
-several episodes, one after the other. An episode's frame i is the one at `from_timestamp` + i / fps.
+of dtype `video`) and the pattern of their files. In version 3 `meta/episodes/**/*.parquet` has a row for each episode,
+and an MP4 holds several episodes, one after the other: an episode's frame i is the one at `from_timestamp` + i / fps.
+In version 2 `meta/episodes.jsonl` has a line for each episode, and each has MP4s of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from ....wording import counted
 from ..source_parts import Imported, Recognised
 
 INFO = "meta/info.json"
+_LINES_OF_EPISODES = "meta/episodes.jsonl"
 _KEPT = ("dataset_from_index", "dataset_to_index")
+# What datasets of version 2 have where their meta/info.json says nothing else.
+_EPISODES_IN_CHUNK = 1000
 
 
 @dataclass(frozen=True)
@@ -34,26 +38,38 @@ class _Dataset:
     fps: Fraction
 
 
+@dataclass(frozen=True)
+class _Episode:
+    """`kept` are columns of its videos. `files` has the name of the file of each camera that has one, and the time in
+    seconds at which the episode begins there."""
+
+    index: int
+    length: int
+    tasks: list[str]
+    kept: dict[str, int]
+    files: dict[str, tuple[str, Fraction]]
+
+
 def is_lerobot(folder: Path) -> bool:
-    """Whether a folder is a LeRobot dataset of version 3. UsageError where the file that says so cannot be read: as an
-    ordinary folder its videos would be others."""
+    """Whether a folder is a LeRobot dataset of version 2 or 3. UsageError where the file that says so cannot be read:
+    as an ordinary folder its videos would be others."""
     info = folder / INFO
     try:
-        return info.is_file() and is_version_3(info.read_bytes())
+        return info.is_file() and is_info(info.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot read {str(info)!r}: {error.strerror or error}; fix that", file=str(info)) from error
 
 
-def is_version_3(info: bytes) -> bool:
-    """Whether the contents of `meta/info.json` are those of a dataset of version 3."""
+def is_info(content: bytes) -> bool:
+    """Whether this is the `meta/info.json` of a dataset of version 2 or 3."""
     try:
-        return str(json.loads(info).get("codebase_version", "")).startswith("v3.")
+        return str(json.loads(content).get("codebase_version", "")).startswith(("v2.", "v3."))
     except (ValueError, AttributeError):
         return False
 
 
 def is_table_of_episodes(name: str) -> bool:
-    """Whether a file of a dataset, by its path in it, describes episodes."""
+    """Whether a file of a dataset of version 3, by its path in it, describes episodes."""
     parts = name.split("/")
     return parts[:2] == ["meta", "episodes"] and len(parts) == 4 and name.endswith(".parquet")
 
@@ -82,18 +98,26 @@ def episodes_in(folder: Path, shown: str, tables: Iterable[str], opened: Callabl
             f"the LeRobot dataset {shown!r} has no camera whose pictures are videos; shortgop prepares videos",
             file=shown,
         )
-    rows = sorted(_rows(shown, tables, opened, cameras), key=lambda row: int(row["episode_index"]))
-    if not rows:
-        raise UsageError(f"the LeRobot dataset {shown!r} has no episodes", file=shown)
     robot = _Dataset(folder, shown, str(info["video_path"]), exact(str(info["fps"])))
-    sources = [
-        _episode(robot, camera, row)
-        for camera in cameras
-        for row in rows
-        if row[f"videos/{camera}/file_index"] is not None
-    ]
+    try:
+        if str(info["codebase_version"]).startswith("v2."):
+            found = _described_by_lines(robot, info, opened, cameras)
+        else:
+            found = [_described_by(row, robot, cameras) for row in _rows(shown, tables, opened, cameras)]
+    except UsageError:
+        raise
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"the metadata of the LeRobot dataset {shown!r} makes no sense: {type(error).__name__}: {error}; copy it "
+            "again",
+            file=shown,
+        ) from error
+    episodes = sorted(found, key=lambda episode: episode.index)
+    if not episodes:
+        raise UsageError(f"the LeRobot dataset {shown!r} has no episodes", file=shown)
+    sources = [_source(robot, camera, episode) for camera in cameras for episode in episodes if camera in episode.files]
     left_out = f"; left out: {', '.join(depth)}, which {'is' if len(depth) == 1 else 'are'} depth" if depth else ""
-    what = f"a LeRobot dataset of {counted(len(rows), 'episode')} and {counted(len(cameras), 'camera')}{left_out}"
+    what = f"a LeRobot dataset of {counted(len(episodes), 'episode')} and {counted(len(cameras), 'camera')}{left_out}"
     return Recognised(what, tuple(sources))
 
 
@@ -131,30 +155,66 @@ def _rows(
             raise UsageError(f"cannot read {file!r}: {error}; copy it again", file=file) from error
 
 
-def _episode(robot: _Dataset, camera: str, row: dict[str, Any]) -> Imported:
-    index, length = int(row["episode_index"]), int(row["length"])
-    name = robot.video_path.format(
-        video_key=camera,
-        chunk_index=int(row[f"videos/{camera}/chunk_index"]),
-        file_index=int(row[f"videos/{camera}/file_index"]),
-    )
-    place = f"episode {index} of {robot.shown!r}"
-    # A sum of durations as floats; the nearest frame is meant.
-    start = exact(repr(float(row[f"videos/{camera}/from_timestamp"])))
+def _described_by(row: dict[str, Any], robot: _Dataset, cameras: list[str]) -> _Episode:
+    """The episode of a row of a dataset of version 3."""
+    files = {}
+    for camera in cameras:
+        if row[f"videos/{camera}/file_index"] is not None:
+            name = robot.video_path.format(
+                video_key=camera,
+                chunk_index=int(row[f"videos/{camera}/chunk_index"]),
+                file_index=int(row[f"videos/{camera}/file_index"]),
+            )
+            # A sum of durations as floats; the nearest frame is meant.
+            files[camera] = name, exact(repr(float(row[f"videos/{camera}/from_timestamp"])))
+    kept = {key: int(row[key]) for key in _KEPT if row.get(key) is not None}
     tasks = [str(task) for task in row["tasks"] or ()]
+    return _Episode(int(row["episode_index"]), int(row["length"]), tasks, kept, files)
+
+
+def _described_by_lines(
+    robot: _Dataset, info: dict[str, Any], opened: Callable[[str], BinaryIO], cameras: list[str]
+) -> list[_Episode]:
+    """The episodes of a dataset of version 2."""
+    try:
+        with opened(_LINES_OF_EPISODES) as stream:
+            lines = stream.read().splitlines()
+    except OSError as error:
+        file = f"{robot.shown}/{_LINES_OF_EPISODES}"
+        raise UsageError(f"cannot read {file!r}: {error.strerror or error}; copy it again", file=file) from error
+    rows = sorted((json.loads(line) for line in lines if line.strip()), key=lambda row: int(row["episode_index"]))
+    in_chunk = int(info.get("chunks_size") or _EPISODES_IN_CHUNK)
+    episodes, first = [], 0
+    for row in rows:
+        index, length = int(row["episode_index"]), int(row["length"])
+        names = {
+            camera: robot.video_path.format(video_key=camera, episode_index=index, episode_chunk=index // in_chunk)
+            for camera in cameras
+        }
+        files = {camera: (name, Fraction(0)) for camera, name in names.items()}
+        # The rows of data/ are those of the episodes, one after the other.
+        kept = dict(zip(_KEPT, (first, first + length), strict=True))
+        episodes.append(_Episode(index, length, [str(task) for task in row.get("tasks") or ()], kept, files))
+        first += length
+    return episodes
+
+
+def _source(robot: _Dataset, camera: str, episode: _Episode) -> Imported:
+    name, start = episode.files[camera]
+    place = f"episode {episode.index} of {robot.shown!r}"
     attributes = {
-        "episode_index": index,
-        "task": tasks[0] if len(tasks) == 1 else None,
-        "tasks": tasks,
-        "length": length,
+        "episode_index": episode.index,
+        "task": episode.tasks[0] if len(episode.tasks) == 1 else None,
+        "tasks": episode.tasks,
+        "length": episode.length,
         "camera": camera,
-        **{key: int(row[key]) for key in _KEPT if row.get(key) is not None},
+        **episode.kept,
     }
     return Imported(
-        id=f"{camera}/episode_{index:06d}",
+        id=f"{camera}/episode_{episode.index:06d}",
         path=robot.folder / name,
         given=name,
         attributes=attributes,
-        part=Stretch(start, start + length / robot.fps, place, slack_seconds=Fraction(0)),
+        part=Stretch(start, start + episode.length / robot.fps, place, slack_seconds=Fraction(0)),
         place=place,
     )
