@@ -28,6 +28,7 @@ from shortgop.manifests.operations.verify import damaged_videos, verify
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile, changed_profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.timing.stretch import Stretch
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
 from synthetic import SyntheticVideo, make_video, variable_rate_pts
@@ -172,11 +173,23 @@ def test_the_failure_of_a_stretch_is_withdrawn_when_the_list_corrects_it(tmp_pat
         ("v.mp4,-1,2", "line 2 of .* -1 as its `start`; times count from"),
         ("v.mp4,-0.5,2", "line 2 of .* -0.5 as its `start`; times count from"),
         ("v.mp4,soon,2", "line 2 of .* 'soon' as its `start`; give a time in seconds"),
+        ("v.mp4,0:75,90", "line 2 of .* '0:75' as its `start`; give a time in seconds, such as 12.5, or as 0:00:12.5"),
+        ("v.mp4,0,1:60:00", "line 2 of .* '1:60:00' as its `end`; give a time"),
+        ("v.mp4,1:00,0:59.5", "line 2 of .* empty stretch, from 60 s to 59.5 s"),
     ],
 )
 def test_a_stretch_that_makes_no_sense_is_wrong_usage(line: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=complaint):
         find_sources([str(write_list(tmp_path, line))], importing=CUTS)
+
+
+def test_times_of_a_clock_are_seconds(tmp_path: Path) -> None:
+    """As Panda-70M, HD-VILA and EPIC-KITCHENS write them, and players show them."""
+    listed = write_list(tmp_path, "v.mp4,0:00:03.200,00:00:07.040", "v.mp4,62:03,1:02:03.5", "v.mp4,1:05,100:00:00")
+    parts = [source.part for source in find_sources([str(listed)], importing=CUTS)]
+    assert [(part.start, part.end) for part in parts if isinstance(part, Stretch)] == [
+        (Fraction("3.2"), Fraction("7.04")), (3723, Fraction("3723.5")), (65, 360_000),
+    ]  # fmt: skip
 
 
 def test_columns_that_are_missing_are_named(tmp_path: Path) -> None:

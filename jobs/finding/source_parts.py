@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -40,6 +41,11 @@ class Images:
     fps: Fraction
     is_ordered: bool
 
+
+# 1:02:03.5, 00:00:12.500, 02:03: below 60 seconds, and below 60 minutes where there are hours.
+_CLOCK = re.compile(
+    r"(?:(?P<hours>\d{1,9}):(?=[0-5]?\d:))?(?P<minutes>\d{1,9}):(?P<seconds>[0-5]?\d(?:\.\d{0,30})?)", re.ASCII
+)
 
 SourcePart = Stretch | Member | Images
 Fingerprint = tuple[int, int]
@@ -140,17 +146,23 @@ def _frame(place: str, column: str, value: Any) -> Fraction | None:
 def _seconds(place: str, column: str, value: Any) -> Fraction | None:
     if value is None or value == "":
         return None
+    text = "" if isinstance(value, bool) else str(value).strip()
+    clock = _CLOCK.fullmatch(text)
     try:
-        seconds = exact("" if isinstance(value, bool) else str(value).strip())
+        seconds = exact(text) if clock is None else _of_clock(clock)
     except ValueError:
         raise UsageError(
-            f"{place} has {_shown(value)} as its `{column}`; give a time in seconds, such as 12.5"
+            f"{place} has {_shown(value)} as its `{column}`; give a time in seconds, such as 12.5, or as 0:00:12.5"
         ) from None
     if seconds < 0:
         raise UsageError(
             f"{place} has {_shown(value)} as its `{column}`; times count from the file's first frame, from 0 on"
         )
     return seconds
+
+
+def _of_clock(clock: re.Match[str]) -> Fraction:
+    return (int(clock["hours"] or 0) * 60 + int(clock["minutes"])) * 60 + Fraction(clock["seconds"])
 
 
 def _shown(value: Any) -> str:
