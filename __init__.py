@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         SegmentFrames,
         UniformClips,
     )
+    from .training.robot_clips import LeRobotClips
     from .training.sampler import ElasticSampler
     from .training.stretches import Stretches
 
@@ -107,6 +108,7 @@ __all__ = [
     "Frame",
     "FrameBatch",
     "FrameIndexError",
+    "LeRobotClips",
     "LoaderStats",
     "MissingDataError",
     "MixedClips",
@@ -181,6 +183,7 @@ _MODULES = {
     "training.policies": (
         *("AllClips", "CenterClips", "ClipsAt", "RandomClips", "RandomFrames", "SegmentFrames", "UniformClips"),
     ),
+    "training.robot_clips": ("LeRobotClips",),
     "training.sampler": ("ElasticSampler",),
     "training.stretches": ("Stretches",),
 }

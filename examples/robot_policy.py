@@ -23,14 +23,13 @@ from torch import nn
 
 import shortgop
 import small_videos
-from lerobot_items import LeRobotItems
 
 CAMERAS = ("observation.images.right", "observation.images.up")
-EPISODES, FRAMES, SIDE, HORIZON = 40, 24, 64, 4
+EPISODES, FRAMES, SIDE, HORIZON, BEFORE = 40, 24, 64, 4, 4
 
 
 def write_robot(folder: Path) -> Path:
-    """A LeRobot v3 dataset: the episodes of each camera in one MP4, and their states and actions in a Parquet file."""
+    """A LeRobot v3 dataset: the episodes of each camera in one MP4, and their actions in a Parquet file."""
     robot, rng = folder / "robot", np.random.default_rng(0)
     phases = rng.uniform(0, 2 * np.pi, (EPISODES, 1, 2)) + 0.2 * np.arange(FRAMES)[:, None]
     places = (SIDE / 2 + 20 * np.sin(phases)).reshape(-1, 2)
@@ -38,9 +37,11 @@ def write_robot(folder: Path) -> Path:
         video = robot / f"videos/{camera}/chunk-000/file-000.mp4"
         video.parent.mkdir(parents=True)
         small_videos.write_video(video, map(picture, places[:, number], rng.uniform(8, SIDE - 8, len(places))))
-    seconds = np.arange(len(places), dtype=np.float32)[:, None] % FRAMES / small_videos.RATE
+    index = np.arange(len(places))
     columns = {
-        "index": np.arange(len(places)), "observation.state": [*seconds], "action": [*places.astype(np.float32)]
+        "index": index, "episode_index": index // FRAMES, "frame_index": index % FRAMES,
+        "timestamp": (index % FRAMES / small_videos.RATE).astype(np.float32),
+        "action": [*places.astype(np.float32)],
     }  # fmt: skip
     write_table(robot / "data/chunk-000/file-000.parquet", pa.table(columns))
     episodes = [
@@ -77,7 +78,7 @@ def picture(across: float, along: float) -> NDArray[np.uint8]:
 
 def pictures_of(batch: dict[str, torch.Tensor]) -> torch.Tensor:
     """Both cameras, both frames, one channel: (items, pixels)."""
-    cameras = [batch["frames"], batch[CAMERAS[1]]]
+    cameras = [batch[camera] for camera in CAMERAS]
     return torch.cat([frames[:, :, 0].flatten(1) for frames in cameras], dim=1).float() / 255
 
 
@@ -92,11 +93,12 @@ def main() -> None:
         robot, dataset = write_robot(Path(folder)), Path(folder) / "dataset"
         command = [sys.executable, *("-m", "shortgop", "prep"), str(robot), "--out", str(dataset), "--runner", "inline"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        now_and_before = shortgop.AllClips(shortgop.Offsets(seconds=[-0.25, 0]))
+        deltas = {camera: [-BEFORE / small_videos.RATE, 0] for camera in CAMERAS}
+        deltas["action"] = [step / small_videos.RATE for step in range(HORIZON)]
 
-        def items(episodes: range) -> LeRobotItems:
-            return LeRobotItems(
-                dataset, robot, now_and_before, cameras=CAMERAS, episodes=episodes, horizon=HORIZON, size=(16, 16)
+        def items(episodes: range) -> shortgop.LeRobotClips:
+            return shortgop.LeRobotClips(
+                dataset, robot, delta_timestamps=deltas, episodes=episodes, drop_first_frames=BEFORE, size=(16, 16)
             )
 
         training, validation = items(range(32)), items(range(32, EPISODES))

@@ -42,7 +42,7 @@ def test_a_network_enlarges_frames_of_other_videos_better_than_bicubic_interpola
     assert network > bicubic + 2
 
 
-# `test_lerobot.py` has the items.
+# `test_robot_clips.py` has the items.
 @only_in_a_sweep
 def test_a_policy_learns_from_two_cameras_and_the_actions_that_follow() -> None:
     """With one camera they would be 7 pixels away, with one frame of each 4."""

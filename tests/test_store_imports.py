@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shortgop
-from lerobot_files import CAMERAS, write_lerobot
+from lerobot_files import CAMERAS, write_lerobot, write_lerobot_2
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import PLAIN, Importing
 from shortgop.jobs.finding.source import Source
@@ -52,8 +53,11 @@ def sources_of(url: str) -> dict[str, Source]:
     return {source.id: source for source in find_sources([url])}
 
 
-def test_a_lerobot_dataset_in_a_store_is_the_one_on_the_disk(s3_url: str, tmp_path: Path) -> None:
-    root = write_lerobot(tmp_path / "robot", [37, 51, 1, 40])
+@pytest.mark.parametrize("write", [write_lerobot, write_lerobot_2])
+def test_a_lerobot_dataset_in_a_store_is_the_one_on_the_disk(
+    write: Callable[..., Path], s3_url: str, tmp_path: Path
+) -> None:
+    root = write(tmp_path / "robot", [37, 51, 1, 40])
     url = put_folder(root, f"{s3_url}/robot")
     prepare(root, tmp_path / "on_disk")
     report = prepare(url, tmp_path / "in_store")
@@ -62,6 +66,10 @@ def test_a_lerobot_dataset_in_a_store_is_the_one_on_the_disk(s3_url: str, tmp_pa
     assert in_store == shown(tmp_path / "on_disk")
     assert in_store[f"{CAMERAS[1]}/episode_000001"][0] == list(range(10_037, 10_088))
     assert prepare(f"{url}/", tmp_path / "in_store").already_there == 8
+    read = [shortgop.LeRobotClips(tmp_path / name, robot) for name, robot in (("on_disk", root), ("in_store", url))]
+    assert read[0].rows.keys() == read[1].rows.keys()
+    assert read[0].rows["action"].tolist() == read[1].rows["action"].tolist()
+    assert read[0][50]["task"] == read[1][50]["task"]
 
 
 def test_the_job_says_what_it_takes_a_url_for(s3_url: str, tmp_path: Path) -> None:
@@ -99,7 +107,7 @@ def test_what_is_wrong_with_a_lerobot_dataset_in_a_store_names_urls(s3_url: str,
 
 
 def test_older_versions_and_folders_around_are_ordinary_folders_in_a_store(s3_url: str, tmp_path: Path) -> None:
-    put_folder(write_lerobot(tmp_path / "old", [3], codebase_version="v2.1"), f"{s3_url}/old")
+    put_folder(write_lerobot(tmp_path / "old", [3], codebase_version="v1.6"), f"{s3_url}/old")
     put_folder(write_lerobot(tmp_path / "new", [3]), f"{s3_url}/all/new")
     for url in (f"{s3_url}/old", f"{s3_url}/all"):
         assert {source.part for source in find_sources([url])} == {None}

@@ -19,6 +19,8 @@ from .video_table import VideoTable
 
 # By so many frames a frame of a clip may be before or behind its start: places are then counted with 64 bits.
 _FARTHEST = 1 << 48
+# Of a frame. Floats such as 1 / 30 miss the time that is meant by less.
+_ROUNDING = Fraction(1, 1_000_000)
 
 
 def columns_of(videos: VideoTable) -> list[Array]:
@@ -50,8 +52,11 @@ def from_place(spaced: Spacing, start: Any, fps: Fraction, num_frames: int) -> t
 def wanted_frames(spaced: Spacing, start: int, fps: Fraction, num_frames: int) -> Array:
     """The frames of a clip that starts at this frame."""
     frames = np.array(frame_offsets(spaced, fps), dtype=np.int64) + start
-    if spaced.seconds is not None and (frames == num_frames).any():
-        frames = np.array(nearest_frames([start / fps + each for each in spaced.seconds], fps, num_frames))
+    if spaced.seconds is not None:
+        for place in np.flatnonzero(frames == num_frames).tolist():
+            # A time before the end has a frame.
+            if start + floor(spaced.seconds[place] * fps + _ROUNDING) < num_frames:
+                frames[place] = num_frames - 1
     return frames
 
 
@@ -66,9 +71,9 @@ def jittered(seed: int, draw: int, count: int, jitter: int) -> Array:
 
 
 def start_range(common: PlacedClips, low: int, high: int, shown: int, num_frames: int) -> tuple[int, int]:
-    """The frames [first, stop) where a clip may start; at least one where the rule pads."""
+    """The frames [first, stop) where a clip may start; at least one where the rule pads and nothing is skipped."""
     if not common.whole:
-        return 0, num_frames
+        return common.skip[0], num_frames - common.skip[1]
     first, stop = max(0, -low), num_frames - max(0, high)
     if stop <= first:
         stop = min(first + 1, num_frames - max(0, shown))
@@ -82,7 +87,7 @@ def start_ranges(common: PlacedClips, videos: VideoTable) -> tuple[Array, Array]
     """The same for all videos, without what the rule does to those that are too short."""
     num_frames = videos.num_frames.astype(np.int64)
     if not common.whole:
-        return np.zeros_like(num_frames), num_frames
+        return np.full_like(num_frames, common.skip[0]), num_frames - common.skip[1]
     low, high, shown = extents(common, videos)
     first, stop = np.zeros_like(num_frames) + np.maximum(0, -low), num_frames - np.maximum(0, high)
     # A clip that just fits by its times has one start.
@@ -124,4 +129,4 @@ def extent(common: PlacedClips, fps: Fraction) -> tuple[int, int, int]:
         )
     # Jitter counts from the nearest frame. Without it the last time has to lie before the end: see nearest_frames.
     times = None if jitter else common.spaced.seconds
-    return min(offsets), high, high if times is None else floor(max(times) * fps)
+    return min(offsets), high, high if times is None else floor(max(times) * fps + _ROUNDING)

@@ -194,6 +194,7 @@ class PlacedIndex:
         details = [getattr(self.policy, name, None) for name in ("step", "clips_per_video")]
         # Policies without it have the fingerprint that they had before there was such a thing.
         details += ["spread"] if getattr(self.policy, "spread", False) else []
+        details += [self.common.skip] if self.common.skip != (0, 0) else []
         details += [step] if (step := getattr(self.policy, "exact_step", None)) is not None else []
         kind = "RandomFrames" if self.scattered else type(self.policy).__name__
         return fingerprint_of([kind, self.common, details, self.seed], [*columns_of(self.videos), self.firsts])
@@ -317,7 +318,7 @@ def placed_index(policy: Placement | RandomFrames, videos: VideoTable, seed: int
 
 def _num_clips(placement: Placement, common: PlacedClips, videos: VideoTable) -> Array:
     first, stop = start_ranges(common, videos)
-    if common.pads:
+    if common.pads and common.whole:
         # One clip, from the first frame that can be a start.
         first = np.minimum(first, videos.num_frames - 1)
         stop = np.maximum(stop, first + 1)

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from ..arguments import integer
 from ..errors import UsageError
 from ..manifests.ragged import Array
 
@@ -31,6 +32,21 @@ def check_ends(ends: Any) -> None:
     """UsageError for anything but one of the rules."""
     if ends not in get_args(Ends):
         raise UsageError(f"ends is {ends!r}; it can be {', '.join(get_args(Ends))}")
+
+
+def checked_skip(policy: Any) -> tuple[int, int]:
+    """At how many frames of a video no clip of a policy starts: the first ones, and the last. UsageError where that
+    makes no sense."""
+    try:
+        first, last = getattr(policy, "skip", (0, 0))
+    except (TypeError, ValueError):
+        raise UsageError(f"skip is {policy.skip!r}; it is (frames at the start, frames at the end)") from None
+    skip = integer(first, "skip"), integer(last, "skip")
+    if min(skip) < 0:
+        raise UsageError(f"skip is {policy.skip!r}; both are 0 or more")
+    if skip != (0, 0) and (policy.whole or policy.align):
+        raise UsageError("skip says at which frames no clip starts, and goes with whole=False, without align")
+    return skip
 
 
 def frames_within(wanted: Array, num_frames: int, ends: str) -> tuple[Array, Array]:

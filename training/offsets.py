@@ -8,9 +8,10 @@
 
 Where a time lies between two frames of a video, the nearer one is taken, and the later one when it lies in the middle:
 offset t of a video with rate r is frame floor(t * r + 1/2). Within the last half frame of a video it is the last frame:
-a time before the end of a video has a frame. The arithmetic is exact, so videos of different rates get equal steps in
-time to within half a frame, however long the clip is. A float counts as the decimal number that it is printed as:
-fps=29.97 is 2997/100. A text counts as `prep --fps` reads it: fps="29.97" is 30000/1001.
+a time before the end of a video has a frame, unless it misses the end by less than a millionth of one, as 1 / 30 does
+as a float. The arithmetic is exact, so videos of different rates get equal steps in time to within half a frame,
+however long the clip is. A float counts as the decimal number that it is printed as: fps=29.97 is 2997/100. A text
+counts as `prep --fps` reads it: fps="29.97" is 30000/1001.
 """
 
 from __future__ import annotations

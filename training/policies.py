@@ -24,6 +24,7 @@ What these policies have in common:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -35,7 +36,7 @@ import numpy as np
 from ..arguments import integer
 from ..errors import UsageError
 from ..manifests.ragged import Array
-from .ends import PADDING, Ends, check_ends
+from .ends import PADDING, Ends, check_ends, checked_skip
 from .offsets import (
     MOST_FRAMES,
     ClipFrames,
@@ -65,6 +66,7 @@ class PlacedClips:
     whole: bool
     align: Align | None
     jitter: Any
+    skip: tuple[int, int] = dataclasses.field(default=(0, 0), repr=False)
 
     @property
     def pads(self) -> bool:
@@ -102,7 +104,7 @@ def placed_clips(policy: Any) -> PlacedClips:
         jitter = integer(policy.jitter, "jitter")
     if jitter < 0:
         raise UsageError(f"jitter is {policy.jitter}; it has to be 0 or more")
-    return PlacedClips(spaced, policy.ends, bool(policy.whole), policy.align, jitter)
+    return PlacedClips(spaced, policy.ends, bool(policy.whole), policy.align, jitter, checked_skip(policy))
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,9 @@ class AllClips:
 
     With `step_seconds`, clip i starts at the frame nearest to i * step_seconds after the first start, in exact
     arithmetic: windows are equally far apart in videos of all rates, and do not drift.
+
+    With whole=False and `skip=(a, b)` no clip starts at the first a and the last b frames of a video, though clips may
+    have these frames. Videos with fewer frames have no clip.
     """
 
     num_frames: ClipFrames
@@ -131,6 +136,7 @@ class AllClips:
     align: Align | None = None
     jitter: Seconds = 0
     step_seconds: Seconds | None = None
+    skip: tuple[int, int] = (0, 0)
 
     __repr__ = _shown
 

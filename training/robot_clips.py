@@ -1,0 +1,256 @@
+"""LeRobotClips: items as LeRobot's own Dataset has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..arguments import integer, number
+from ..errors import UsageError, WrongTypeError
+from ..manifests.ragged import Array
+from ..readers.dataset import Dataset
+from ..readers.dataset import open as open_dataset
+from ..storage.locate import storage_at
+from ..warned import warn
+from ..wording import counted
+from .clip_dataset import ClipDataset, Item
+from .offsets import Offsets, listed
+from .policies import AllClips
+from .robot_rows import rate_of, rows_of, tasks_of
+from .rows import Rows
+from .transforms import Transform
+
+# In seconds: as in LeRobot, delta timestamps may be so far from a frame.
+_TOLERANCE = 1e-4
+# Episodes that a warning names.
+_NAMED = 5
+# Of a tensor of one picture for each row.
+_DIMENSIONS_OF_PICTURES = 4
+
+
+class LeRobotClips(ClipDataset):
+    """The frames of a LeRobot dataset that was prepared, with states and actions: an item for each frame of the
+    episodes, as LeRobotDataset has them.
+
+        dataset = shortgop.LeRobotClips("DATASET", "my_robot", delta_timestamps={
+            "observation.images.front": [-0.1, 0],
+            "observation.state": [-0.1, 0],
+            "action": [step / 30 for step in range(50)],
+        }, episodes=range(40), dtype=torch.float32)
+        dataset[0]["action"]  # (50, values), and dataset[0]["action_is_pad"], (50,)
+
+    An item is a dict:
+
+    - each camera under its name: (times, 3, height, width), or (3, height, width) where there is one time;
+    - each column of numbers in the Parquet files under its name ("observation.state", "action", "timestamp",
+      "frame_index", "episode_index", "index", "task_index", ...), and `task`, a text;
+    - for each key of `delta_timestamps` `<key>_is_pad`: bool, (times,): True where the episode has no such frame, so
+      that its first or last one stands in;
+    - `video`: the number of the first camera's video; `draw`; and the columns named in `metadata`.
+
+    Parameters:
+
+    - `dataset`: as for ClipDataset. With a path, what is not named here is passed on to shortgop.open, and is the same
+      for all cameras: `size`, `crop`, `dtype`, `normalize`, ...
+    - `robot`: the LeRobot dataset that was prepared, a folder or a URL: its rows are read from there.
+    - `delta_timestamps`: of cameras and columns, the times in seconds from the item's frame on. What is not in it comes
+      at the item's frame alone.
+    - `episodes`: their numbers; all by default. Their order does not matter.
+    - `cameras`: their names; all by default.
+    - `drop_first_frames`, `drop_last_frames`: so many frames of each episode have no item, though those of others may
+      have them. LeRobot's policies call the latter `drop_n_last_frames`.
+    - `seed`, `transform`, `metadata`: as for ClipDataset. The transform gets the frames of one camera of one item,
+      (times, 3, height, width), also where there is one time.
+
+    UsageError where a time is no frame's, and where rows and videos do not go together.
+    """
+
+    def __init__(
+        self,
+        dataset: str | os.PathLike[str] | Dataset,
+        robot: str | os.PathLike[str],
+        *,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        episodes: Iterable[int] | None = None,
+        cameras: Sequence[str] | None = None,
+        drop_first_frames: int = 0,
+        drop_last_frames: int = 0,
+        seed: int = 0,
+        metadata: Sequence[str] = (),
+        transform: Transform | None = None,
+        **reading: Any,
+    ) -> None:
+        if not isinstance(dataset, Dataset):
+            dataset = open_dataset(dataset, **reading)
+        elif reading:
+            raise UsageError(
+                f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these"
+            )
+        place = storage_at(robot)
+        self._deltas = _frames_of(delta_timestamps or {}, rate_of(place))
+        videos = _videos_of(dataset, cameras, episodes)
+        skip = (integer(drop_first_frames, "drop_first_frames"), integer(drop_last_frames, "drop_last_frames"))
+        self._views = {
+            camera: ClipDataset(
+                dataset,
+                AllClips(Offsets(frames=self._deltas.get(camera, (0,))), whole=False, ends="clamp", skip=skip),
+                videos=numbers,
+                seed=seed,
+                transform=transform,
+                # Of the first camera alone.
+                metadata=metadata if camera == next(iter(videos)) else (),
+            )
+            for camera, numbers in videos.items()
+        }
+        first = next(iter(self._views.values()))
+        super().__init__(
+            dataset,
+            AllClips(1, whole=False, ends="clamp", skip=skip),
+            videos=first.video_numbers,
+            seed=seed,
+            metadata=metadata,
+            transform=transform,
+        )
+        self.cameras: tuple[str, ...] = tuple(self._views)
+        numbers = self.video_numbers
+        self.episodes: tuple[int, ...] = tuple(dataset.columns["episode_index"][numbers].astype(np.int64).tolist())
+        lengths = dataset.columns["num_frames"][numbers]
+        _check_lengths(dataset, self._views, lengths)
+        self._firsts = dict(zip(numbers.tolist(), (np.cumsum(lengths) - lengths).tolist(), strict=True))
+        self._lengths = dict(zip(numbers.tolist(), lengths.tolist(), strict=True))
+        self._robot = rows_of(place, np.array(self.episodes, dtype=np.int64), lengths)
+        self._tasks = tasks_of(place)
+        unknown = [key for key in self._deltas if key not in self._views and key not in self._robot.columns]
+        if unknown:
+            known = ", ".join([*self._views, *self._robot.columns])
+            raise UsageError(f"delta_timestamps has {unknown[0]!r}, which no camera and no column is: {known}")
+
+    @property
+    def rows(self) -> Mapping[str, Array]:
+        """The columns of the chosen episodes, (rows, ...), one episode after the other, such as for statistics:
+        `rows["action"].mean(0)`. They cannot be written to."""
+        return self._robot.columns
+
+    def items(self, draws: Sequence[int], rows: Rows | None = None) -> list[Item]:
+        found = {camera: view.items(draws, self._rows_for(camera, rows)) for camera, view in self._views.items()}
+        items = []
+        for place, of_first in enumerate(found[self.cameras[0]]):
+            video, frame = of_first["video"], of_first["start"]
+            item: Item = {camera: of_camera[place]["frames"] for camera, of_camera in found.items()}
+            for camera in self.cameras:
+                if isinstance(item[camera], torch.Tensor) and len(self._deltas.get(camera, (0,))) == 1:
+                    item[camera] = item[camera].squeeze(0)
+                if camera in self._deltas:
+                    item[f"{camera}_is_pad"] = ~found[camera][place]["mask"]
+            item |= self._of_frame(video, frame)
+            item |= {name: of_first[name] for name in ("video", "draw", *self.metadata_names)}
+            items.append(item)
+        return items
+
+    def will_need(self, draws: Sequence[int]) -> None:
+        for view in self._views.values():
+            view.will_need(draws)
+
+    def _rows_for(self, camera: str, rows: Rows | None) -> Rows | None:
+        if rows is None or self.has_transform:
+            return None
+        tensor = rows.tensor(camera)
+        return Rows(
+            {"frames": tensor.unsqueeze(1) if tensor.dim() == _DIMENSIONS_OF_PICTURES else tensor}, rows.numbers
+        )
+
+    def _of_frame(self, video: int, frame: int) -> Item:
+        """What the rows say of a frame of an episode, and of those around it."""
+        first, last = self._firsts[video], self._lengths[video] - 1
+        item: Item = {}
+        for name, column in self._robot.columns.items():
+            deltas = self._deltas.get(name)
+            if deltas is None:
+                item[name] = torch.from_numpy(np.array(column[first + frame]))
+                continue
+            frames = frame + np.array(deltas)
+            item[name] = torch.from_numpy(column[first + frames.clip(0, last)])
+            item[f"{name}_is_pad"] = torch.from_numpy((frames < 0) | (frames > last))
+        if self._tasks and "task_index" in item:
+            item["task"] = self._tasks[int(item["task_index"])]
+        return item
+
+
+def _frames_of(delta_timestamps: Mapping[str, Sequence[float]], fps: float) -> dict[str, tuple[int, ...]]:
+    """The distances in frames. UsageError for a time between two frames, as LeRobot has it."""
+    if not isinstance(delta_timestamps, Mapping):
+        raise WrongTypeError(f"delta_timestamps is {delta_timestamps!r}; it is a dict of lists of seconds")
+    found = {}
+    for key, times in delta_timestamps.items():
+        seconds = [float(number(time, "a time of delta_timestamps")) for time in listed(times, f"the times of {key!r}")]
+        frames = tuple(round(time * fps) for time in seconds)
+        if not frames:
+            raise UsageError(f"delta_timestamps has no times for {key!r}; leave it out, or give [0]")
+        for time, frame in zip(seconds, frames, strict=True):
+            if abs(time * fps - frame) / fps > _TOLERANCE:
+                raise UsageError(
+                    f"delta_timestamps has {time} s for {key!r}, which lies between two frames at {fps:g} frames per "
+                    f"second; give frames / {fps:g}, such as {frame / fps:.6g}"
+                )
+        found[str(key)] = frames
+    return found
+
+
+def _videos_of(dataset: Dataset, cameras: Sequence[str] | None, episodes: Iterable[int] | None) -> dict[str, list[int]]:
+    """The numbers of the videos of each camera, in the order of episodes, which are the same for all."""
+    columns = dataset.columns
+    if "camera" not in columns or "episode_index" not in columns:
+        raise UsageError(
+            "the dataset has no columns 'camera' and 'episode_index': it was not made of a LeRobot dataset"
+        )
+    of_camera: dict[str, dict[int, int]] = {}
+    for video, (camera, episode) in enumerate(zip(columns["camera"], columns["episode_index"], strict=True)):
+        if not isinstance(camera, str) or np.isnan(episode):
+            continue
+        there = of_camera.setdefault(camera, {})
+        if int(episode) in there:
+            raise UsageError(
+                f"the dataset has {dataset.ids[there[int(episode)]]!r} and {dataset.ids[video]!r}, one camera and one "
+                "episode; choose the videos of one robot with dataset.where(...)"
+            )
+        there[int(episode)] = video
+    names = sorted(of_camera) if cameras is None else [str(each) for each in listed(cameras, "cameras")]
+    unknown = [name for name in names if name not in of_camera]
+    if unknown or not names:
+        asked = repr(unknown[0]) if unknown else "no name"
+        raise UsageError(f"cameras has {asked}; the dataset has {', '.join(sorted(of_camera)) or 'no camera'}")
+    whole = set.intersection(*(set(of_camera[name]) for name in names))
+    if episodes is None:
+        partly = set.union(*(set(of_camera[name]) for name in names)) - whole
+        if partly:
+            named = f"{', '.join(map(str, sorted(partly)[:_NAMED]))}{', ...' if len(partly) > _NAMED else ''}"
+            warn(
+                f"the dataset lacks a camera of {counted(len(partly), 'episode')}, left out here: "
+                f"{named}; `shortgop info` says which sources could not be prepared"
+            )
+        chosen = whole
+    else:
+        chosen = {integer(each, "an episode") for each in listed(episodes, "episodes")}
+        if lacking := sorted(chosen - whole):
+            raise UsageError(
+                f"the dataset lacks episode {lacking[0]} of one of {', '.join(names)}; `shortgop info` says which "
+                "sources could not be prepared"
+            )
+    if not chosen:
+        raise UsageError("there are no episodes; give the numbers of some")
+    return {name: [of_camera[name][episode] for episode in sorted(chosen)] for name in names}
+
+
+def _check_lengths(dataset: Dataset, views: Mapping[str, ClipDataset], lengths: Array) -> None:
+    """UsageError where the videos of an episode differ in length."""
+    for view in views.values():
+        others = dataset.columns["num_frames"][view.video_numbers]
+        for place in np.flatnonzero(others != lengths)[:1].tolist():
+            raise UsageError(
+                f"{dataset.ids[view.video_numbers[place]]!r} has {counted(int(others[place]), 'frame')}, and the first "
+                f"camera {lengths[place]}; prepare it again at the rate of the LeRobot dataset"
+            )
