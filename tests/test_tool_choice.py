@@ -12,9 +12,11 @@ import shortgop
 from datasets import make_dataset
 from shortgop.errors import ToolError
 from shortgop.prep.profile import Profile, changed_profile
-from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, Ffmpeg, find_ffmpeg
+from shortgop.prep.running.gpu_errors import NO_ENCODER
 from shortgop.prep.running.processes import Finished
-from shortgop.prep.tools import capability_trials
+from shortgop.prep.tools import capability_trials, tool_choice
+from shortgop.prep.tools.capabilities import SCALING, Capabilities, Trial, nvdec
 from shortgop.prep.tools.capability_trials import try_encoder
 from shortgop.prep.tools.doctor import diagnose
 from shortgop.prep.tools.tool_choice import check_tools, choose_ffmpeg
@@ -26,7 +28,7 @@ WITHOUT_SVT = """#!{python}
 import subprocess, sys
 argv = [{ffmpeg!r}, *sys.argv[1:]]
 if "libsvtav1" in argv:
-    sys.exit("Unknown encoder 'libsvtav1'")
+    sys.exit("Unrecognized option 'svtav1-params'.")
 if "-encoders" in argv:
     listed = subprocess.run(argv, capture_output=True, text=True).stdout
     print("\\n".join(line for line in listed.splitlines() if "libsvtav1" not in line))
@@ -63,11 +65,34 @@ def test_an_ffmpeg_that_has_the_encoder_is_taken_where_the_first_one_lacks_it(
     assert read_number(video[30]) == 30
 
 
+def test_at_a_gpu_an_ffmpeg_that_encodes_comes_before_one_that_only_decodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on an H100 with an ffmpeg of a distribution that uses its NVDEC, and has no libsvtav1."""
+    decodes, encodes = (Ffmpeg(path, "9.0", "PATH") for path in ("/decodes", "/encodes"))
+    trials = {
+        "/decodes": (Trial(nvdec("h264"), works=True, detail="runs"), Trial(SCALING, works=True, detail="runs")),
+        "/encodes": (Trial("libsvtav1", works=True, detail="runs"),),
+    }
+    no_nvenc = Trial("av1_nvenc", works=False, detail=NO_ENCODER)
+
+    def found(path: str, profile: Profile) -> Capabilities:
+        return Capabilities(path, "9.0", profile.codec, None, profile.b_frames, (no_nvenc, *trials[path]))
+
+    monkeypatch.setattr(tool_choice, "find_ffmpeg", lambda _encoder: encodes)
+    monkeypatch.setattr(tool_choice, "usable_ffmpegs", lambda: iter((decodes, encodes)))
+    monkeypatch.setattr(tool_choice, "capabilities_of", found)
+    assert choose_ffmpeg(AV1) == encodes
+    trials["/decodes"] += trials["/encodes"]
+    assert choose_ffmpeg(AV1) == decodes
+
+
 def test_where_no_ffmpeg_has_it_the_other_codecs_are_encoded_and_the_reason_is_said(
     without_svt: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(without_svt))
-    with pytest.raises(ToolError, match=r"libsvtav1 \(this ffmpeg has no encoder libsvtav1\) runs with "):
+    said = (
+        r"libsvtav1 \(this ffmpeg has no encoder libsvtav1\) runs with .*; run `pip install -U imageio-ffmpeg`, or set"
+    )
+    with pytest.raises(ToolError, match=said):
         check_tools(AV1)
     found = diagnose()
     assert found.choices["h264"].startswith("libx264: ")

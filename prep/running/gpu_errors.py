@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 NO_GPU = "no GPU was at hand"
 NO_ENCODER = "this GPU has no such encoder"
+LACKS_ENCODER = "this ffmpeg has no encoder"
 _TOO_OLD = "NVENC of this ffmpeg needs driver {} or newer"
 _REFUSED = "NVENC refused a session, as too many were open"
 _OUT_OF_MEMORY = "the GPU was out of memory"
@@ -41,7 +42,7 @@ _CAUSES = (
         "NVDEC's pictures had another size than planned, as where a stream is cropped at the left or changes its size",
     ),
     (r"No such filter: '?(\w+)", "this ffmpeg has no filter {}"),
-    (r"Unknown encoder '?(\w+)", "this ffmpeg has no encoder {}"),
+    (r"Unknown encoder '?(\w+)", LACKS_ENCODER + " {}"),
     (r"Unrecognized hwaccel|no device available for decoder", "this ffmpeg was built without CUDA"),
 )
 _PASSING = (_REFUSED, _OUT_OF_MEMORY)

@@ -12,8 +12,8 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ..profile import Profile
-from ..running.ffmpeg import filter_has, version_of
-from ..running.gpu_errors import NO_GPU, cause_of, passes, wanted_driver
+from ..running.ffmpeg import filter_has, lists, version_of
+from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, cause_of, passes, wanted_driver
 from ..running.processes import Finished
 from ..running.trial_runs import name_of_signal, run_trial
 from .capabilities import (
@@ -133,7 +133,8 @@ def _gpu_trials(path: str, nvenc: str, preset: str | None, b_frames: int) -> Ite
 
 
 def _may_work_without_b_frames(why: str) -> bool:
-    return why != NO_GPU and wanted_driver(why) is None and not passes(why)
+    lacks = why == NO_GPU or why.startswith(LACKS_ENCODER)
+    return not lacks and wanted_driver(why) is None and not passes(why)
 
 
 @_remembered
@@ -142,7 +143,12 @@ def try_encoder(path: str, encoder: str, preset: str | None = None, b_frames: in
     options, refused = trial_options(encoder, b_frames), _why_not_preset(encoder, preset)
     chosen = ["-preset", preset] if preset and refused is None else []
     found = _trial(encoder, [path, *_PICTURES, "-pix_fmt", "yuv420p", *options, *chosen, *_TO_NOTHING])
-    return Trial(encoder, works=False, detail=refused) if found.works and refused is not None else found
+    if found.works:
+        return found if refused is None else Trial(encoder, works=False, detail=refused)
+    # ffmpeg looks at options first: it calls those of an encoder that it does not have unknown.
+    return (
+        found if lists(path, "encoders", encoder) else Trial(encoder, works=False, detail=f"{LACKS_ENCODER} {encoder}")
+    )
 
 
 def _why_not_preset(encoder: str, preset: str | None) -> str | None:

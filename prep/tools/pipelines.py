@@ -17,7 +17,7 @@ from ..pictures.sizes import Sides, picture_layout, takes
 from ..probing.picture import Fields
 from ..probing.probe import SourceVideo
 from ..profile import ENCODERS, Profile
-from ..running.gpu_errors import NO_GPU, passes
+from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, passes
 from .capabilities import (
     NVENC_ENCODERS,
     SCALING,
@@ -125,7 +125,10 @@ def choose_encoder(capabilities: Capabilities, profile: Profile, fits: Fits = la
         if encodes(capabilities, name):
             return name
     reasons = ", ".join(f"{name} ({capabilities.detail(name)})" for name in fitting)
-    raise ToolError(f"none of {reasons} runs{preset} with {capabilities.path}; see `shortgop doctor`")
+    remedy = "see `shortgop doctor`"
+    if capabilities.detail(SOFTWARE_ENCODERS[profile.codec]).startswith(LACKS_ENCODER):
+        remedy = "run `pip install -U imageio-ffmpeg`, or set SHORTGOP_FFMPEG to the path of an FFmpeg that has one"
+    raise ToolError(f"none of {reasons} runs{preset} with {capabilities.path}; {remedy}")
 
 
 def on_cpu(profile: Profile, why: str) -> Pipeline:

@@ -6,7 +6,7 @@ from ..probing.probe import SourceVideo
 from ..profile import Profile
 from ..running.ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
 from ..running.gpu_errors import NO_GPU
-from .capabilities import NVENC_ENCODERS, SOFTWARE_ENCODERS, encodes, gpu_rank
+from .capabilities import NVENC_ENCODERS, SOFTWARE_ENCODERS, Capabilities, encodes, gpu_rank
 from .capability_trials import capabilities_of
 from .pipelines import Pipeline, choose_encoder, choose_pipeline, decoded_by_nvdec, source_kind
 
@@ -20,7 +20,13 @@ def choose_ffmpeg(profile: Profile, *, use_gpu: bool = True) -> Ffmpeg:
     found, nvenc = capabilities_of(first.path, profile), NVENC_ENCODERS[profile.codec]
     if encodes(found, nvenc) or found.detail(nvenc) == NO_GPU:
         return first
-    return max(usable_ffmpegs(), key=lambda each: gpu_rank(capabilities_of(each.path, profile)))
+    return max(usable_ffmpegs(), key=lambda each: _rank(capabilities_of(each.path, profile)))
+
+
+def _rank(capabilities: Capabilities) -> tuple[bool, ...]:
+    """How good an ffmpeg is for a machine with a GPU. One that encodes at all comes before one that only decodes."""
+    encoders = (NVENC_ENCODERS[capabilities.codec], SOFTWARE_ENCODERS[capabilities.codec])
+    return (any(encodes(capabilities, encoder) for encoder in encoders), *gpu_rank(capabilities))
 
 
 def check_tools(profile: Profile, *, use_gpu: bool = True) -> None:
