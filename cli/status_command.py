@@ -64,7 +64,7 @@ def status(
         storage = storage_at(dataset)
         found = _when_over(storage, _first(storage, after)) if watch else _read(storage)
         if as_json:
-            print_json(dataclasses.asdict(found) | {"seconds_left": found.seconds_left})
+            print_json(dataclasses.asdict(found) | {"seconds_left": found.seconds_left, "has_died": found.has_died})
         else:
             for line in status_lines(found, time.time(), _changed(storage, found)):
                 out.print(line, markup=False, soft_wrap=True)

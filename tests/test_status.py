@@ -105,6 +105,7 @@ def test_a_job_shows_itself_while_it_runs_and_what_was_heard_last_where_it_was_k
     job.wait()
     found = read_status(dataset)
     assert (found.state, found.pid, found.sources_total) == ("running", job.pid, 3)
+    assert json.loads(show(tmp_path / "dataset", "--json"))["has_died"]
     assert ": it has died; the same command goes on from there" in show(tmp_path / "dataset").splitlines()[0]
     assert read_page(str(tmp_path / "dataset"), clips=0, seed=0).verdict.sentence.endswith("its process has died")
     run(sources, tmp_path / "dataset")
