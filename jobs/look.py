@@ -15,7 +15,7 @@ from typing import TypeVar
 from ..errors import SourceError
 from ..machine_memory import memory_limit_bytes
 from ..prep.options import Options, SourcePolicy
-from ..prep.probing.probe import Estimate, estimate
+from ..prep.probing.header_estimate import Estimate, estimate
 from ..prep.running.mounts import read_in_time
 from ..prep.running.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
 from ..prep.section_plan import expected_pixels, expected_seconds

@@ -7,7 +7,7 @@ added up, for 256p to 4K, H.264 and HDR, made smaller or not. They hold for one 
 from __future__ import annotations
 
 from ..prep.options import Options
-from ..prep.probing.probe import Estimate
+from ..prep.probing.header_estimate import Estimate
 from ..prep.section_plan import expected_pixels
 
 # Two processes that do nothing yet.

@@ -13,8 +13,9 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
+from shortgop.prep.probing.header_estimate import estimate
 from shortgop.prep.probing.opening import input_argv
-from shortgop.prep.probing.probe import estimate, probe
+from shortgop.prep.probing.probe import probe
 from shortgop.prep.running.ffmpeg import find_ffmpeg, running
 from synthetic import SyntheticVideo, burn, constant_rate_pts, make_video, read_number
 

@@ -19,7 +19,8 @@ from shortgop.jobs.finding.addresses import parse
 from shortgop.jobs.finding.store_files import StoreFile, copied
 from shortgop.jobs.named_options import prepare_untold
 from shortgop.prep.part_of_file import packet_range, probe_by_index
-from shortgop.prep.probing.probe import estimate, probe
+from shortgop.prep.probing.header_estimate import estimate
+from shortgop.prep.probing.probe import probe
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 

@@ -3,6 +3,7 @@
 opening, playlists          open a source as one file
 file_kinds                  what a file is that is no video
 probe, picture              what its headers and first frames say
+header_estimate             about how large it is, before it is read
 clean_aperture, pixel_crop, container_crop  which part of its pictures is shown
 sample_entry, matroska_elements, ordered_chapters, dolby_vision  what MP4 and Matroska say that PyAV does not tell
 edit_list, edited_times     edits of an MP4, and their times where FFmpeg does not follow them
