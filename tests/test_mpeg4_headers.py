@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -93,6 +94,23 @@ def test_packed_b_frames_are_all_there_where_ffmpeg_made_up_their_times(suffix: 
         played = [read_number(frame_to_rgb(frame)) for frame in container.decode(video=0)]
     assert played[:15] == list(range(15))
     assert numbers_in(tmp_path / "dataset") == played
+
+
+@pytest.mark.parametrize("suffix", ["wmv", "mpg", "ts"])
+def test_packed_b_frames_that_are_split_are_refused_with_the_command_that_copies_them_right(
+    suffix: str, tmp_path: Path
+) -> None:
+    """Up to three frames were at the times of others, without a word."""
+    options = ("-c:v", "libxvid", "-q:v", "2", "-bf", "2", "-g", "12")
+    source = encode_pictures(tmp_path / "FILE.avi", numbered(range(20)), *options)
+    ffmpeg("-fflags", "+genpts", "-i", source, "-c", "copy", tmp_path / f"x.{suffix}")
+    (failure,) = make_dataset([tmp_path / f"x.{suffix}"], tmp_path / "refused").failures
+    assert "packed B-frames" in failure.reason
+    (command,) = re.findall("`(.*)`", failure.reason)
+    ffmpeg(*command.replace("FILE.avi", str(source)).replace("OUT.wmv", str(tmp_path / "OUT.wmv")).split()[1:])
+    for right in (source, tmp_path / "OUT.wmv"):
+        assert make_dataset([right], tmp_path / f"{right.name} dataset").failures == ()
+        assert numbers_in(tmp_path / f"{right.name} dataset")[:15] == list(range(15))
 
 
 def numbers_in(dataset: Path) -> list[int]:

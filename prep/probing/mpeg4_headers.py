@@ -16,6 +16,8 @@ from .h264_sps import Bits
 
 _LAYER = re.compile(rb"\x00\x00\x01[\x20-\x2f]")
 _PICTURE = b"\0\0\1\xb6"
+# What DivX and Xvid write of themselves ends in p where they pack B-frames.
+_PACKED = re.compile(rb"DivX\d+(?:b|Build)\d+p")
 _LAYER_BYTES, _PICTURE_BYTES = 32, 16
 _OWN_ASPECT, _B = 15, 2
 _VBV_BITS = 79
@@ -24,12 +26,15 @@ _VBV_BITS = 79
 class PictureHeaders:
     """Looks at the packets of a stream in turn. `has_wrong_order`: FFmpeg shows its frames in the order of decoding.
     `is_packed`: a packet has a B-frame behind another frame, and a later one without a coded picture stands for it.
-    `shows_nothing`: the one picture of the last packet is not coded, and stands for none."""
+    `says_packed`: the encoder says that it packed B-frames so, and there are some. `shows_nothing`: the one picture of
+    the last packet is not coded, and stands for none."""
 
     def __init__(self, extradata: bytes | None) -> None:
         self._layer = _layer(extradata or b"", _Layer())
         self.has_wrong_order = False
         self.is_packed = False
+        self.says_packed = False
+        self._may_be_packed = _PACKED.search(extradata or b"") is not None
         self.shows_nothing = False
         self._waiting = 0
 
@@ -38,6 +43,9 @@ class PictureHeaders:
         pictures = data.split(_PICTURE)[1:]
         if self._layer.says_no_b_frames and not self.has_wrong_order:
             self.has_wrong_order = any(part[:1] and part[0] >> 6 == _B for part in pictures)
+        if not self.says_packed:
+            self._may_be_packed = self._may_be_packed or _PACKED.search(data) is not None
+            self.says_packed = self._may_be_packed and any(part[:1] and part[0] >> 6 == _B for part in pictures)
         self._waiting += max(0, len(pictures) - 1)
         self.is_packed = self.is_packed or len(pictures) > 1
         is_empty = len(pictures) == 1 and not _is_coded(pictures[0], self._layer.time_bits)

@@ -208,12 +208,8 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
             f"{path} has a video stream without data; copy or download it again, or unscramble it if it is a broadcast",
             file=path,
         )
-    if packets.has_wrong_order:
-        raise EncodeError(
-            f"{path} is MPEG-4 whose header says that it has no B-frames (low_delay), but it has them, so FFmpeg shows "
-            "its frames in the wrong order; convert it with a program that does not rely on FFmpeg",
-            file=path,
-        )
+    if why := packets.why_out_of_order(container.format.name):
+        raise EncodeError(f"{path} is {why}", file=path)
     if len(pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
     packets.suspect(suspicion_of_end(path, container, stream, packets))

@@ -44,6 +44,17 @@ _KEYFRAME_CODECS = (
     "prores", "dnxhd", "ffv1",
 )  # fmt: skip
 
+# Demuxers that split a packet of several frames, and give each the same time.
+_SPLITTING = ("asf", "mpeg", "mpegts")
+_DENIES_B_FRAMES = (
+    "MPEG-4 whose header says that it has no B-frames (low_delay), but it has them, so FFmpeg shows its frames in the "
+    "wrong order; convert it with a program that does not rely on FFmpeg"
+)
+_PACKED_AND_SPLIT = (
+    "MPEG-4 with packed B-frames (DivX, Xvid) that was copied from AVI as it was, so that FFmpeg shows frames at the "
+    "times of others; give the AVI, or OUT.wmv of `ffmpeg -i FILE.avi -c copy -bsf:v mpeg4_unpack_bframes OUT.wmv`"
+)
+
 NO_CHAIN = "there is a break between its chunks"
 _WITHOUT_INDEX = (
     "without it no frame can be read, even with --salvage; copy it again or, if its camera lost power, let a program "
@@ -157,10 +168,12 @@ class PacketLog:
     def suspect(self, why: str) -> None:
         self.suspicion = self.suspicion or why
 
-    @property
-    def has_wrong_order(self) -> bool:
-        """Whether FFmpeg shows frames in the order of decoding although that is not their order."""
-        return self._pictures is not None and self._pictures.has_wrong_order
+    def why_out_of_order(self, container_format: str) -> str:
+        """Why FFmpeg does not show frames in their order or at their times, with what to do; "" if it does."""
+        if self._pictures is not None and self._pictures.has_wrong_order:
+            return _DENIES_B_FRAMES
+        is_torn = self._pictures is not None and self._pictures.says_packed and container_format in _SPLITTING
+        return _PACKED_AND_SPLIT if is_torn else ""
 
     @property
     def is_packed(self) -> bool:
