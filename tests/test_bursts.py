@@ -90,6 +90,16 @@ def test_rates_that_vary_stay_as_they_are(seed: int) -> None:
         assert without_bursts(times, MS, RATES) is times
 
 
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("frames", [2, 3, 6])
+@pytest.mark.parametrize("pause", [1000, 2000])
+def test_frames_that_a_camera_takes_now_and_then_stay_where_they_are(seed: int, frames: int, pause: int) -> None:
+    rng = np.random.default_rng(seed)
+    times = np.concatenate([event * pause + np.cumsum(rng.normal(33, 3, frames)) for event in range(40)])
+    times = np.round(times).astype(np.int64)
+    assert without_bursts(times, MS, RATES) is times
+
+
 @pytest.mark.parametrize(
     "steps",
     [
@@ -99,8 +109,21 @@ def test_rates_that_vary_stay_as_they_are(seed: int) -> None:
         [1000] * 20 + [2] + [1000] * 20 + [1] + [1000],
         [40, 40, 2, 38] * 20,
         [40] * 200,
+        [33, 1967] * 20,
+        [33, 34, 33, 400] * 20,
+        [8, 8, 9, 175] * 40,
     ],
-    ids=["a screen", "a part in slow motion", "slow motion first", "slides", "frames that come twice", "plain"],
+    ids=[
+        "a screen",
+        "a part in slow motion",
+        "slow motion first",
+        "slides",
+        "frames that come twice",
+        "plain",
+        "two frames now and then",
+        "four frames now and then",
+        "four of 120 frames/s now and then",
+    ],
 )
 def test_other_times_stay_as_they_are(steps: list[int]) -> None:
     times = np.cumsum([0, *steps])

@@ -33,7 +33,10 @@ _LEAST_LATE, _IN_TIME, _MOST_EARLY, _CAUGHT_UP = 0.5, 0.25, 0.5, 0.75
 # Frames that come at once at the start, where no pause before tells that they come late, come this close together, as
 # phones take 240 in a second, also for a part of a recording; or they are few.
 _AT_START_SECONDS, _FEW_AT_START = Fraction(1, 400), 8
-_SLOWEST_SECONDS = 2
+_SLOWEST_SECONDS = Fraction(1, 2)
+# Where of so many distances one or more are short, and most of these are alike and as long as this or longer, frames
+# did not come at once: cameras take up to 120 in a second, now and then.
+_CLOSE_PART, _ALIKE_PART, _APART_SECONDS = 3, 0.75, Fraction(1, 130)
 
 
 def without_bursts(times: Array, timebase: Fraction, rates: Iterable[Fraction]) -> Array:
@@ -94,6 +97,7 @@ def _taken(times: Array, interval: float, timebase: Fraction) -> Array | None:
         taken[:first] = np.round(np.linspace(times[0], taken[first], first + 1)[:-1])
     if (
         late.max() > _LEAST_LATE * interval
+        and not _is_recorded_so(np.diff(times), interval, float(_APART_SECONDS / timebase))
         and earlier.max() <= _MOST_EARLY * interval
         and np.diff(in_time, append=len(times)).max() <= _BEHIND // 2
         and _is_clock(np.diff(times), np.diff(taken), late, interval)
@@ -106,6 +110,17 @@ def _may_begin_so(times: Array, first: int, interval: float, most_at_start: floa
     """Whether the frames before the `first` one that came in time came at once."""
     apart = interval / 2 if first <= _FEW_AT_START else most_at_start
     return bool(times[first] - times[0] <= first * apart)
+
+
+def _is_recorded_so(steps: Array, interval: float, most_at_once: float) -> bool:
+    """Whether frames that are closer than the interval are about as far apart as a camera takes them, such as those
+    that it takes now and then where something moves: a network delivers them at once, or at very different
+    distances."""
+    close = steps[steps < _CAUGHT_UP * interval]
+    if len(close) * _CLOSE_PART < len(steps):
+        return False
+    usual = float(np.median(close))
+    return usual > most_at_once and bool(np.mean(np.abs(close - usual) <= usual / 2) >= _ALIKE_PART)
 
 
 def _is_clock(steps: Array, taken_steps: Array, late: Array, interval: float) -> bool:
