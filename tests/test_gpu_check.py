@@ -95,9 +95,10 @@ def test_a_check_that_crashes_after_it_passed_has_failed(tmp_path: Path) -> None
 
 def test_a_check_that_hangs_is_killed_with_what_it_started_and_the_log_says_where_it_hung(tmp_path: Path) -> None:
     started = time.monotonic()
-    outcome = came_of("hangs", tmp_path, seconds=3)
-    assert time.monotonic() - started < 12
-    assert (outcome.result, outcome.why) == ("failed", "it was killed: it took more than 3 s")
+    # On a busy machine it takes some seconds to start.
+    outcome = came_of("hangs", tmp_path, seconds=7)
+    assert time.monotonic() - started < 20
+    assert (outcome.result, outcome.why) == ("failed", "it was killed: it took more than 7 s")
     assert any("in hangs" in line for line in outcome.log)
     status = Path(f"/proc/{outcome.figures['pid_of_child']}/stat")
     deadline = time.monotonic() + 10
