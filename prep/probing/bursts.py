@@ -49,14 +49,19 @@ def without_bursts(times: Array, timebase: Fraction, rates: Iterable[Fraction]) 
     if np.diff(times).min() > _CAUGHT_UP * mean or np.ptp(_lateness(times, mean)) <= _LEAST_LATE * mean:
         return times
     stated = [float(1 / (rate * timebase)) for rate in rates if rate > 0]
+    intervals = dict.fromkeys((*stated, *_distances(times), *_slopes(times, mean)))
     found = [
-        (unevenness, interval, taken)
-        for interval in dict.fromkeys((*stated, *_distances(times), *_slopes(times, mean)))
-        if 0 < interval * timebase <= _SLOWEST_SECONDS
-        and (taken := _taken(times, interval, timebase)) is not None
-        and (unevenness := float(np.abs(np.diff(taken) - interval).sum())) >= 0
+        (interval, taken)
+        for interval in intervals
+        if 0 < interval * timebase <= _SLOWEST_SECONDS and (taken := _taken(times, interval, timebase)) is not None
     ]
-    return min(found, key=lambda each: each[:2])[2] if found else times
+    return min(found, key=_unevenness)[1] if found else times
+
+
+def _unevenness(found: tuple[float, Array]) -> tuple[float, float]:
+    """How far the distances of frames are from the interval at which they may have been taken, in all; and that."""
+    interval, taken = found
+    return float(np.abs(np.diff(taken) - interval).sum()), interval
 
 
 def _lateness(times: Array, interval: float) -> Array:
