@@ -57,13 +57,14 @@ def make_videos(root: Path, *, prefix: str = "", first_number: int = 0) -> Path:
     return root / "dataset"
 
 
-def damaged_copy(dataset: Path, copy: Path) -> Path:
-    """A copy of the dataset with a GOP damaged: frames 8 to 15 of a.mp4."""
+def damaged_copy(dataset: Path, copy: Path, *, video: int = 0, gop: int = 1) -> Path:
+    """A copy of the dataset with a GOP of a video damaged, its second one by default: frames 8 to 15 of a.mp4."""
     shutil.copytree(dataset, copy)
     manifest = open_current(DiskStorage(copy))[1]
-    shard = copy / "shards" / manifest.shards.name.text(int(manifest.segments.shard[0]))
+    shard = copy / "shards" / manifest.shards.name.text(int(manifest.segments.shard[manifest.first_segments[video]]))
+    place = int(manifest.first_gops[video]) + gop
     with shard.open("r+b") as file:
-        file.seek(int(manifest.gops.offset[1]) + int(manifest.gops.length[1]) // 2)
+        file.seek(int(manifest.gops.offset[place]) + int(manifest.gops.length[place]) // 2)
         byte = file.read(1)
         file.seek(-1, 1)
         file.write(bytes([byte[0] ^ 1]))

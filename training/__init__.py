@@ -12,7 +12,7 @@ clip_dataset, clip_pixels, policy_index, opened, rows, shared, transforms, unrea
                                clips, in any worker
 own_items                      subclasses of the Dataset that make items of their own
 loader                         ClipLoader: workers that read clips into batches in shared memory
-robot_clips, robot_rows        LeRobot datasets: cameras, states and actions at times around each frame
+robot_clips, robot_rows, robot_cameras  LeRobot datasets: cameras, states and actions at times around each frame
 clip_table, mixed              clips that were written down, and several datasets as one
 effective                      what chunks of neighbours do to a batch
 """

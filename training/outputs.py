@@ -34,16 +34,17 @@ _STEPS = 16
 # Random numbers for each attempt (area, ratio, top, left), and one for the flip.
 _NUMBERS = 4 * _ATTEMPTS + 1
 _COLORS = ("rgb", "ycbcr", "grey")
-# Where what is often looked for in ClipDataset is.
+OF_LOADERS = dict.fromkeys(
+    ("batch_size", "shuffle", "num_workers", "workers", "sampler", "collate_fn", "pin_memory", "drop_last"),
+    "the loader or its sampler has it",
+)
+"""What is often looked for in a dataset, and where it is."""
 _ELSEWHERE = {
     **dict.fromkeys(
         ("num_frames", "frames", "clip_len", "clip_length", "stride", "fps", "ends", "jitter"),
         "the policy has it, such as shortgop.RandomClips(16, stride=4)",
     ),
-    **dict.fromkeys(
-        ("batch_size", "shuffle", "num_workers", "workers", "sampler", "collate_fn", "pin_memory", "drop_last"),
-        "the loader or its sampler has it",
-    ),
+    **OF_LOADERS,
     **dict.fromkeys(("label", "labels", "columns"), 'columns that items are to have are metadata=["label"]'),
     "split": "open the dataset and choose dataset.where(split=...)",
 }
@@ -246,21 +247,25 @@ class Views:
         return columns
 
 
-def check_reading(reading: Mapping[str, Any]) -> None:
-    """UsageError where what is given for reading is something that only an output has, such as a random crop;
-    WrongTypeError for what nothing has."""
+def check_reading(
+    reading: Mapping[str, Any], reader: str = "ClipDataset", elsewhere: Mapping[str, str] | None = None
+) -> None:
+    """UsageError where what is given this reader for reading is something that only an output has, such as a random
+    crop; WrongTypeError for what nothing has, with what `elsewhere` says of it."""
     named = [name for name in _OF_OUTPUTS if name in reading]
     if isinstance(crop := reading.get("crop"), str) and crop in _RANDOM:
         named.insert(0, f"crop={crop!r}")
     if named:
+        example = 'shortgop.Output(size=(224, 224), crop="random", flip=0.5)'
+        example = f'{{"frames": {example}}}' if reader == "ClipDataset" else example
         raise UsageError(
-            f"{', '.join(named)}: an output has this; give ClipDataset "
-            'outputs={"frames": shortgop.Output(size=(224, 224), crop="random", flip=0.5)} in place of size and crop'
+            f"{', '.join(named)}: an output has this; give {reader} outputs={example} in place of size and crop"
         )
     for name in reading:
         if name not in _READING:
-            remedy = _ELSEWHERE.get(name, "its docstring and that of shortgop.open have all")
-            raise WrongTypeError(f"ClipDataset has no parameter {name!r}: {remedy}")
+            known = _ELSEWHERE if elsewhere is None else elsewhere
+            remedy = known.get(name, "its docstring and that of shortgop.open have all")
+            raise WrongTypeError(f"{reader} has no parameter {name!r}: {remedy}")
 
 
 class Outputs:

@@ -17,12 +17,16 @@ from ..readers.dataset import open as open_dataset
 from ..storage.locate import storage_at
 from ..warned import warn
 from ..wording import counted
-from .clip_dataset import ClipDataset, Item
+from .clip_dataset import ClipDataset, Item, OnError
+from .clips import Clip
 from .offsets import Offsets, listed
+from .outputs import Output, check_reading
 from .policies import AllClips
+from .robot_cameras import ELSEWHERE, FRAMES, of_outputs, outputs_of, seed_of, transforms_of
 from .robot_rows import rate_of, rows_of, tasks_of
 from .rows import Rows
 from .transforms import Transform
+from .unreadable import read_what_can_be
 
 # In seconds: as in LeRobot, delta timestamps may be so far from a frame.
 _TOLERANCE = 1e-4
@@ -45,7 +49,9 @@ class LeRobotClips(ClipDataset):
 
     An item is a dict:
 
-    - each camera under its name: (times, 3, height, width), or (3, height, width) where there is one time;
+    - each camera under its name: (times, 3, height, width), or (3, height, width) where there is one time; with
+      `outputs`, `<camera>_crop`, int64, (top, left, height, width) in pixels of the decoded frame, and `<camera>_flip`,
+      bool, too;
     - each column of numbers in the Parquet files under its name ("observation.state", "action", "timestamp",
       "frame_index", "episode_index", "index", "task_index", ...), and `task`, a text;
     - for each key of `delta_timestamps` `<key>_is_pad`: bool, (times,): True where the episode has no such frame, so
@@ -63,8 +69,14 @@ class LeRobotClips(ClipDataset):
     - `cameras`: their names; all by default.
     - `drop_first_frames`, `drop_last_frames`: so many frames of each episode have no item, though those of others may
       have them. LeRobot's policies call the latter `drop_n_last_frames`.
-    - `seed`, `transform`, `metadata`: as for ClipDataset. The transform gets the frames of one camera of one item,
-      (times, 3, height, width), also where there is one time.
+    - `outputs`: a shortgop.Output for all cameras, or a dict of one for each, in place of `size`, `crop`, `dtype` and
+      so on: with random crops and flips, which all times of a camera share.
+    - `transform`: a callable on the frames of one camera of one item, (times, 3, height, width), also where there is
+      one time; or a dict of them for some of the cameras. Seeded as that of ClipDataset.
+    - `same_for_cameras`: whether crops, flips and transforms draw the same random numbers for all cameras of an item.
+      By default each camera draws by itself, as with LeRobot.
+    - `on_error`, `max_skipped`: as for ClipDataset. An item of which a camera cannot be read is replaced as a whole.
+    - `seed`, `metadata`: as for ClipDataset.
 
     UsageError where a time is no frame's, and where rows and videos do not go together.
     """
@@ -81,9 +93,14 @@ class LeRobotClips(ClipDataset):
         drop_last_frames: int = 0,
         seed: int = 0,
         metadata: Sequence[str] = (),
-        transform: Transform | None = None,
+        outputs: Output | Mapping[str, Output] | None = None,
+        transform: Transform | Mapping[str, Transform] | None = None,
+        same_for_cameras: bool = False,
+        on_error: OnError = "raise",
+        max_skipped: int = 100,
         **reading: Any,
     ) -> None:
+        check_reading(reading, "LeRobotClips", ELSEWHERE)
         if not isinstance(dataset, Dataset):
             dataset = open_dataset(dataset, **reading)
         elif reading:
@@ -94,18 +111,23 @@ class LeRobotClips(ClipDataset):
         self._deltas = _frames_of(delta_timestamps or {}, rate_of(place))
         videos = _videos_of(dataset, cameras, episodes)
         skip = (integer(drop_first_frames, "drop_first_frames"), integer(drop_last_frames, "drop_last_frames"))
+        made = outputs_of(outputs, tuple(videos))
+        transforms = transforms_of(transform, tuple(videos))
         self._views = {
             camera: ClipDataset(
                 dataset,
                 AllClips(Offsets(frames=self._deltas.get(camera, (0,))), whole=False, ends="clamp", skip=skip),
                 videos=numbers,
-                seed=seed,
-                transform=transform,
+                seed=seed_of(integer(seed, "seed"), camera, same_for_cameras=same_for_cameras),
+                outputs=None if (output := made[camera]) is None else {FRAMES: output},
+                transform=transforms[camera] if output is None else of_outputs(transforms[camera]),
                 # Of the first camera alone.
                 metadata=metadata if camera == next(iter(videos)) else (),
             )
             for camera, numbers in videos.items()
         }
+        # Where the dimension of times is in what is read of each camera.
+        self._time_axes = {name: 0 if output is None else output.layout.index("T") for name, output in made.items()}
         first = next(iter(self._views.values()))
         super().__init__(
             dataset,
@@ -113,7 +135,8 @@ class LeRobotClips(ClipDataset):
             videos=first.video_numbers,
             seed=seed,
             metadata=metadata,
-            transform=transform,
+            on_error=on_error,
+            max_skipped=max_skipped,
         )
         self.cameras: tuple[str, ...] = tuple(self._views)
         numbers = self.video_numbers
@@ -135,33 +158,62 @@ class LeRobotClips(ClipDataset):
         `rows["action"].mean(0)`. They cannot be written to."""
         return self._robot.columns
 
+    @property
+    def is_random(self) -> bool:
+        """As ClipDataset.is_random, of any of the cameras."""
+        return any(view.is_random for view in self._views.values())
+
+    @property
+    def has_transform(self) -> bool:
+        """As ClipDataset.has_transform, of any of the cameras."""
+        return any(view.has_transform for view in self._views.values())
+
     def items(self, draws: Sequence[int], rows: Rows | None = None) -> list[Item]:
-        found = {camera: view.items(draws, self._rows_for(camera, rows)) for camera, view in self._views.items()}
+        moments = self.clip_index.clips(draws)
+        if self._skipping is None:
+            found = self._of_cameras(moments, rows)
+        else:
+            # All cameras of an item together: each would choose another moment in the place of one that is lost.
+            moments, found = read_what_can_be(
+                moments, rows, self._of_cameras, index=self.clip_index, shared=self._shared, how=self._skipping
+            )
         items = []
-        for place, of_first in enumerate(found[self.cameras[0]]):
-            video, frame = of_first["video"], of_first["start"]
-            item: Item = {camera: of_camera[place]["frames"] for camera, of_camera in found.items()}
+        for place, moment in enumerate(moments):
+            item: Item = {}
             for camera in self.cameras:
-                if isinstance(item[camera], torch.Tensor) and len(self._deltas.get(camera, (0,))) == 1:
-                    item[camera] = item[camera].squeeze(0)
-                if camera in self._deltas:
-                    item[f"{camera}_is_pad"] = ~found[camera][place]["mask"]
-            item |= self._of_frame(video, frame)
+                item |= self._of_camera(camera, found[camera][place])
+            of_first = found[self.cameras[0]][place]
+            item |= self._of_frame(of_first["video"], moment.start)
             item |= {name: of_first[name] for name in ("video", "draw", *self.metadata_names)}
             items.append(item)
         return items
+
+    def _of_cameras(self, moments: Sequence[Clip], rows: Rows | None) -> dict[str, list[Item]]:
+        """The items of each camera at these moments."""
+        draws = [moment.draw for moment in moments]
+        return {camera: view.items(draws, self._rows_for(camera, rows)) for camera, view in self._views.items()}
+
+    def _of_camera(self, camera: str, read: Item) -> Item:
+        """The entries of an item that are those of a camera."""
+        frames = read[FRAMES]
+        if isinstance(frames, torch.Tensor) and len(self._deltas.get(camera, (0,))) == 1:
+            frames = frames.squeeze(self._time_axes[camera])
+        item = {camera: frames}
+        if camera in self._deltas:
+            item[f"{camera}_is_pad"] = ~read["mask"]
+        return item | {f"{camera}_{name}": read[name] for name in ("crop", "flip") if name in read}
 
     def will_need(self, draws: Sequence[int]) -> None:
         for view in self._views.values():
             view.will_need(draws)
 
     def _rows_for(self, camera: str, rows: Rows | None) -> Rows | None:
-        if rows is None or self.has_transform:
+        if rows is None or self._views[camera].has_transform:
             return None
         tensor = rows.tensor(camera)
-        return Rows(
-            {"frames": tensor.unsqueeze(1) if tensor.dim() == _DIMENSIONS_OF_PICTURES else tensor}, rows.numbers
-        )
+        if tensor.dim() == _DIMENSIONS_OF_PICTURES:
+            tensor = tensor.unsqueeze(1 + self._time_axes[camera])
+        return Rows({FRAMES: tensor}, rows.numbers)
 
     def _of_frame(self, video: int, frame: int) -> Item:
         """What the rows say of a frame of an episode, and of those around it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ..arguments import integer
 from ..errors import DatasetError, DecodeError, UnreadableDataError
@@ -13,10 +13,10 @@ from .clips import Clip, Clips, split_draws
 from .keyed import below, hashes, key
 from .rows import Rows
 from .shared import SharedNumbers
-from .transforms import Read
 
 Otherwise = Literal["skip"] | Callable[[Exception, int], int | None]
-ReadClips = Callable[[list[Clip], Rows | None], dict[str, Read]]
+ReadClips = Callable[[list[Clip], Rows | None], dict[str, Any]]
+"""Reads clips: a dict of tensors with a row for each clip, or of lists with an element for each."""
 
 # In a row, for one sample.
 _MAX_ATTEMPTS = 100
@@ -33,7 +33,7 @@ class Skipping:
 
 def read_what_can_be(
     clips: list[Clip], rows: Rows | None, read: ReadClips, *, index: Clips, shared: SharedNumbers, how: Skipping
-) -> tuple[list[Clip], dict[str, Read]]:
+) -> tuple[list[Clip], dict[str, Any]]:
     """Read clips, or others of `index` in place of those that cannot be read; returns the clips that were read.
 
     DatasetError after too many.
@@ -55,7 +55,7 @@ def read_what_can_be(
 
 def _read_one_or_another(
     clip: Clip, rows: Rows | None, read: ReadClips, *, index: Clips, shared: SharedNumbers, how: Skipping
-) -> tuple[Clip, dict[str, Read]]:
+) -> tuple[Clip, dict[str, Any]]:
     tried = clip
     for attempt in range(_MAX_ATTEMPTS):
         try:

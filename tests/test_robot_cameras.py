@@ -1,0 +1,199 @@
+"""What LeRobotClips makes of the pictures of each camera, and of an item of which one camera cannot be read.
+
+The frames of the first camera show the number of their row, those of the second one 10,000 more.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import shortgop
+from lerobot_files import CAMERAS, write_lerobot
+from shortgop import Output
+from shortgop.errors import DatasetError, DatasetWarning, UsageError
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from synthetic import read_number
+from training_videos import damaged_copy
+
+FRONT, WRIST = CAMERAS
+FPS = 30
+LENGTHS = [9, 12]
+# Two times of one camera, and one of the other.
+DELTAS = {FRONT: [-1 / FPS, 0], "action": [0, 1 / FPS]}
+# Below the 64 x 96 of the frames, so that there are 5 x 9 places at even lines and columns.
+RANDOM = Output(size=(56, 80), crop="random", flip=0.5)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A dataset with GOPs of 4 frames, and the LeRobot dataset that it was made of."""
+    folder = tmp_path_factory.mktemp("robot")
+    robot = write_lerobot(folder / "robot", LENGTHS, fps=FPS)
+    report = prepare([str(robot)], DiskStorage(folder / "out"), Profile(gop_frames=4), where=Where("inline"))
+    assert report.failures == ()
+    return folder / "out", robot
+
+
+def clips(places: tuple[Path, Path], **options: Any) -> shortgop.LeRobotClips:
+    return shortgop.LeRobotClips(*places, delta_timestamps=DELTAS, **options)
+
+
+def seen(frames: torch.Tensor, crop: torch.Tensor, flip: torch.Tensor) -> torch.Tensor:
+    """What a transform of torchvision with this crop and flip makes of whole frames, (..., height, width)."""
+    top, left, height, width = crop.tolist()
+    part = frames[..., top : top + height, left : left + width]
+    return part.flip(-1) if flip else part
+
+
+def test_each_camera_has_a_crop_of_its_own_which_its_times_share(places: tuple[Path, Path]) -> None:
+    whole, cropped = clips(places), clips(places, outputs=RANDOM)
+    drawn = []
+    for one, other in zip(whole, cropped, strict=True):
+        for camera in CAMERAS:
+            crop, flip = other[f"{camera}_crop"], other[f"{camera}_flip"]
+            assert torch.equal(other[camera], seen(one[camera], crop, flip))
+        drawn.append([(*other[f"{camera}_crop"].tolist(), other[f"{camera}_flip"].item()) for camera in CAMERAS])
+        # All else is as it was.
+        assert one.keys() == other.keys() - {f"{camera}_{name}" for camera in CAMERAS for name in ("crop", "flip")}
+        assert torch.equal(one[f"{FRONT}_is_pad"], other[f"{FRONT}_is_pad"])
+        assert torch.equal(one["action"], other["action"])
+    # Of 90 choices two cameras have the same one now and then.
+    assert sum(front == wrist for front, wrist in drawn) <= 4
+    assert len({front for front, _ in drawn}) > 10
+
+
+def test_all_cameras_may_have_the_same_crop(places: tuple[Path, Path]) -> None:
+    for item in clips(places, outputs=RANDOM, same_for_cameras=True):
+        assert torch.equal(item[f"{FRONT}_crop"], item[f"{WRIST}_crop"])
+        assert torch.equal(item[f"{FRONT}_flip"], item[f"{WRIST}_flip"])
+
+
+def test_cameras_have_outputs_of_their_own(places: tuple[Path, Path]) -> None:
+    """As for openpi, which crops and jitters the camera that looks on, and not the wrist's."""
+    outputs = {FRONT: RANDOM, WRIST: Output(size=(32, 48), dtype=torch.float32, layout="CTHW")}
+    dataset = clips(places, outputs=outputs, transform={FRONT: torch.ones_like})
+    item = dataset[3]
+    assert (item[FRONT].shape, item[FRONT].dtype) == ((2, 3, 56, 80), torch.uint8)
+    assert item[FRONT].unique().tolist() == [1]
+    assert (item[WRIST].shape, item[WRIST].dtype) == ((3, 32, 48), torch.float32)
+    assert item[WRIST].unique().numel() > 10
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_both_loaders_deliver_what_single_items_have(workers: int, places: tuple[Path, Path]) -> None:
+    outputs = {FRONT: RANDOM, WRIST: Output(crop="random-resized", size=(32, 48), layout="CTHW")}
+    dataset = clips(places, outputs=outputs)
+    in_order = shortgop.ElasticSampler(dataset, 7, order=shortgop.Sequential())
+    with shortgop.ClipLoader(dataset, in_order, workers=workers) as loader:
+        batches = list(loader)
+    context = "forkserver" if workers else None
+    batches += DataLoader(dataset, batch_size=7, num_workers=workers, multiprocessing_context=context)
+    expected = list(dataset) * 2
+    assert len(batches) == 6
+    for number, item in enumerate(expected):
+        batch = batches[number // 7]
+        assert batch.keys() == item.keys()
+        for name, value in item.items():
+            found = batch[name][number % 7]
+            assert torch.equal(found, value) if isinstance(value, torch.Tensor) else found == value, name
+
+
+def noise(frames: torch.Tensor) -> torch.Tensor:
+    """A transform that draws once for all times, as ColorJitter of torchvision does."""
+    return frames.float() * 0 + torch.rand(())
+
+
+@pytest.mark.parametrize("outputs", [None, RANDOM])
+def test_a_transform_draws_once_for_each_camera_or_for_all(outputs: Output | None, places: tuple[Path, Path]) -> None:
+    for alike in (False, True):
+        dataset = clips(places, outputs=outputs, transform=noise, same_for_cameras=alike)
+        for item in dataset:
+            values = [item[camera].unique().tolist() for camera in CAMERAS]
+            assert [len(each) for each in values] == [1, 1]
+            assert (values[0] == values[1]) == alike
+        assert torch.equal(dataset[5][FRONT], dataset[5][FRONT])
+
+
+def test_another_epoch_and_another_seed_have_other_crops(places: tuple[Path, Path]) -> None:
+    def crops(dataset: shortgop.LeRobotClips) -> list[list[int]]:
+        return [item[f"{FRONT}_crop"].tolist() for item in dataset]
+
+    dataset = clips(places, outputs=RANDOM)
+    first = crops(dataset)
+    assert crops(dataset) == first
+    assert crops(clips(places, outputs=RANDOM, seed=1)) != first
+    dataset.set_epoch(1)
+    assert crops(dataset) != first
+    assert dataset.is_random
+    assert not clips(places).is_random
+
+
+@pytest.fixture
+def damaged(places: tuple[Path, Path], tmp_path: Path) -> tuple[Path, Path]:
+    """Without frames 4 to 7 of the second camera in the first episode."""
+    wrist = list(shortgop.open(places[0]).ids).index(f"{WRIST}/episode_000000")
+    return damaged_copy(places[0], tmp_path / "copy", video=wrist), places[1]
+
+
+def shown(item: dict[str, Any]) -> list[int]:
+    """The row of an item as the picture of each camera and the state say it."""
+    return [read_number(item[FRONT][-1]), read_number(item[WRIST]) - 10_000, int(item["observation.state"])]
+
+
+def test_an_item_of_which_a_camera_cannot_be_read_is_replaced_as_a_whole(damaged: tuple[Path, Path]) -> None:
+    with pytest.raises(DatasetError):
+        clips(damaged)[5]
+    dataset = clips(damaged, on_error="skip")
+    with pytest.warns(DatasetWarning, match="draw 5 is skipped, draw [0-9]* comes in its place"):
+        items = dataset.__getitems__([3, 5, 8])
+    rows = [int(item["index"]) for item in items]
+    assert (rows[0], rows[2]) == (3, 8)
+    assert rows[1] not in range(4, 8)
+    assert [item["draw"] for item in items] == rows
+    assert [shown(item) for item in items] == [[row] * 3 for row in rows]
+    assert dataset.skipped == 1
+    with pytest.warns(DatasetWarning), pytest.raises(DatasetError, match="2 clips could not be read, more than"):
+        clips(damaged, on_error="skip", max_skipped=1).__getitems__([4, 5])
+    chosen = clips(damaged, on_error=lambda _error, draw: draw - 1)
+    with pytest.warns(DatasetWarning):
+        assert chosen[6]["index"] == 3
+
+
+def test_the_loader_goes_on_where_an_item_is_replaced(damaged: tuple[Path, Path]) -> None:
+    dataset = clips(damaged, on_error="skip", outputs=Output(size=(64, 96)))
+    in_order = shortgop.ElasticSampler(dataset, 7, order=shortgop.Sequential())
+    with pytest.warns(DatasetWarning):
+        batches = list(shortgop.ClipLoader(dataset, in_order, workers=0))
+    for batch in batches:
+        for place, row in enumerate(batch["index"].tolist()):
+            assert shown({name: values[place] for name, values in batch.items()}) == [row] * 3
+            assert row not in range(4, 8)
+    assert dataset.skipped >= 4
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"outputs": {FRONT: RANDOM}}, "outputs has none for the camera 'observation.images.wrist'"),
+        ({"outputs": {"top": RANDOM}}, "outputs has 'top', which no camera is: observation.images.front, "),
+        ({"transform": {"top": noise}}, "transform has 'top', which no camera is: observation.images.front, "),
+        ({"outputs": {FRONT: RANDOM, WRIST: 224}}, "outputs has 224 for 'observation.images.wrist'; it has to be a"),
+        ({"outputs": Output(frames=[0])}, r"has frames=\(0,\): delta_timestamps says which frames a camera has"),
+        ({"outputs": Output(shared=FRONT)}, "same_for_cameras=True gives all cameras the same crops and flips"),
+        ({"outputs": RANDOM, "size": (64, 64)}, "outputs say what frames become: leave size, .* out"),
+        ({"crop": "random"}, r"give LeRobotClips outputs=shortgop.Output\(size"),
+        ({"image_transforms": noise}, "LeRobotClips has no parameter 'image_transforms': transform= is that"),
+        ({"tolerance_s": 1}, "LeRobotClips has no parameter 'tolerance_s': leave it out"),
+        ({"on_error": "ignore"}, 'on_error is \'ignore\'; it can be "raise", "skip" or a callable'),
+    ],
+)
+def test_what_makes_no_sense_is_named(options: dict[str, Any], said: str, places: tuple[Path, Path]) -> None:
+    with pytest.raises(UsageError, match=said):
+        clips(places, **options)
