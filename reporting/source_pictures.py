@@ -61,6 +61,8 @@ def _of_file(path: str, wanted_pts: Sequence[int]) -> SourceFrames:
     with suppress(OSError, ValueError):
         if file.is_dir():
             raise SourceError("the source is a folder of pictures; only videos are shown here", file=path)
+        if file.suffix == ".parquet":
+            raise SourceError("the source is pictures in a Parquet file; only videos are shown here", file=path)
         if file.is_file():
             with open_source(path) as container:
                 return _read(path, container, wanted_pts, file.stat().st_size)

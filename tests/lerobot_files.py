@@ -3,15 +3,18 @@ in few files, and in version 2 each has a file."""
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
-from synthetic import make_video
+from synthetic import burn, make_video
 
 CAMERAS = ("observation.images.front", "observation.images.wrist")
 TASKS = ["pick up the cube", "fold the cloth"]
@@ -99,6 +102,39 @@ def write_lerobot_2(root: Path, lengths: list[int], *, fps: int = 30, per_chunk:
     (root / "meta/tasks.jsonl").write_text("\n".join(tasks) + "\n")
     (root / "meta/info.json").write_text(json.dumps(written, indent=4))
     return root
+
+
+def with_pictures(root: Path, *, suffix: str = "png", cameras: Sequence[str] = CAMERAS) -> Path:
+    """Make the videos of these cameras pictures in the rows, as lerobot writes features of dtype `image`. They show the
+    same numbers."""
+    info = json.loads((root / "meta/info.json").read_text())
+    for name in cameras:
+        info["features"][name]["dtype"] = "image"
+    if set(cameras) == set(CAMERAS):
+        info["video_path"] = None
+    (root / "meta/info.json").write_text(json.dumps(info))
+    for file in (root / "data").glob("*/*.parquet"):
+        table = pq.read_table(file)
+        for camera in cameras:
+            first = 10_000 * CAMERAS.index(camera)
+            pictures = [
+                {"bytes": _picture(first + index, suffix), "path": f"frame_{index:06d}.{suffix}"}
+                for index in table["index"].to_pylist()
+            ]
+            table = table.append_column(camera, pa.array(pictures))
+        # lerobot has one group for each episode, or for a hundred pictures.
+        pq.write_table(table, file, row_group_size=5)
+    for file in (root / "meta/episodes").glob("*/*.parquet"):
+        table = pq.read_table(file)
+        gone = [name for name in table.column_names if any(name.startswith(f"videos/{camera}/") for camera in cameras)]
+        pq.write_table(table.drop_columns(gone), file)
+    return root
+
+
+def _picture(number: int, suffix: str) -> bytes:
+    written = io.BytesIO()
+    Image.fromarray(burn(number, 96, 64)).save(written, "PNG" if suffix == "png" else "JPEG")
+    return written.getvalue()
 
 
 def _rows(lengths: list[int], fps: int) -> pa.Table:

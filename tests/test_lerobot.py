@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import shortgop
 from file_permissions import modes_count
-from lerobot_files import CAMERAS, TASKS, feature, write_lerobot, write_lerobot_2
-from shortgop.errors import UsageError
+from lerobot_files import CAMERAS, TASKS, feature, with_pictures, write_lerobot, write_lerobot_2
+from shortgop.errors import SourceError, UsageError
+from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.importing import Importing
+from shortgop.jobs.finding.source_parts import identity_of_part
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.profile import Profile
+from shortgop.reporting.source_pictures import source_frames
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
 from synthetic import make_video, read_number
@@ -135,9 +141,108 @@ def test_a_dataset_whose_description_may_not_be_read_is_not_taken_for_a_folder_o
         find_sources([str(root)])
 
 
-def test_a_dataset_without_videos_says_so(tmp_path: Path) -> None:
-    root = write_lerobot(tmp_path / "robot", [3], features={"observation.images.front": feature("image")})
-    with pytest.raises(UsageError, match="has no camera whose pictures are videos"):
+@pytest.mark.parametrize(
+    ("write", "suffix"), [(write_lerobot, "png"), (write_lerobot_2, "png"), (write_lerobot_2, "jpg")]
+)
+def test_pictures_in_the_rows_are_the_frames_of_videos(write: Callable[..., Path], suffix: str, tmp_path: Path) -> None:
+    """As of lerobot/pusht_image: frames, ids and columns are those of the same dataset with videos."""
+    lengths = [7, 12, 1]
+    root = with_pictures(write(tmp_path / "robot", lengths, fps=10), suffix=suffix)
+    report = prepared(root, out=tmp_path / "out")
+    assert (report.videos_added, report.failures) == (6, ())
+    dataset = shortgop.open(tmp_path / "out")
+    for number, camera in enumerate(CAMERAS):
+        for index, length in enumerate(lengths):
+            video = dataset[f"{camera}/episode_{index:06d}"]
+            first = 10_000 * number + sum(lengths[:index])
+            assert [read_number(frame) for frame in video] == list(range(first, first + length))
+            assert video.metadata.fps == 10
+            assert (video.attributes["camera"], video.attributes["dataset_from_index"]) == (
+                camera,
+                sum(lengths[:index]),
+            )
+            assert (video.changes.dropped, video.changes.repeated) == (0, 0)
+    clips = shortgop.LeRobotClips(dataset, root, delta_timestamps={CAMERAS[0]: [0, 0.1], "action": [0.1]})
+    for row, item in enumerate(clips):
+        assert int(item["index"]) == row
+        assert (read_number(item[CAMERAS[0]][0]), read_number(item[CAMERAS[1]])) == (row, 10_000 + row)
+    with pytest.raises(SourceError, match="the source is pictures in a Parquet file; only videos are shown here"):
+        source_frames(dataset[0].source_path, [0])
+    # Nothing is encoded again, and what was written out for it is gone.
+    assert prepared(root, out=tmp_path / "out").already_there == 6
+    assert not [path for path in (tmp_path / "out").rglob("*") if path.name in {"pictures", "source.ffconcat"}]
+
+
+def test_some_cameras_may_have_videos_and_others_pictures(tmp_path: Path) -> None:
+    root = with_pictures(write_lerobot(tmp_path / "robot", [3, 4]), cameras=[CAMERAS[1]])
+    said: list[str] = []
+    found = find_sources([str(root)], importing=Importing(tell=said.append))
+    assert said == [f"{root}: a LeRobot dataset of 2 episodes and 2 cameras"]
+    assert [Path(source.path).suffix for source in found] == [".mp4"] * 2 + [".parquet"] * 2
+
+
+def test_episodes_in_one_table_count_as_their_parts_of_it(tmp_path: Path) -> None:
+    """Otherwise each would be a unit of its own, of the size of all."""
+    root = with_pictures(write_lerobot(tmp_path / "robot", [10, 30]))
+    size = (root / "data/chunk-000/file-000.parquet").stat().st_size
+    sizes = [identity_of_part(each.path, each.part, identity_of)[1] for each in find_sources([str(root)])]
+    assert sizes == [round(size / 4), round(size * 3 / 4)] * 2
+
+
+def changed_rows(root: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    (file,) = (root / "data").glob("*/*.parquet")
+    pq.write_table(change(pq.read_table(file)), file)
+
+
+def with_picture(table: pa.Table, row: int, picture: dict[str, Any]) -> pa.Table:
+    column = table.column_names.index(CAMERAS[0])
+    values = table.column(column).to_pylist()
+    values[row] = picture
+    return table.set_column(column, CAMERAS[0], pa.array(values, table.schema.field(column).type))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda table: table.slice(0, 8),
+            "episode 1 of '.*robot' has 6 frames, and 3 rows in .*file-000.parquet; copy",
+        ),
+        (
+            lambda table: with_picture(table, 7, {"bytes": None, "path": "images/7.png"}),
+            "episode 1 of '.*robot', frame 2 has no bytes in 'observation.images.front'",
+        ),
+        (
+            lambda table: with_picture(table, 7, {"bytes": b"no picture", "path": "7.png"}),
+            "episode 1 of '.*robot', frame 2 cannot be read as a picture",
+        ),
+        (
+            lambda table: table.drop_columns([CAMERAS[0]]),
+            "cannot read the pictures in 'observation.images.front' of .*file-000.parquet",
+        ),
+    ],
+)
+def test_rows_without_the_pictures_of_an_episode_are_a_failure_that_names_them(
+    change: Callable[[pa.Table], pa.Table], said: str, tmp_path: Path
+) -> None:
+    root = with_pictures(write_lerobot(tmp_path / "robot", [5, 6]))
+    changed_rows(root, change)
+    failures = {failure.id: failure.reason for failure in prepared(root, out=tmp_path / "out").failures}
+    assert re.search(said, failures[f"{CAMERAS[0]}/episode_000001"])
+    assert ".tmp" not in failures[f"{CAMERAS[0]}/episode_000001"]
+
+
+def test_rows_that_are_missing_are_a_failure(tmp_path: Path) -> None:
+    root = with_pictures(write_lerobot_2(tmp_path / "robot", [5, 6]))
+    (root / "data/chunk-000/episode_000001.parquet").unlink()
+    failures = prepared(root, out=tmp_path / "out").failures
+    assert [failure.id.split("/")[1] for failure in failures] == ["episode_000001"] * 2
+    assert "episode_000001.parquet" in failures[0].reason
+
+
+def test_a_dataset_without_cameras_says_so(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "robot", [3], features={"action": feature("float32")})
+    with pytest.raises(UsageError, match="has no camera: no feature of dtype video or image"):
         find_sources([str(root)])
     root = write_lerobot(tmp_path / "other", [3])
     (episodes,) = (root / "meta/episodes").rglob("*.parquet")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import shortgop
-from lerobot_files import CAMERAS, write_lerobot, write_lerobot_2
+from lerobot_files import CAMERAS, with_pictures, write_lerobot, write_lerobot_2
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import PLAIN, Importing
 from shortgop.jobs.finding.source import Source
@@ -104,6 +104,21 @@ def test_what_is_wrong_with_a_lerobot_dataset_in_a_store_names_urls(s3_url: str,
     assert complaint(url).startswith(f"cannot read '{url}/{episodes}'")
     remove(f"{url}/{episodes}")
     assert complaint(url) == f"the LeRobot dataset '{url}' has no episodes"
+
+
+def test_pictures_in_the_rows_of_a_lerobot_dataset_are_read_from_disks(s3_url: str, tmp_path: Path) -> None:
+    url = put_folder(with_pictures(write_lerobot(tmp_path / "all", [3])), f"{s3_url}/all")
+    assert complaint(url) == (
+        f"the pictures of the LeRobot dataset '{url}' lie in its Parquet files, and such are read from disks; copy it "
+        "to one, and give that"
+    )
+    url = put_folder(with_pictures(write_lerobot(tmp_path / "one", [3]), cameras=[CAMERAS[1]]), f"{s3_url}/one")
+    said: list[str] = []
+    assert [source.id for source in find_sources([url], importing=Importing(tell=said.append))] == [
+        f"{CAMERAS[0]}/episode_000000"
+    ]
+    assert said[0].endswith(f"and 1 camera; left out: {CAMERAS[1]}, whose pictures lie in Parquet files, and such are "
+                            "read from disks")  # fmt: skip
 
 
 def test_older_versions_and_folders_around_are_ordinary_folders_in_a_store(s3_url: str, tmp_path: Path) -> None:

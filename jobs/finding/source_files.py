@@ -2,6 +2,7 @@
 
 A video in a tar is copied out of it, one at a time, and removed as soon as it is prepared. So it passes all checks that
 a file passes. FFmpeg could read it at its place, but prep also reads headers, ends and indexes of files by itself.
+Pictures in a Parquet file are written out likewise, those of one episode at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from ...prep.options import Options, SourcePolicy
 from ...storage.interface import Storage
 from ...whole_files import discard, writing
 from .importers.images import ShownPicture, concat_script, sequence_of
+from .importers.picture_rows import write_pictures
 from .source import Source
-from .source_parts import Images, Member
+from .source_parts import Images, Member, PictureRows
 
 _COPY_BYTES = 1 << 20
 
@@ -27,10 +29,11 @@ _COPY_BYTES = 1 << 20
 def source_file(dataset: Storage, source: Source, policy: SourcePolicy) -> Iterator[str]:
     """The path of a source's file. Errors in the block name the source as the user knows it."""
     part = source.part
-    if not isinstance(part, Member | Images):
+    if not isinstance(part, Member | Images | PictureRows):
         yield source.path
         return
     folder = dataset.scratch("source")
+    pictures = folder / "pictures"
     suffix = Path(part.name).suffix.lower() if isinstance(part, Member) else ".ffconcat"
     made = folder / f"source{suffix}"
     try:
@@ -38,11 +41,17 @@ def source_file(dataset: Storage, source: Source, policy: SourcePolicy) -> Itera
             folder.mkdir()
         if isinstance(part, Member):
             _copy(source, part, made)
+        elif isinstance(part, PictureRows):
+            write_pictures(Path(source.path), part, pictures)
+            numbered = Images(tuple(map(str, range(part.length))), part.fps, is_ordered=True)
+            _write_script(sequence_of(str(pictures), numbered, policy), part.fps, made)
         else:
             _write_script(sequence_of(source.path, part, policy), part.fps, made)
         yield str(made)
     except ShortGopError as error:
         error.message = error.message.replace(str(made), source.given)
+        if isinstance(part, PictureRows):
+            error.message = error.message.replace(f"{pictures}/", f"{part.place}, frame ")
         error.file = source.path
         raise
     finally:
@@ -52,7 +61,7 @@ def source_file(dataset: Storage, source: Source, policy: SourcePolicy) -> Itera
 def options_of(options: Options, source: Source) -> Options:
     """The options for a source. Pictures are encoded at the rate of the source, unless the profile has a rate."""
     profile = options.profile
-    if not isinstance(source.part, Images) or profile.fps is not None:
+    if not isinstance(source.part, Images | PictureRows) or profile.fps is not None:
         return options
     return replace(options, profile=replace(profile, fps=source.part.fps))
 

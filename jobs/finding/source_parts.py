@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -42,12 +42,25 @@ class Images:
     is_ordered: bool
 
 
+@dataclass(frozen=True)
+class PictureRows:
+    """The pictures that a column of a Parquet file has for the frames of an episode, whose `length` rows are those with
+    this `episode_index`. `place` is what messages call the episode; it has about this `share` of the file's bytes."""
+
+    column: str
+    episode: int
+    length: int
+    fps: Fraction
+    place: str = field(default="", compare=False)
+    share: Fraction = field(default=Fraction(1), compare=False)
+
+
 # 1:02:03.5, 00:00:12.500, 02:03: below 60 seconds, and below 60 minutes where there are hours.
 _CLOCK = re.compile(
     r"(?:(?P<hours>\d{1,9}):(?=[0-5]?\d:))?(?P<minutes>\d{1,9}):(?P<seconds>[0-5]?\d(?:\.\d{0,30})?)", re.ASCII
 )
 
-SourcePart = Stretch | Member | Images
+SourcePart = Stretch | Member | Images | PictureRows
 Fingerprint = tuple[int, int]
 
 
@@ -77,13 +90,15 @@ def identity_of_part(path: str, part: SourcePart | None, of_file: Callable[[str]
 
     A file in a tar has the fingerprint of the same file outside. That of a stretch covers the file's and the times, and
     its size is that of the file. That of pictures covers their names and sizes, their rate, and the contents of up to
-    16 of them.
+    16 of them; in a Parquet file, the file's, and which these are.
     """
     if isinstance(part, Member):
         return identity_of(path, part.offset, part.length)
     if isinstance(part, Images):
         return _identity_of_images(path, part)
     identity, size = of_file(path)
+    if isinstance(part, PictureRows):
+        return _hashed(identity, part.column, part.episode, part.length, part.fps), max(1, round(size * part.share))
     return (identity, size) if part is None else (_hashed(identity, str(part)), size)
 
 

@@ -3,6 +3,7 @@
 `recognise.py` says which importer reads an argument. Each importer turns it into `Imported` sources:
 
 - `lerobot.py`: the episodes of a LeRobot dataset, each camera a video
+- `picture_rows.py`: the pictures of an episode that lie in a Parquet file
 - `webdataset.py`: the samples with videos in WebDataset tars
 - `kinetics.py`: lists with the columns of Kinetics
 - `images.py`: folders and lists of numbered pictures
