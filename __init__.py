@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .readers.frames import ClipBatch, Frame, FrameBatch
     from .readers.stats import Stats
     from .readers.video import Video
+    from .training.bucket_sampler import BucketSampler
     from .training.clip_dataset import ClipDataset
     from .training.clip_table import ClipTable
     from .training.effective import (
@@ -86,6 +87,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AllClips",
+    "BucketSampler",
     "CenterClips",
     "Chunked",
     "ClassBalanced",
@@ -166,6 +168,7 @@ _MODULES = {
     "readers.frames": ("ClipBatch", "Frame", "FrameBatch"),
     "readers.stats": ("Stats",),
     "readers.video": ("Video",),
+    "training.bucket_sampler": ("BucketSampler",),
     "training.clip_dataset": ("ClipDataset",),
     "training.clip_table": ("ClipTable",),
     "training.effective": (

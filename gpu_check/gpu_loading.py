@@ -19,7 +19,7 @@ from sample_gops import samples
 import shortgop
 from shortgop.errors import UsageError
 from shortgop.training.loader.arena import Arena
-from shortgop.training.loader.batch_rows import rows_for, with_rows
+from shortgop.training.loader.batch_rows import Areas, rows_for
 from shortgop.training.loader.to_device import DeviceCopies
 
 BATCH_SIZE = 8
@@ -193,10 +193,10 @@ def registration(record: Record) -> None:
     """Memory of batches is page-locked for as long as an array of it lives, and no longer."""
     ready()
     dataset = clips(samples(record, "h264"))
-    rows = with_rows(rows_for(dataset[0], BATCH_SIZE), 4 * BATCH_SIZE)
+    areas = Areas.of([rows_for(dataset[0], BATCH_SIZE)], 4)
     copies = DeviceCopies.of(None, pin_memory=True)
     for number in range(20):
-        arena = Arena(rows, BATCH_SIZE)
+        arena = Arena(areas)
         copies.pin(arena)
         # Another view of the same mapping, which stays when the arena is gone.
         view = torch.from_numpy(np.frombuffer(cast("Any", arena.bytes.base), np.uint8))

@@ -44,6 +44,7 @@ FENCED = {
         "test_training_page.test_the_sound_of_a_clip_is_what_is_heard_while_it_is_shown",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
         "test_robot_clips.test_what_the_page_shows_runs",
+        "test_training_page.test_buckets",
         "test_documents.test_a_loop_with_a_clip_loader",
         "test_training_page.test_clips_of_several_sizes",
         "test_training_loaders.test_lightning_resumes_a_data_loader_with_the_callback_of_the_page",
@@ -311,7 +312,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
     with shortgop.ClipLoader(names["dataset"], names["sampler"], workers=0) as loader:
         first, second = ((batch["draw"].tolist(), batch.state) for batch in loader)
     names["checkpoint"] = {"loader": first[1]}
-    exec(few(fenced("training.md", 13)), names)
+    exec(few(fenced("training.md", 14)), names)
     names["loader"].close()
     assert names["batch"]["draw"].tolist() == second[0]
     assert names["checkpoint"] == {"loader": second[1]}
@@ -319,7 +320,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
 
 
 def test_the_dataset_class_before_and_after(names: dict[str, Any]) -> None:
-    text, _, after = fenced("training.md", 18).rpartition("\n\n\n")
+    text, _, after = fenced("training.md", 19).rpartition("\n\n\n")
     exec(text, names)
     before = names["Clips"]()
     before.paths, before.labels = ["kitchen/001.mp4"], [7]

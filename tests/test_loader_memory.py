@@ -22,7 +22,7 @@ from loader_helpers import (
 )
 from shortgop.errors import DatasetWarning
 from shortgop.training.loader.arena import Arena
-from shortgop.training.loader.batch_rows import rows_for
+from shortgop.training.loader.batch_rows import Areas, rows_for
 from training_videos import make_videos
 
 pytestmark = [
@@ -163,7 +163,7 @@ def test_a_slot_is_free_only_when_the_copies_from_it_have_ended() -> None:
         fences.append(Passes())
         return fences[-1]
 
-    arena = Arena(rows_for({"frames": torch.zeros(3, 200, 200)}, 3), 1)
+    arena = Arena(Areas.of([rows_for({"frames": torch.zeros(3, 200, 200)}, 1)], 3))
     arena.fence = fence
     batches = [arena.lease(arena.take(), 1) for _ in range(2)]
     assert arena.num_leased == 2

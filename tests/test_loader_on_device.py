@@ -20,11 +20,12 @@ from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.pyav_upload import PyavUpload
 from shortgop.training.loader.loader_stats import LoaderStats
 from shortgop.training.loader.on_device import DeviceReads, check_options
-from shortgop.training.slices import PlannedBatch
+from shortgop.training.slices import BatchKind, PlannedBatch
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 CPU = torch.device("cpu")
+KINDS = (BatchKind(BATCH, 0),)
 CLIPS = 2 * (FRAMES_OF_VIDEO - 1)
 
 
@@ -52,7 +53,7 @@ def what_training_sees(gpu: FakeGpu, folder: Path) -> list[dict[str, Any]]:
         seen.append({**batch, "frames": batch["frames"].clone()})
 
     reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
-    for number, delivered in enumerate(reads.delivered(planned(dataset), BATCH)):
+    for number, delivered in enumerate(reads.delivered(planned(dataset), KINDS)):
         assert delivered.state == {"after": number}
         batch = delivered.batch
         gpu.launch(lambda batch=batch: use(batch), CONSUMER)  # type: ignore[misc]
@@ -101,7 +102,7 @@ def test_batches_are_read_ahead_within_their_memory(clips_folder: Path) -> None:
             yield batch
 
     reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=4 * batch_bytes)
-    delivered = reads.delivered(batches(), BATCH)
+    delivered = reads.delivered(batches(), KINDS)
     next(delivered)
     # One is with the training loop, and three more have memory.
     assert asked == [0, 1, 2]
@@ -110,7 +111,7 @@ def test_batches_are_read_ahead_within_their_memory(clips_folder: Path) -> None:
     delivered.close()
     reads.close()
     with pytest.raises(UsageError, match=f"prefetch_bytes is {batch_bytes}, and a batch on cpu has {batch_bytes}"):
-        next(DeviceReads(dataset, gpu, CPU, prefetch_bytes=batch_bytes).delivered(planned(dataset), BATCH))
+        next(DeviceReads(dataset, gpu, CPU, prefetch_bytes=batch_bytes).delivered(planned(dataset), KINDS))
 
 
 def test_no_more_batches_have_memory_than_allowed_though_the_host_runs_ahead(clips_folder: Path) -> None:
@@ -119,7 +120,7 @@ def test_no_more_batches_have_memory_than_allowed_though_the_host_runs_ahead(cli
     dataset = clips_on(gpu, clips_folder)
     reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=3 * BATCH * 2 * 3 * 96 * 64)
     finished: list[int] = []
-    for number, _ in enumerate(reads.delivered(planned(dataset, 8), BATCH)):
+    for number, _ in enumerate(reads.delivered(planned(dataset, 8), KINDS)):
         gpu.launch(partial(finished.append, number), CONSUMER)
         # This one, and one that is read ahead while another is used.
         assert number - len(finished) <= 2
@@ -134,7 +135,7 @@ def test_an_error_comes_in_its_turn(clips_folder: Path) -> None:
     wrong: Any = PlannedBatch(["no draw"])  # type: ignore[list-item]
     batches = [*planned(dataset, 3), wrong, *planned(dataset, 2)]
     reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
-    delivered = reads.delivered(iter(batches), BATCH)
+    delivered = reads.delivered(iter(batches), KINDS)
     assert [next(delivered).state for _ in range(3)] == [{"after": number} for number in range(3)]
     with pytest.raises(ValueError, match="no draw"):
         next(delivered)
@@ -147,7 +148,7 @@ def test_leaving_a_pass_leaves_no_thread(clips_folder: Path) -> None:
     before = set(threading.enumerate())
     for _ in range(3):
         reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
-        delivered = reads.delivered(planned(dataset), BATCH)
+        delivered = reads.delivered(planned(dataset), KINDS)
         next(delivered)
         delivered.close()
         reads.close()
@@ -159,7 +160,7 @@ def test_counts(clips_folder: Path) -> None:
     gpu = FakeGpu(0, runs_ahead=1)
     dataset = clips_on(gpu, clips_folder)
     reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
-    assert len(list(reads.delivered(planned(dataset), BATCH))) == 6
+    assert len(list(reads.delivered(planned(dataset), KINDS))) == 6
     stats = reads.stats()
     assert (stats.batches, stats.clips) == (6, 6 * BATCH - 1)
     assert stats.decode_seconds > 0

@@ -100,6 +100,34 @@ def test_clips_of_several_sizes(tmp_path: Path) -> None:
         assert shown == item["frame_numbers"].tolist()
 
 
+def test_buckets(tmp_path: Path) -> None:
+    """Wide, square and tall videos, some of which are too short for the longer clips."""
+    for number, (size, count) in enumerate([((112, 64), 80), ((64, 116), 80), ((92, 88), 20), ((118, 64), 40)]):
+        pts = constant_rate_pts(Fraction(15), count)
+        make_video(tmp_path / f"{number}.mp4", pts=pts, timebase=Fraction(1, 15), size=size, first_number=100 * number)
+    make_dataset(sorted(tmp_path.glob("*.mp4")), tmp_path / "dataset")
+    block = re.search(r"```python\n(videos = [^`]*BucketSampler.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    text = (
+        block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("(33, 16), (9, 64)", "(33, 2), (9, 1)")
+    )
+    text = text.replace("(256, 448), (336, 336), (448, 256)", "(64, 112), (88, 88), (112, 64)")
+    names: dict[str, Any] = {"shortgop": shortgop, "np": np}
+    with pytest.warns(shortgop.DatasetWarning, match="the dataset has no clips"):
+        exec(text.replace("ClipLoader(mixed, sampler)", "ClipLoader(mixed, sampler, workers=0)"), names)
+    # The square one has 20 frames, and of the tall ones there is one, so that both have no batch of long clips.
+    assert names["batch_sizes"] == [2, 1, 1, 1]
+    names["sampler"].set_epoch(1)
+    shapes = []
+    for batch in names["loader"]:
+        shapes.append(tuple(batch["frames"].shape))
+        for clip, video, first in zip(batch["frames"], batch["id"], batch["start"].tolist(), strict=True):
+            shown = [read_number(frame) for frame in clip]
+            assert shown == [100 * int(video[0]) + first + frame for frame in range(len(clip))]
+    wide, square, tall = (3, 64, 112), (3, 88, 88), (3, 112, 64)
+    assert sorted(shapes) == sorted([(2, 33, *wide), *[(1, 9, *each) for each in (wide, wide, square, tall)]])
+
+
 def test_several_views_at_test_time(tmp_path: Path) -> None:
     """Of videos with other shapes, on one rank and on four: each view of a video counts once."""
     for number, size in enumerate(((96, 64), (64, 128), (160, 64))):

@@ -7,6 +7,7 @@ video_table, stretches, running_counts  the videos, or stretches of them, that c
 keyed                          random numbers that are functions of a key
 orders, weights, mixing, slices, ranks, sampler, sampler_states  in which order clips come, and the sampler that deals
                                them to ranks
+buckets, bucket_sampler        the same for batches of which each is of one of several datasets
 outputs                        what the frames of a clip become: several tensors, random crops and flips
 clip_dataset, clip_pixels, policy_index, opened, rows, shared, transforms, unreadable, repetition  the Dataset: reads
                                clips, in any worker

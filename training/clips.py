@@ -92,6 +92,12 @@ def check_share(draws: Sequence[int] | int) -> None:
             f"draw {int(draws)} is read as a batch, as by a DataLoader with batch_sampler=ElasticSampler(...)"
             f", which yields draws: give it sampler= and batch_size={share.samples if share else '...'}"
         )
+    first: object = draws[0] if len(draws) else None
+    if isinstance(first, list):
+        raise UsageError(
+            f"a batch of {len(first)} draws is read as one, as by a DataLoader with sampler=BucketSampler(...), "
+            "which yields batches: give it batch_sampler= alone"
+        )
     share = draws[0].share if len(draws) and isinstance(draws[0], Draw) else None
     if share is not None and len(draws) > share.samples:
         needed = len(draws) * share.world_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch.utils.data
 
 from ..errors import UsageError, WrongTypeError
@@ -186,8 +187,9 @@ class MixedClips(torch.utils.data.Dataset[Item]):
             places = [place for place, (which, _) in enumerate(located) if which == part]
             own = None if rows is None else rows.of(places)
             read = dataset.items([located[place][1] for place in places], own) if places else []
-            for place, item in zip(places, read, strict=True):
-                items[place] = {**item, "draw": self.clip_index.joined(part, item["draw"]), "dataset": part}
+            joined = self.clip_index.joined(part, np.array([item["draw"] for item in read], dtype=np.int64)).tolist()
+            for place, item, draw in zip(places, read, joined, strict=True):
+                items[place] = {**item, "draw": draw, "dataset": part}
         self._notice_other_entries(items)
         return items
 

@@ -72,7 +72,7 @@ class MixedIndex:
         own = rounds * counts + indices - self.bounds[which]
         return list(zip(which.tolist(), own.tolist(), strict=True))
 
-    def joined(self, part: int, draw: int) -> int:
-        """The draw that a dataset's own draw is here."""
-        rounds, index = divmod(draw, len(self.parts[part]))
-        return rounds * len(self) + int(self.bounds[part]) + index
+    def joined(self, part: int, draws: Array) -> Array:
+        """The draws that a dataset's own draws are here."""
+        rounds, indices = np.divmod(draws, len(self.parts[part]))
+        return np.asarray(rounds * len(self) + self.bounds[part] + indices)

@@ -289,7 +289,8 @@ class Mixture:
         object.__setattr__(self, "quotas", quotas)
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
-        parts = clips.parts if isinstance(clips, MixedIndex) else (clips,)
+        mixed = clips if isinstance(clips, MixedIndex) else MixedIndex((clips,))
+        parts = mixed.parts
         orders = [Shuffled()] * len(parts) if self.orders is None else list(self.orders)
         if not len(parts) == len(self.quotas) == len(orders):
             raise UsageError(
@@ -306,7 +307,6 @@ class Mixture:
         needed = max(-(-each.length // quota) for each, quota in zip(bound, self.quotas, strict=True))
         blocks = needed if self.num_blocks is None else at_least_one(self.num_blocks, "num_blocks")
         slots = np.cumsum((0, *self.quotas))
-        firsts = np.cumsum([0, *map(len, parts)])
 
         def draws(epoch: int, positions: Array) -> Array:
             which_block, slot = np.divmod(permuted_blocks(key(seed, "mixture", epoch), block, positions), block)
@@ -315,9 +315,7 @@ class Mixture:
             for part, order in enumerate(bound):
                 mine = which == part
                 turns = (epoch * blocks + which_block[mine]) * self.quotas[part] + slot[mine] - slots[part]
-                own = _turns(order, turns)
-                rounds, indices = np.divmod(own, len(parts[part]))
-                result[mine] = rounds * len(clips) + firsts[part] + indices
+                result[mine] = mixed.joined(part, _turns(order, turns))
             return result
 
         described = ", ".join(each.fingerprint for each in bound)

@@ -7,7 +7,9 @@ import sys
 
 import torch.distributed
 
+from ..arguments import integer
 from ..errors import UsageError
+from .offsets import at_least_one
 
 
 def has_ranks() -> bool:
@@ -20,6 +22,29 @@ def rank_and_world_size() -> tuple[int, int]:
     if has_ranks():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return 0, 1
+
+
+def checked_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    """The rank and the number of ranks that a sampler is given, or those of torch.distributed. UsageError for one
+    without the other, and for a rank that is not below the number."""
+    if (rank is None) != (world_size is None):
+        raise UsageError("rank and world_size go together; give both or neither")
+    if rank is None or world_size is None:
+        return rank_and_world_size()
+    world_size, rank = at_least_one(world_size, "world_size"), integer(rank, "rank")
+    if not 0 <= rank < world_size:
+        raise UsageError(f"rank is {rank}; with world_size {world_size} it is from 0 to {world_size - 1}")
+    return rank, world_size
+
+
+def check_ranks_since(rank: int, world_size: int) -> None:
+    """UsageError where torch.distributed was initialised only after a sampler asked it for these: each rank would have
+    the samples of all."""
+    if has_ranks() and (now := rank_and_world_size()) != (rank, world_size):
+        raise UsageError(
+            f"the sampler was made for rank {rank} of {world_size}, and this is now rank {now[0]} of {now[1]}: make it "
+            "after torch.distributed.init_process_group, or give it rank and world_size"
+        )
 
 
 def num_ranks() -> int:

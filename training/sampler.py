@@ -15,9 +15,9 @@ from ..warned import warn
 from .clips import Clips, Draw, RankShare, checked_epoch
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Sequential, Shuffled
-from .ranks import check_divided_once, has_ranks, rank_and_world_size
+from .ranks import check_divided_once, check_ranks_since, checked_ranks
 from .sampler_states import STATE_VERSION, place_of
-from .slices import EpochPass, EpochSlices, PlannedBatch
+from .slices import BatchKind, EpochPass, EpochSlices, PlannedBatch
 
 # After so many whole passes over one epoch it is told that set_epoch is missing: a second one may be meant.
 _PASSES_UNTOLD = 2
@@ -86,14 +86,8 @@ class ElasticSampler(DistributedSampler[int]):
                 f"the dataset is a {type(dataset).__name__}; ElasticSampler takes a ClipDataset or MixedClips (give "
                 "ClipDataset videos= to choose some of its videos)"
             )
-        if (rank is None) != (world_size is None):
-            raise UsageError("rank and world_size go together; give both or neither")
         self._ranks_given = rank is not None
-        if rank is None or world_size is None:
-            rank, world_size = rank_and_world_size()
-        world_size, rank = at_least_one(world_size, "world_size"), integer(rank, "rank")
-        if not 0 <= rank < world_size:
-            raise UsageError(f"rank is {rank}; with world_size {world_size} it is from 0 to {world_size - 1}")
+        rank, world_size = checked_ranks(rank, world_size)
         batch = at_least_one(global_batch_size, "global_batch_size")
         if drop_last and batch % world_size:
             raise UsageError(
@@ -254,10 +248,9 @@ class ElasticSampler(DistributedSampler[int]):
         """The most samples that this rank has of a global batch."""
         return self._slices(0).most_per_batch
 
-    @property
-    def chunk(self) -> int:
-        """How many neighbouring clips the order keeps together."""
-        return self._order.chunk
+    def kinds(self, first: PlannedBatch) -> tuple[BatchKind, ...]:
+        """The one kind of all batches; `first` is one of them."""
+        return (BatchKind(self.most_per_batch, first.draws[0], self._order.chunk),)
 
     @property
     def window_batches(self) -> int:
@@ -351,16 +344,8 @@ class ElasticSampler(DistributedSampler[int]):
         self.end_epoch(running.epoch, moves)
 
     def _check_ranks(self) -> None:
-        """UsageError where torch.distributed was initialised only after it was asked for the ranks: each rank would
-        have the samples of all."""
-        if self._ranks_given or not has_ranks():
-            return
-        rank, world_size = rank_and_world_size()
-        if (rank, world_size) != (self.rank, self.num_replicas):
-            raise UsageError(
-                f"the sampler was made for rank {self.rank} of {self.num_replicas}, and this is now rank {rank} of "
-                f"{world_size}: make it after torch.distributed.init_process_group, or give it rank and world_size"
-            )
+        if not self._ranks_given:
+            check_ranks_since(self.rank, self.num_replicas)
 
     @property
     def _identity(self) -> dict[str, Any]:

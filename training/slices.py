@@ -11,12 +11,24 @@ from typing import Any
 class PlannedBatch:
     """One rank's part of a global batch: its draws in order, and the sampler's state after it, if it has states.
 
-    `ends_window` says that the order shuffles no clip of it with clips of later batches.
+    `ends_window` says that the order shuffles no clip of it with clips of later batches. `kind` is the number of its
+    BatchKind.
     """
 
     draws: Sequence[int]
     state: Mapping[str, Any] | None = None
     ends_window: bool = True
+    kind: int = 0
+
+
+@dataclass(frozen=True)
+class BatchKind:
+    """Batches whose items have the shapes of the item of the draw `example`: one rank has `batch_size` clips of each,
+    or fewer. `chunk` is how many neighbouring clips come together."""
+
+    batch_size: int
+    example: int
+    chunk: int = 1
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ import mmap
 import os
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Protocol
 
 import numpy as np
@@ -21,7 +22,10 @@ import torch
 from ...errors import UsageError
 from ...loans import Loans
 from ...unnamed_files import unnamed_file
-from .batch_rows import BatchRows
+from .batch_rows import Areas
+
+# The columns of an area for batches of a kind: by names of items' entries, (rows, ...).
+Tensors = Callable[[int, int], Mapping[str, torch.Tensor]]
 
 
 class Fence(Protocol):
@@ -33,22 +37,19 @@ class Fence(Protocol):
 
 
 class Arena:
-    """`num_slots` batches of `batch_size` rows, in memory that has no name and ends with its last user."""
+    """Slots for batches, in memory that has no name and ends with its last user."""
 
-    def __init__(self, rows: BatchRows, batch_size: int) -> None:
+    def __init__(self, areas: Areas) -> None:
         """UsageError when the system does not have the memory."""
-        self.rows = rows
-        self.batch_size = batch_size
-        self.num_slots = rows.num_rows // batch_size
-        size = max(1, rows.num_bytes)
+        self.areas, self.num_slots = areas, areas.num_slots
+        size = max(1, areas.num_bytes)
         self.file = _file_of(size)
         self._close_file = weakref.finalize(self, os.close, self.file)
         self._memory = mmap.mmap(self.file, size)
         _prefer_huge_pages(self._memory)
         # All tensors share this array: a finalizer of it runs when the last of them is gone.
         self.bytes = np.frombuffer(self._memory, dtype=np.uint8)
-        self.tensors, self.names = rows.tensors(self.bytes), rows.names
-        self._leased_columns = rows.leased(batch_size)
+        self.tensors: Tensors = cache(partial(areas.tensors, self.bytes))
         self._free = list(range(self.num_slots))
         self.fence: Callable[[], Fence] | None = None
         """Makes a fence where a slot is returned: the slot is free only when that has been passed."""
@@ -97,48 +98,46 @@ class Arena:
         """A slot that was taken and is not to be leased."""
         self._free.append(slot)
 
-    def copied(self, slot: int, size: int) -> dict[str, torch.Tensor]:
-        """The batch of a slot, as copies. The slot is free then."""
-        batch = {name: self._of(tensor, slot, size).clone() for name, tensor in self.tensors.items()}
+    def copied(self, slot: int, size: int, kind: int = 0) -> dict[str, torch.Tensor]:
+        """The batch of a slot, of `size` clips and of this kind, as copies. The slot is free then."""
+        area, first = self.areas.place(slot)
+        tensors = self.tensors(area, kind)
+        batch = {name: tensor[first : first + size].clone() for name, tensor in tensors.items()}
         self.give_back(slot)
         return batch
 
-    def lease(self, slot: int, size: int) -> dict[str, torch.Tensor]:
+    def lease(self, slot: int, size: int, kind: int = 0) -> dict[str, torch.Tensor]:
         """The batch of a slot: its large columns as they lie there, copies of the small ones."""
-        batch = {}
-        leased = {column.name for column in self._leased_columns}
-        for name, tensor in self.tensors.items():
-            if name not in leased:
-                batch[name] = self._of(tensor, slot, size).clone()
+        rows, batch_size = self.areas.kinds[kind], self.areas.batch_sizes[kind]
+        area, first = self.areas.place(slot)
+        leased = {column.name: column for column in rows.leased(batch_size)}
+        tensors = self.tensors(area, kind)
+        batch = {name: tensor[first : first + size].clone() for name, tensor in tensors.items() if name not in leased}
         if not leased:
             self.give_back(slot)
             return batch
         self._lent_columns[slot] = len(leased)
-        for column in self._leased_columns:
-            num_bytes = self.batch_size * column.row_bytes
-            first = column.offset + slot * num_bytes
-            array = self.bytes[first : first + num_bytes]
+        for name, column in leased.items():
+            first_byte = area * self.areas.area_bytes + column.offset + first * column.row_bytes
+            array = self.bytes[first_byte : first_byte + batch_size * column.row_bytes]
             # The storage holds the array. The tensor may go while views of it exist.
             self._loans.lend(array, slot)
-            batch[column.name] = torch.from_numpy(array).view(column.dtype).view(self.batch_size, *column.shape)[:size]
-        return {name: batch[name] for name in self.tensors}
-
-    def _of(self, tensor: torch.Tensor, slot: int, size: int) -> torch.Tensor:
-        first = slot * self.batch_size
-        return tensor[first : first + size]
+            batch[name] = torch.from_numpy(array).view(column.dtype).view(batch_size, *column.shape)[:size]
+        return {name: batch[name] for name in tensors}
 
 
 class MappedArena:
     """An arena of another process."""
 
-    def __init__(self, file: int, rows: BatchRows) -> None:
+    def __init__(self, file: int, areas: Areas) -> None:
         """Closes the file: the mapping holds the memory."""
         try:
-            self._memory = mmap.mmap(file, max(1, rows.num_bytes))
+            self._memory = mmap.mmap(file, max(1, areas.num_bytes))
         finally:
             os.close(file)
         _prefer_huge_pages(self._memory)
-        self.tensors, self.names = rows.tensors(self._memory), rows.names
+        self.areas = areas
+        self.tensors: Tensors = cache(partial(areas.tensors, self._memory))
 
 
 def _file_of(num_bytes: int) -> int:

@@ -45,10 +45,10 @@ class BatchRows:
     num_rows: int
     num_bytes: int
 
-    def tensors(self, memory: Any) -> dict[str, torch.Tensor]:
-        """Each column in a buffer of `num_bytes`: (rows, ...)."""
+    def tensors(self, memory: Any, first_byte: int = 0) -> dict[str, torch.Tensor]:
+        """Each column in the `num_bytes` of a buffer from `first_byte` on: (rows, ...)."""
         return {
-            each.name: _tensor(memory, each, self.num_rows * each.row_bytes, each.offset).view(
+            each.name: _tensor(memory, each, self.num_rows * each.row_bytes, first_byte + each.offset).view(
                 self.num_rows, *each.shape
             )
             for each in self.columns
@@ -57,6 +57,43 @@ class BatchRows:
     def leased(self, batch_size: int) -> list[Column]:
         """The columns that are large enough to be delivered where they lie."""
         return [each for each in self.columns if each.row_bytes * batch_size >= _LEASED_BYTES]
+
+
+@dataclass(frozen=True)
+class Areas:
+    """How the memory of batches is divided: into slots, each for a batch of any kind, which lie in areas.
+
+    Where all batches are of one kind, there is one area, whose rows are those of all slots, so that clips that are read
+    together go to rows of several batches. Otherwise each slot is an area, in which a batch of any kind begins.
+    """
+
+    kinds: tuple[BatchRows, ...]
+    """The rows of an area, where its batches are of this kind."""
+    batch_sizes: tuple[int, ...]
+    """How many rows a batch of each kind has."""
+    num_slots: int
+
+    @staticmethod
+    def of(kinds: Sequence[BatchRows], num_slots: int) -> Areas:
+        """`kinds` are the rows of one batch of each kind."""
+        rows = (with_rows(kinds[0], kinds[0].num_rows * num_slots),) if len(kinds) == 1 else tuple(kinds)
+        return Areas(rows, tuple(each.num_rows for each in kinds), num_slots)
+
+    @property
+    def area_bytes(self) -> int:
+        return max(each.num_bytes for each in self.kinds)
+
+    @property
+    def num_bytes(self) -> int:
+        return self.area_bytes * (1 if len(self.kinds) == 1 else self.num_slots)
+
+    def place(self, slot: int) -> tuple[int, int]:
+        """The area of a slot, and the row of that in which its batch begins."""
+        return (0, slot * self.batch_sizes[0]) if len(self.kinds) == 1 else (slot, 0)
+
+    def tensors(self, memory: Any, area: int, kind: int) -> dict[str, torch.Tensor]:
+        """The columns of an area for batches of a kind: (rows, ...)."""
+        return self.kinds[kind].tensors(memory, area * self.area_bytes)
 
 
 def _tensor(memory: Any, column: Column, num_bytes: int, offset: int) -> torch.Tensor:

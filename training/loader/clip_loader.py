@@ -6,21 +6,21 @@ import itertools
 import os
 import time
 import weakref
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Never, Self
 
 import torch
-from torch.utils._pytree import register_pytree_node
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
 from ...warned import warn
+from ..bucket_sampler import BucketSampler
 from ..offsets import at_least_one
 from ..sampler import ElasticSampler
-from ..slices import PlannedBatch
-from .batch_rows import rows_for
-from .core import Core, Memory
+from ..slices import BatchKind, PlannedBatch
+from .batch import Batch, batch_of
+from .batch_rows import Areas, BatchRows, rows_for
+from .core import Core
 from .delivery import Delivered, Division, Pool
 from .in_process import CallingProcess
 from .loader_stats import LoaderStats
@@ -30,6 +30,9 @@ from .pool import WorkerPool
 from .read_units import clips_per_unit, runs
 from .to_device import DeviceCopies
 
+# Samplers that plan whole batches, and have states.
+_Planner = ElasticSampler | BucketSampler
+
 # The training loop has one, and receives another while it still has that.
 _BATCHES_OUT = 2
 # Batches that are read ahead: as many as there are workers, but no fewer and no more than these. Memory that is used
@@ -37,37 +40,6 @@ _BATCHES_OUT = 2
 _BATCHES_AHEAD, _MOST_AHEAD = 4, 16
 _MAX_THREADS_EACH = 4
 
-
-class Batch(dict[str, Any]):
-    """A batch: tensors by the names of items' entries, (batch, ...), and lists of what are no tensors.
-
-    `state` is where to resume after this batch: give it to ClipLoader.load_state_dict. None with samplers that have no
-    states. A copy by `copy` has it too; what pickle, torch.save and `{**batch}` make of a batch is a dict without it.
-    """
-
-    state: Mapping[str, Any] | None = None
-
-    def copy(self) -> Batch:
-        """The same entries and state."""
-        return _batch(self, self.state)
-
-    def __reduce__(self) -> Any:
-        # torch.load takes no other subclass of dict for data.
-        return OrderedDict, (), None, None, iter(self.items())
-
-
-def _batch(entries: Mapping[str, Any], state: Mapping[str, Any] | None) -> Batch:
-    batch = Batch(entries)
-    batch.state = state
-    return batch
-
-
-# So that torch's functions on trees of tensors take it for a dict.
-register_pytree_node(
-    Batch,
-    lambda batch: (list(batch.values()), (list(batch), batch.state)),
-    lambda values, context: _batch(dict(zip(context[0], values, strict=True)), context[1]),
-)
 
 # What DataLoader calls its parameters, and what there is here.
 _COUNTERPARTS = {
@@ -102,9 +74,9 @@ class ClipLoader:
     gets: nothing is pickled, collated or copied. Batches come in the sampler's order for any number of workers.
 
     - `dataset`: a ClipDataset or MixedClips.
-    - `sampler`: an ElasticSampler, which says in which order clips come and how large batches are; there is none by
-      default. Any other sampler, or iterable of indices, comes with `batch_size`; the last batch of an epoch may then
-      be smaller, and batches have no state.
+    - `sampler`: an ElasticSampler or BucketSampler, which says in which order clips come and how large batches are;
+      there is none by default. Any other sampler, or iterable of indices, comes with `batch_size`; the last batch of an
+      epoch may then be smaller, and batches have no state.
     - `workers`: processes, from a fork server; 0 reads in the calling process, when a batch is asked for. By default
       workers and threads take all CPUs that this process may use, divided by LOCAL_WORLD_SIZE, but one, which is left
       for training. A script that has workers runs under `if __name__ == "__main__":`.
@@ -137,7 +109,7 @@ class ClipLoader:
     def __init__(
         self,
         dataset: ReadsItems,
-        sampler: ElasticSampler | Iterable[int] | None = None,
+        sampler: _Planner | Iterable[int] | None = None,
         *,
         batch_size: int | None = None,
         workers: int | None = None,
@@ -158,7 +130,7 @@ class ClipLoader:
         if sampler is None:
             raise UsageError(_no_sampler(batch_size))
         given = None if batch_size is None else at_least_one(batch_size, "batch_size")
-        if isinstance(sampler, ElasticSampler):
+        if isinstance(sampler, _Planner):
             if not sampler.is_for(dataset):
                 raise UsageError(
                     f"the sampler is of another dataset, or of other clips: make one of this dataset ({dataset!r})"
@@ -175,7 +147,7 @@ class ClipLoader:
                 "batch_size is missing: with a sampler other than ElasticSampler it says how large batches are"
             )
         self.dataset = dataset
-        self.sampler: ElasticSampler | Iterable[int] = sampler
+        self.sampler: _Planner | Iterable[int] = sampler
         self.batch_size = given
         self.decodes_on_device = dataset.device.type != "cpu"
         if self.decodes_on_device:
@@ -192,7 +164,7 @@ class ClipLoader:
 
     def __len__(self) -> int:
         """How many batches a whole epoch has for this rank, also where an epoch was resumed."""
-        if isinstance(self.sampler, ElasticSampler):
+        if isinstance(self.sampler, _Planner):
             return self.sampler.num_batches
         samples = len(self.sampler)  # type: ignore[arg-type]
         return (samples + self.batch_size - 1) // self.batch_size
@@ -216,25 +188,36 @@ class ClipLoader:
     # epoch, and some that they never use.
 
     def _pass_on_device(self, reads: DeviceReads) -> Iterator[Batch]:
-        began = self._place()
-        yield from self._steps(reads, reads.delivered(self._planned(), self.batch_size), began)
+        began, planned = self._place(), self._planned()
+        first = next(planned, None)
+        if first is not None:
+            batches = reads.delivered(itertools.chain([first], planned), self._kinds(first))
+            yield from self._steps(reads, batches, began)
 
     def _pass(self, core: Core) -> Iterator[Batch]:
         began, planned = self._place(), self._planned()
         first = next(planned, None)
         if first is None:
             return
-        if core.rows is None:
-            core.rows = rows_for(self.dataset.example(first.draws[0]), self.batch_size)
-        memory = Memory(core.rows, self.batch_size, self._num_slots(core.rows.num_bytes))
-        delivery = core.delivery(runs(itertools.chain([first], planned)), self._division(memory.num_slots), memory)
+        kinds = self._kinds(first)
+        if core.kinds is None:
+            core.kinds = tuple(rows_for(self.dataset.example(kind.example), kind.batch_size) for kind in kinds)
+        areas = Areas.of(core.kinds, self._num_slots(core.kinds))
+        divisions = [self._division(kind, areas.num_slots) for kind in kinds]
+        delivery = core.delivery(runs(itertools.chain([first], planned)), divisions, areas, self._run_batches)
         try:
             yield from self._steps(core, self._copies.ahead(core.delivered(delivery)), began)
         finally:
             core.end(delivery)
 
+    def _kinds(self, first: PlannedBatch) -> tuple[BatchKind, ...]:
+        """The kinds of batches; `first` is the first one of the pass."""
+        if isinstance(self.sampler, _Planner):
+            return self.sampler.kinds(first)
+        return (BatchKind(self.batch_size, first.draws[0]),)
+
     def _place(self) -> tuple[int, int]:
-        return (self.sampler.epoch, self.sampler.moves) if isinstance(self.sampler, ElasticSampler) else (0, 0)
+        return (self.sampler.epoch, self.sampler.moves) if isinstance(self.sampler, _Planner) else (0, 0)
 
     def _steps(
         self, counts: Core | DeviceReads, batches: Iterator[Delivered], began: tuple[int, int]
@@ -242,32 +225,32 @@ class ClipLoader:
         """`began` is the sampler's epoch, and how often it had moved, when the pass began."""
         asked, starts, told = time.perf_counter(), True, False
         for delivered in batches:
-            if isinstance(self.sampler, ElasticSampler) and self.sampler.moves != began[1]:
+            if isinstance(self.sampler, _Planner) and self.sampler.moves != began[1]:
                 if not told:
                     self.sampler.warn_of_move(began[0])
                 told = True
             else:
                 self._last_state = delivered.state
-            batch = _batch(delivered.batch, delivered.state)
+            batch = batch_of(delivered.batch, delivered.state)
             received = time.perf_counter()
             yield batch
             # Its memory is free as soon as the consumer's own name for it is gone.
             del batch, delivered
             counts.count_step(received - asked, time.perf_counter() - received, starts=starts)
             asked, starts = time.perf_counter(), False
-        if isinstance(self.sampler, ElasticSampler):
+        if isinstance(self.sampler, _Planner):
             self.sampler.end_epoch(*began)
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the batch that was delivered last, or the sampler's before the first; with ElasticSampler."""
         if self._last_state is not None:
             return dict(self._last_state)
-        return self._elastic().state_dict()
+        return self._planner().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on after a batch: the next pass takes what was left of its epoch, or the next epoch, as
         ElasticSampler.load_state_dict. UsageError for a state of other samples."""
-        self._elastic().load_state_dict(state)
+        self._planner().load_state_dict(state)
         self._last_state = None
 
     def stats(self) -> LoaderStats:
@@ -286,15 +269,15 @@ class ClipLoader:
     def __reduce__(self) -> Any:
         raise WrongTypeError("a ClipLoader has processes and does not pickle; make one in each process")
 
-    def _elastic(self) -> ElasticSampler:
-        if not isinstance(self.sampler, ElasticSampler):
+    def _planner(self) -> _Planner:
+        if not isinstance(self.sampler, _Planner):
             raise UsageError(
                 f"the sampler is a {type(self.sampler).__name__}, which has no states; take ElasticSampler"
             )
         return self.sampler
 
     def _planned(self) -> Iterator[PlannedBatch]:
-        if isinstance(self.sampler, ElasticSampler):
+        if isinstance(self.sampler, _Planner):
             return self.sampler.planned_batches()
         return self._planned_of(self.sampler)
 
@@ -309,21 +292,20 @@ class ClipLoader:
                 "one pass: give a list, or an object with an __iter__ that begins anew, such as shortgop.ElasticSampler"
             )
 
-    def _division(self, slots: int) -> Division:
-        count, size = len(self.dataset), self.batch_size
+    def _division(self, kind: BatchKind, slots: int) -> Division:
+        count, size = len(self.dataset), kind.batch_size
         if self.dataset.transforms_batches:
             # What the transform returns depends on which clips it gets together, and must not on the workers.
-            return Division(count, size, size, 1, self._run_batches)
-        chunk = self.sampler.chunk if isinstance(self.sampler, ElasticSampler) else 1
+            return Division(count, size, size, 1)
         unit = clips_per_unit(size, self.workers, slots - _BATCHES_OUT)
-        return Division(count, unit, min(unit, -(-size // max(1, self.workers))), chunk, self._run_batches)
+        return Division(count, unit, min(unit, -(-size // max(1, self.workers))), kind.chunk)
 
     @property
     def _run_batches(self) -> int:
-        return self.sampler.window_batches if isinstance(self.sampler, ElasticSampler) else 1
+        return self.sampler.window_batches if isinstance(self.sampler, _Planner) else 1
 
-    def _num_slots(self, batch_bytes: int) -> int:
-        run = self._run_batches
+    def _num_slots(self, kinds: Sequence[BatchRows]) -> int:
+        run, batch_bytes = self._run_batches, max(each.num_bytes for each in kinds)
         fewest = run + _BATCHES_OUT
         fitting = self.prefetch_bytes // max(1, batch_bytes)
         if fitting < fewest:

@@ -5,35 +5,26 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ...errors import UsageError
 from ...warned import warn
 from ..slices import PlannedBatch
 from .arena import Arena
-from .batch_rows import BatchRows, with_rows
+from .batch_rows import Areas, BatchRows
 from .delivery import Delivered, Delivery, Division, Means, Pool
 from .loader_stats import LoaderStats
 from .messages import Spent
 from .to_device import DeviceCopies
 
 
-@dataclass(frozen=True)
-class Memory:
-    """How much memory a pass has: slots for batches of `batch_size` rows, whose layout is that of `rows`."""
-
-    rows: BatchRows
-    batch_size: int
-    num_slots: int
-
-
 class Core:
     """It has no reference to the loader, so that the loader's finalizer can close it."""
 
     def __init__(self, pool: Pool, copies: DeviceCopies, before: LoaderStats) -> None:
-        self.rows: BatchRows | None = None
-        """Those of one batch, once an item was seen."""
+        self.kinds: tuple[BatchRows, ...] | None = None
+        """The rows of one batch of each kind, once an item of each was seen."""
         self._pool, self._copies = pool, copies
         self._arenas: dict[int, Arena] = {}
         self._deliveries: dict[int, Delivery] = {}
@@ -43,16 +34,19 @@ class Core:
         self._before, self._counts, self._spent = before, LoaderStats(), Spent()
         self.is_closed = False
 
-    def delivery(self, runs: Iterator[list[PlannedBatch]], division: Division, memory: Memory) -> Delivery:
-        """Begin a pass, in memory of its own."""
+    def delivery(
+        self, runs: Iterator[list[PlannedBatch]], divisions: Sequence[Division], areas: Areas, run_batches: int
+    ) -> Delivery:
+        """Begin a pass, in memory of its own, which is divided like this. Runs have `run_batches` at most."""
         with self._whole_or_closed():
             number = next(self._numbers)
-            arena_number = self._arena(memory)
-            means = Means(self._pool, arena_number, self._arenas[arena_number], division, self._numbers)
+            arena_number = self._arena(areas)
+            arena = self._arenas[arena_number]
+            means = Means(self._pool, arena_number, arena, divisions, run_batches, self._numbers)
             self._deliveries[number] = Delivery(number, runs, means)
             return self._deliveries[number]
 
-    def _arena(self, memory: Memory) -> int:
+    def _arena(self, areas: Areas) -> int:
         """The number of an arena that no pass uses, if need be a new one."""
         # Workers may still write for a pass that was left; they end with what they have begun.
         while self._ended:
@@ -63,7 +57,7 @@ class Core:
                 # What the consumer still has of an earlier pass is not free. Deliveries leave enough for a run.
                 return number
         number = next(self._numbers)
-        arena = Arena(with_rows(memory.rows, memory.batch_size * memory.num_slots), memory.batch_size)
+        arena = Arena(areas)
         self._copies.pin(arena)
         self._arenas[number] = arena
         self._pool.add_arena(number, arena)

@@ -32,15 +32,13 @@ class Pool(Protocol):
 
 @dataclass(frozen=True)
 class Division:
-    """How batches are divided into units, see `units_of`; those of a pass's first batch, which is waited for, are
-    smaller."""
+    """How batches of a kind are divided into units, see `units_of`; those of a pass's first batch, which is waited for,
+    are smaller."""
 
     num_clips: int
     unit_clips: int
     first_unit_clips: int
     chunk: int
-    run_batches: int
-    """The most batches that are planned together."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,10 @@ class Means:
     pool: Pool
     arena_number: int
     arena: Arena
-    division: Division
+    divisions: Sequence[Division]
+    """By the kind of a batch."""
+    run_batches: int
+    """The most batches that are planned together."""
     work_numbers: Iterator[int]
 
 
@@ -83,7 +84,8 @@ class Delivery:
         self.number = number
         self.arena_number, self.arena = means.arena_number, means.arena
         self._runs, self._next_run = runs, next(runs, None)
-        self._pool, self._division, self._work_numbers = means.pool, means.division, means.work_numbers
+        self._pool, self._divisions, self._work_numbers = means.pool, means.divisions, means.work_numbers
+        self._run_batches = means.run_batches
         self._has_begun = False
         self._pending: deque[_Pending] = deque()
         self._given: dict[int, tuple[ReadUnit, list[_Pending]]] = {}
@@ -104,14 +106,16 @@ class Delivery:
             self._pending.extend(run)
             self._next_run = next(self._runs, None)
             draws = [each.planned.draws for each in run]
-            division = self._division
+            # Batches that are planned together are of one kind, and lie in one area.
+            kind, places = run[0].planned.kind, [self.arena.areas.place(each.slot) for each in run]
+            division = self._divisions[kind]
             unit_clips = division.unit_clips if self._has_begun else division.first_unit_clips
             self._has_begun = True
             for unit in units_of(draws, division.num_clips, unit_clips, division.chunk):
-                rows = tuple(run[batch].slot * self.arena.batch_size + row for batch, row in unit.places)
+                rows = tuple(places[batch][1] + row for batch, row in unit.places)
                 number = next(self._work_numbers)
                 self._given[number] = unit, run
-                self._pool.submit(Work(self.number, number, unit.draws, self.arena_number, rows))
+                self._pool.submit(Work(self.number, number, unit.draws, self.arena_number, places[0][0], kind, rows))
 
     def take(self, done: Done) -> None:
         """Note that a unit was read, or why not."""
@@ -139,14 +143,14 @@ class Delivery:
         if pending.error is not None:
             self.arena.give_back(pending.slot)
             return pending.error
-        size = len(pending.planned.draws)
+        size, kind = len(pending.planned.draws), pending.planned.kind
         copied = self._has_to_copy()
-        batch: dict[str, Any] = (self.arena.copied if copied else self.arena.lease)(pending.slot, size)
+        batch: dict[str, Any] = (self.arena.copied if copied else self.arena.lease)(pending.slot, size, kind)
         return Delivered(self._whole(batch, pending, size), pending.planned.state, copied)
 
     def _has_to_copy(self) -> bool:
         """Whether the consumer would hold so much with one more that this pass or the next could not plan a run."""
-        return self.arena.num_slots - self.arena.num_leased - 1 < self._division.run_batches
+        return self.arena.num_slots - self.arena.num_leased - 1 < self._run_batches
 
     def _whole(self, batch: dict[str, Any], pending: _Pending, size: int) -> dict[str, Any]:
         """With the entries that have no column, in the order of items."""
@@ -154,7 +158,7 @@ class Delivery:
             return batch
         rest = [pending.rest[row] for row in range(size)]
         batch |= {name: collated(name, rest) for name in rest[0]}
-        return {name: batch[name] for name in self.arena.rows.names}
+        return {name: batch[name] for name in self.arena.areas.kinds[pending.planned.kind].names}
 
     def abandon(self) -> None:
         """Give up what was not delivered. Slots are free once nothing is written there."""

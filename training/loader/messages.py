@@ -11,7 +11,7 @@ import torch
 from ...readers.stats import Stats
 from ..rows import Rows
 from ..sampler import HasClips
-from .batch_rows import BatchRows
+from .batch_rows import Areas
 
 
 class ReadsItems(HasClips, Protocol):
@@ -49,21 +49,24 @@ class ReadsItems(HasClips, Protocol):
 
 @dataclass(frozen=True)
 class Work:
-    """Read the items of these draws into rows of an arena, for the pass of this number."""
+    """Read the items of these draws into rows of an area of an arena, for the pass of this number. `kind` is the kind
+    of the batches that they belong to."""
 
     pass_number: int
     number: int
     draws: tuple[int, ...]
     arena: int
+    area: int
+    kind: int
     rows: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class UseArena:
-    """The arena of this number has these rows. Its file follows."""
+    """The arena of this number has these areas. Its file follows."""
 
     arena: int
-    rows: BatchRows
+    areas: Areas
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ import torch
 from ...errors import UsageError
 from ...readers.gpu.stream_order import Gpu
 from ..rows import Rows
-from ..slices import PlannedBatch
+from ..slices import BatchKind, PlannedBatch
 from .collating import collated
 from .delivery import Delivered
 from .loader_stats import LoaderStats
@@ -106,17 +106,13 @@ class DeviceReads:
         self._dataset, self._gpu, self._device, self._prefetch_bytes = dataset, gpu, device, prefetch_bytes
         self._streams = [gpu.new_stream() for _ in range(_AT_THE_SAME_TIME)]
         self._threads = ThreadPoolExecutor(_AT_THE_SAME_TIME, thread_name_prefix="shortgop-loader")
-        self._columns: DeviceColumns | None = None
+        self._columns: tuple[DeviceColumns, ...] = ()
         self._counts = LoaderStats(on_device=True)
         self._before = dataset.stats()
 
-    def delivered(self, planned: Iterator[PlannedBatch], batch_size: int) -> Generator[Delivered]:
-        """The batches of a pass. The consumer's current stream waits for each; the host does not."""
-        first = next(planned, None)
-        if first is None:
-            return
-        ahead = self._num_ahead(first, batch_size)
-        batches = itertools.chain([first], planned)
+    def delivered(self, batches: Iterator[PlannedBatch], kinds: Sequence[BatchKind]) -> Generator[Delivered]:
+        """The batches of a pass, of these kinds. The consumer's current stream waits for each; the host does not."""
+        ahead = self._num_ahead(kinds)
         reading: deque[tuple[PlannedBatch, Future[tuple[dict[str, Any], Any]]]] = deque()
         numbers = itertools.count()
         used: deque[Any] = deque()
@@ -144,9 +140,13 @@ class DeviceReads:
                 if not future.cancelled():
                     future.exception()
 
-    def _num_ahead(self, first: PlannedBatch, batch_size: int) -> int:
+    def _num_ahead(self, kinds: Sequence[BatchKind]) -> int:
         """How many batches are read before they are asked for. UsageError when not even one fits."""
-        batch_bytes = self._columns_of(first).num_bytes(batch_size)
+        if not self._columns:
+            self._columns = tuple(DeviceColumns.of(self._dataset.example(kind.example), self._device) for kind in kinds)
+        batch_bytes = max(
+            columns.num_bytes(kind.batch_size) for columns, kind in zip(self._columns, kinds, strict=True)
+        )
         # The training loop has one.
         fitting = self._prefetch_bytes // max(1, batch_bytes) - 1
         if fitting < 1:
@@ -156,15 +156,10 @@ class DeviceReads:
             )
         return min(fitting, _MOST_AHEAD)
 
-    def _columns_of(self, planned: PlannedBatch) -> DeviceColumns:
-        if self._columns is None:
-            self._columns = DeviceColumns.of(self._dataset.example(planned.draws[0]), self._device)
-        return self._columns
-
     def _read(self, planned: PlannedBatch, stream: Any) -> tuple[dict[str, Any], Any]:
         """Read a batch on a stream: the batch, and an event behind all that was launched for it."""
         with self._gpu.launching_on(stream):
-            tensors = self._columns_of(planned).empty(len(planned.draws))
+            tensors = self._columns[planned.kind].empty(len(planned.draws))
             items = self._dataset.items(planned.draws, Rows(tensors, range(len(planned.draws))))
             return _whole(items, tensors), self._gpu.record(stream)
 

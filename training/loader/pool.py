@@ -176,7 +176,7 @@ class WorkerPool:
             if work.arena not in worker.arenas:
                 worker.arenas.add(work.arena)
                 arena = self._arenas[work.arena]
-                self._tell(worker, UseArena(work.arena, arena.rows), arena.file)
+                self._tell(worker, UseArena(work.arena, arena.areas), arena.file)
             worker.work.append(work)
             self._tell(worker, work)
 

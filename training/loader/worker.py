@@ -36,11 +36,11 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
     try:
         # A subclass may draw random numbers in its items, and all processes of a fork server start with torch's
         # generator in the same state.
+        tensors = arena.tensors(work.area, work.kind)
         with seeded(key(*dataset.seeds, "items", *work.draws)):
-            items = dataset.items(work.draws, Rows(arena.tensors, work.rows))
-        rest = tuple(
-            write_item(item, arena.names, arena.tensors, row) for item, row in zip(items, work.rows, strict=True)
-        )
+            items = dataset.items(work.draws, Rows(tensors, work.rows))
+        names = arena.areas.kinds[work.kind].names
+        rest = tuple(write_item(item, names, tensors, row) for item, row in zip(items, work.rows, strict=True))
     except Exception as error:  # noqa: BLE001  # a transform may raise anything; the loader raises it again
         failed = error
     used = dataset.stats() - before
@@ -126,7 +126,7 @@ class _Server:
                 self._work.append(message)
             elif isinstance(message, UseArena):
                 file = reduction.recv_handle(self._pipe)
-                self._arenas[message.arena] = MappedArena(file, message.rows)
+                self._arenas[message.arena] = MappedArena(file, message.areas)
             elif isinstance(message, Cancel):
                 # Other passes may be running, earlier and later ones.
                 self._cancelled |= {work.number for work in self._work if work.pass_number == message.pass_number}

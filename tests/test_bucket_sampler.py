@@ -1,0 +1,280 @@
+"""BucketSampler: batches of clips of one shape, of videos that have several, in any loader."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import shortgop
+from datasets import make_dataset
+from fake_gpu import CONSUMER, FakeGpu, late_convert, opened_through
+from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.readers.decoders.device import DeviceDecoder
+from shortgop.readers.decoders.pyav_upload import PyavUpload
+from shortgop.training.loader.on_device import DeviceReads
+from synthetic import constant_rate_pts, make_video, read_number
+
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+# (width, height) of the videos, which have 30 frames each and show the numbers from 1000 * video on.
+SIZES = [(96, 64), (64, 96), (96, 64), (96, 96)]
+FRAMES = 30
+# A dataset for each shape: the videos, frames of a clip, and clips of a batch.
+BUCKETS = [([0, 2], 4, 6), ([1], 2, 10), ([3], 1, 2)]
+BATCH_SIZES = [size for *_, size in BUCKETS]
+BATCHES = [9, 2, 15]
+"""How many whole batches each has in an epoch."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("buckets")
+    paths = [root / f"{number}.mp4" for number in range(len(SIZES))]
+    for number, (path, size) in enumerate(zip(paths, SIZES, strict=True)):
+        pts = constant_rate_pts(Fraction(30), FRAMES)
+        make_video(path, pts=pts, timebase=Fraction(1, 30), size=size, first_number=1000 * number)
+    assert make_dataset(paths, root / "dataset", gop_frames=8).failures == ()
+    return root / "dataset"
+
+
+def mixed(dataset: str | Path | shortgop.Dataset) -> shortgop.MixedClips:
+    videos = shortgop.open(dataset) if not isinstance(dataset, shortgop.Dataset) else dataset
+    return shortgop.MixedClips(
+        [
+            shortgop.ClipDataset(videos, shortgop.AllClips(frames), videos=numbers, metadata=["id"])
+            for numbers, frames, _ in BUCKETS
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def buckets(folder: Path) -> shortgop.MixedClips:
+    return mixed(folder)
+
+
+def shown(batch: Any) -> list[int]:
+    """The draws of a batch, whose frames have to be those of its dataset's clips."""
+    (dataset,) = set(batch["dataset"].tolist())
+    videos, frames, size = BUCKETS[dataset]
+    width, height = SIZES[videos[0]]
+    assert batch["frames"].shape == (size, frames, 3, height, width)
+    assert len(batch["id"]) == size
+    for clip, video, start in zip(batch["frames"], batch["video"].tolist(), batch["start"].tolist(), strict=True):
+        assert video in videos
+        assert [read_number(frame) for frame in clip] == [1000 * video + start + frame for frame in range(frames)]
+    draws: list[int] = batch["draw"].tolist()
+    return draws
+
+
+def global_batches(dataset: shortgop.MixedClips, sizes: int | Sequence[int], ranks: int, **options: Any) -> Any:
+    """What all ranks together read, batch by batch."""
+    samplers = [shortgop.BucketSampler(dataset, sizes, rank=rank, world_size=ranks, **options) for rank in range(ranks)]
+    return [[draw for part in batch for draw in part] for batch in zip(*samplers, strict=True)]
+
+
+def test_every_loader_has_the_same_batches_each_of_clips_of_one_shape(buckets: shortgop.MixedClips) -> None:
+    sampler = shortgop.BucketSampler(buckets, BATCH_SIZES, seed=3)
+    expected = list(sampler)
+    assert len(expected) == len(sampler) == sum(BATCHES)
+    for workers in (0, 2):
+        sampler = shortgop.BucketSampler(buckets, BATCH_SIZES, seed=3)
+        assert [shown(batch) for batch in shortgop.ClipLoader(buckets, sampler, workers=workers)] == expected
+    assert [shown(batch) for batch in DataLoader(buckets, batch_sampler=sampler)] == expected
+    datasets = [buckets.clip_index.located(draws)[0][0] for draws in expected]
+    assert [datasets.count(each) for each in range(3)] == BATCHES
+    assert datasets != sorted(datasets)
+
+
+def test_epochs_and_seeds_have_other_batches(buckets: shortgop.MixedClips) -> None:
+    sampler = shortgop.BucketSampler(buckets, BATCH_SIZES)
+    first = list(sampler)
+    sampler.set_epoch(1)
+    assert sampler.epoch == 1
+    second = [shown(batch) for batch in shortgop.ClipLoader(buckets, sampler, workers=0)]
+    other_seed = list(shortgop.BucketSampler(buckets, BATCH_SIZES, seed=1))
+    plain = [[[draw % len(buckets) for draw in batch] for batch in each] for each in (first, second, other_seed)]
+    assert plain[0] != plain[1] != plain[2] != plain[0]
+
+
+def test_the_global_batches_do_not_depend_on_the_number_of_ranks(buckets: shortgop.MixedClips) -> None:
+    alone = global_batches(buckets, BATCH_SIZES, 1)
+    assert global_batches(buckets, BATCH_SIZES, 2) == alone
+    assert global_batches(buckets, 6, 3) == global_batches(buckets, 6, 1)
+    half = shortgop.BucketSampler(buckets, BATCH_SIZES, rank=1, world_size=2)
+    read = [batch["draw"].tolist() for batch in shortgop.ClipLoader(buckets, half, workers=0)]
+    assert read == [draws[len(draws) // 2 :] for draws in alone]
+
+
+# Ranks, and how many batches are trained on before the run ends.
+LIVES = st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(0, 12)), max_size=6)
+
+
+@settings(max_examples=20)
+@given(lives=LIVES)
+def test_no_batch_is_lost_or_repeated_over_restarts(buckets: shortgop.MixedClips, lives: list[tuple[int, int]]) -> None:
+    state: Any = None
+    read: list[list[int]] = []
+    for ranks, steps in lives:
+        parts = []
+        for rank in range(ranks):
+            sampler = shortgop.BucketSampler(buckets, BATCH_SIZES, rank=rank, world_size=ranks)
+            if state is not None:
+                sampler.load_state_dict(state)
+            # Loaders read ahead of the training loop.
+            taken = [batch for batch, _ in zip(sampler, range(steps + 3), strict=False)]
+            trained = min(steps, len(taken))
+            parts.append((taken[:trained], sampler.state_after(trained)))
+        assert len({str(sorted(after.items())) for _, after in parts}) == 1, "the state differs between ranks"
+        state = parts[0][1]
+        read += [[draw for part in batch for draw in part] for batch in zip(*(own for own, _ in parts), strict=True)]
+    whole = shortgop.BucketSampler(buckets, BATCH_SIZES)
+    expected: list[list[int]] = []
+    for epoch in range(4):
+        whole.set_epoch(epoch)
+        expected += list(whole)
+    assert read == expected[: len(read)]
+
+
+def test_a_loader_goes_on_after_any_batch(buckets: shortgop.MixedClips) -> None:
+    loader = shortgop.ClipLoader(buckets, shortgop.BucketSampler(buckets, BATCH_SIZES), workers=0)
+    states, draws = zip(*((batch.state, shown(batch)) for batch in loader), strict=True)
+    for number in (0, 7, len(states) - 1):
+        sampler = shortgop.BucketSampler(buckets, BATCH_SIZES)
+        again = shortgop.ClipLoader(buckets, sampler, workers=0)
+        again.load_state_dict(states[number])
+        rest = [shown(batch) for batch in again]
+        if number == len(states) - 1:
+            assert (len(rest), sampler.epoch) == (len(states), 1)
+        else:
+            assert rest == list(draws[number + 1 :])
+
+
+def test_a_state_of_other_batch_sizes_or_datasets_is_refused(folder: Path, buckets: shortgop.MixedClips) -> None:
+    state = shortgop.BucketSampler(buckets, BATCH_SIZES).state_dict()
+    with pytest.raises(UsageError, match=r"another order: 'batches of \[6, 10, 2\] of .* now 'batches of \[6, 6, 6\]"):
+        shortgop.BucketSampler(buckets, 6).load_state_dict(state)
+    fewer = shortgop.MixedClips(list(buckets.datasets[:2]))
+    with pytest.raises(UsageError, match="the state was taken with other videos"):
+        shortgop.BucketSampler(fewer, BATCH_SIZES[:2]).load_state_dict(state)
+    # A copy that was opened anew has the same ones.
+    shortgop.BucketSampler(mixed(folder), BATCH_SIZES).load_state_dict(state)
+
+
+def test_batches_may_be_kept(buckets: shortgop.MixedClips) -> None:
+    """Memory of slots is used for batches of another shape, but not while anything shares it."""
+    expected = list(shortgop.BucketSampler(buckets, BATCH_SIZES))
+    sampler = shortgop.BucketSampler(buckets, BATCH_SIZES)
+    # As few slots as possible: those of the largest batches, which have 6 * 4 frames of 18 kB.
+    few = 3 * 470_000
+    loader = shortgop.ClipLoader(buckets, sampler, workers=2, prefetch_bytes=few)
+    with pytest.warns(DatasetWarning, match="the training loop keeps so many batches"):
+        kept = list(loader)
+    assert [shown(batch) for batch in kept] == expected
+    before: Any = None
+    for batch in shortgop.ClipLoader(buckets, sampler, workers=2, prefetch_bytes=few):
+        for each in filter(None, (before, batch)):
+            shown(each)
+        before = batch
+    sampler.set_epoch(1)
+    with pytest.raises(UsageError, match=r"prefetch_bytes is 400000; the loader has 3 batches of \d+ bytes at least"):
+        next(iter(shortgop.ClipLoader(buckets, sampler, workers=0, prefetch_bytes=400_000)))
+
+
+def test_chunks_of_neighbours_are_read_together(buckets: shortgop.MixedClips) -> None:
+    sampler = shortgop.BucketSampler(buckets, BATCH_SIZES, orders=[shortgop.Chunked(6), *[shortgop.Sequential()] * 2])
+    for batch in shortgop.ClipLoader(buckets, sampler, workers=0):
+        draws = shown(batch)
+        starts = [draw % len(buckets) for draw in draws]
+        if batch["dataset"][0] == 0 and max(starts) - min(starts) < 10:
+            assert sorted(starts) == list(range(min(starts), min(starts) + 6))
+        elif batch["dataset"][0]:
+            assert starts == list(range(starts[0], starts[0] + len(starts)))
+
+
+def test_a_transform_of_batches_gets_whole_ones(folder: Path) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def remember(clips: torch.Tensor) -> torch.Tensor:
+        seen.append(tuple(clips.shape))
+        return clips[..., ::2, ::2]
+
+    videos = shortgop.open(folder)
+    both = shortgop.MixedClips(
+        [
+            shortgop.ClipDataset(
+                videos, shortgop.AllClips(frames), videos=numbers, transform=remember, transform_batch=True
+            )
+            for numbers, frames, _ in BUCKETS[:2]
+        ]
+    )
+    loader = shortgop.ClipLoader(both, shortgop.BucketSampler(both, BATCH_SIZES[:2]), workers=0)
+    shapes = [tuple(batch["frames"].shape) for batch in loader]
+    assert set(shapes) == {(6, 4, 3, 32, 48), (10, 2, 3, 48, 32)}
+    # An example of each kind is read before: a clip of each.
+    assert {shape for shape in seen if shape[0] > 1} == {(6, 4, 3, 64, 96), (10, 2, 3, 96, 64)}
+    assert sum(shape[0] == 1 for shape in seen) == 2
+
+
+def test_a_sampler_pickles_at_its_place(buckets: shortgop.MixedClips) -> None:
+    sampler = shortgop.BucketSampler(buckets, BATCH_SIZES)
+    sampler.load_state_dict({**sampler.state_dict(), "position": 5})
+    copy = pickle.loads(pickle.dumps(sampler))
+    assert list(copy) == list(sampler)
+    assert len(list(shortgop.BucketSampler(buckets, BATCH_SIZES))) == len(sampler)
+
+
+def test_a_device_reads_batches_of_several_shapes_ahead(folder: Path) -> None:
+    gpu, cpu = FakeGpu(0, runs_ahead=1), torch.device("cpu")
+    decoder = DeviceDecoder(
+        cpu, gpu=lambda: gpu, open_source=lambda config: PyavUpload(config, cpu), convert=late_convert(gpu)
+    )
+    dataset = mixed(opened_through(decoder, folder, threads=2))
+    sampler = shortgop.BucketSampler(dataset, BATCH_SIZES)
+    reads = DeviceReads(dataset, gpu, cpu, prefetch_bytes=1 << 22)
+    planned = list(sampler.planned_batches())
+    seen: list[dict[str, Any]] = []
+
+    def use(batch: dict[str, Any]) -> None:
+        seen.append({**batch, "frames": batch["frames"].clone()})
+
+    for delivered in reads.delivered(iter(planned), sampler.kinds(planned[0])):
+        gpu.launch(partial(use, delivered.batch), CONSUMER)
+        del delivered
+    reads.close()
+    gpu.finish()
+    assert [shown(batch) for batch in seen] == [list(batch.draws) for batch in planned]
+
+
+def test_wrong_use_is_told_with_the_remedy(folder: Path, buckets: shortgop.MixedClips) -> None:
+    clips = shortgop.ClipDataset(folder, shortgop.AllClips(2))
+    with pytest.raises(WrongTypeError, match="BucketSampler takes MixedClips, .* for one dataset take ElasticSampler"):
+        shortgop.BucketSampler(clips, 2)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="batch_sizes has 2 for 3 datasets; each has one"):
+        shortgop.BucketSampler(buckets, [2, 2])
+    with pytest.raises(UsageError, match="a batch size is 10, which 4 ranks do not divide evenly"):
+        shortgop.BucketSampler(buckets, [8, 10, 4], rank=0, world_size=4)
+    with pytest.raises(UsageError, match="orders has 1 for 3 datasets; each has one"):
+        shortgop.BucketSampler(buckets, 2, orders=[shortgop.Shuffled()])
+    with pytest.raises(WrongTypeError, match="it is an order such as shortgop.Shuffled"):
+        shortgop.BucketSampler(buckets, 2, orders=[shortgop.Shuffled] * 3)  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="rank and world_size go together"):
+        shortgop.BucketSampler(buckets, 2, rank=0)
+    with pytest.raises(UsageError, match="a batch size is 0"):
+        shortgop.BucketSampler(buckets, [0, 1, 1])
+    sampler = shortgop.BucketSampler(buckets, BATCH_SIZES)
+    with pytest.raises(UsageError, match="DataLoader with sampler=BucketSampler.*: give it batch_sampler= alone"):
+        next(iter(DataLoader(buckets, sampler=sampler, batch_size=2)))
+    with pytest.raises(UsageError, match="the sampler is of another dataset, or of other clips"):
+        shortgop.ClipLoader(shortgop.MixedClips([clips]), sampler)
+    with pytest.raises(UsageError, match="the sampler is of a dataset of"):
+        next(iter(DataLoader(clips, batch_sampler=sampler)))

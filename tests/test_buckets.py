@@ -1,0 +1,107 @@
+"""Which batches an epoch of buckets has, and which clips each rank has of them: pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortgop.errors import UsageError
+from shortgop.training.buckets import BatchOrder, BucketBatches
+from shortgop.training.mixing import MixedIndex
+from shortgop.training.orders import Chunked, Sequential, Shuffled, Systematic
+from shortgop.training.policies import AllClips
+from test_training_keyed import chi_square_is_ordinary
+from video_tables import clips_of
+
+# Clips of each dataset, and how many of them a batch has.
+BUCKETS = st.lists(
+    st.tuples(st.integers(1, 40), st.integers(1, 6)).filter(lambda each: each[0] >= each[1]), min_size=1, max_size=4
+)
+
+
+def made_of(buckets: list[tuple[int, int]], order: Any = None) -> tuple[MixedIndex, BatchOrder]:
+    clips = MixedIndex(tuple(clips_of(AllClips(1), [count]) for count, _ in buckets))
+    return clips, BatchOrder(tuple(size for _, size in buckets), (order or Shuffled(),) * len(buckets))
+
+
+def epoch_of(clips: MixedIndex, order: BatchOrder, epoch: int, seed: int = 0) -> tuple[BucketBatches, list[int]]:
+    """The batches, and their numbers in the order of an epoch."""
+    bound = order.bound(clips, seed)
+    draws = bound.draws(epoch, np.arange(bound.length))
+    assert (draws // bound.length == epoch).all()
+    return order.batches(clips, seed), (draws % bound.length).tolist()
+
+
+@given(BUCKETS, st.integers(0, 50), st.integers(0, 3), st.sampled_from([Shuffled(), Chunked(3), Sequential()]))
+def test_an_epoch_has_every_whole_batch_of_each_dataset_once(
+    buckets: list[tuple[int, int]], epoch: int, seed: int, order: Any
+) -> None:
+    clips, batch_order = made_of(buckets, order)
+    batches, numbers = epoch_of(clips, batch_order, epoch, seed)
+    assert sorted(numbers) == list(range(sum(count // size for count, size in buckets)))
+    seen: list[int] = []
+    for number in numbers:
+        dataset = batches.dataset_of(number)
+        draws = batches.draws(epoch, number)
+        assert len(draws) == buckets[dataset][1]
+        located = clips.located(draws)
+        assert {part for part, _ in located} == {dataset}, "clips of several datasets"
+        assert {own // buckets[dataset][0] for _, own in located} == {epoch}
+        seen += draws
+    assert len(set(seen)) == len(seen)
+
+
+@given(BUCKETS, st.integers(0, 50), st.sampled_from([2, 3, 5]))
+def test_the_ranks_have_parts_of_one_batch(buckets: list[tuple[int, int]], epoch: int, ranks: int) -> None:
+    clips, order = made_of([(count * ranks, size * ranks) for count, size in buckets])
+    batches, numbers = epoch_of(clips, order, epoch)
+    for number in numbers:
+        parts = [batches.draws(epoch, number, rank, ranks) for rank in range(ranks)]
+        assert len(set(map(len, parts))) == 1
+        assert [draw for part in parts for draw in part] == batches.draws(epoch, number)
+
+
+def test_each_batch_is_as_likely_at_each_place() -> None:
+    clips, order = made_of([(8, 2), (30, 15)])
+    places = np.zeros((6, 6), dtype=np.int64)
+    for epoch in range(3000):
+        places[epoch_of(clips, order, epoch)[1], range(6)] += 1
+    assert all(chi_square_is_ordinary(of_batch) for of_batch in places)
+
+
+def test_clips_that_make_no_whole_batch_are_others_in_each_epoch() -> None:
+    clips, order = made_of([(5, 2)])
+    left_out = set()
+    for epoch in range(40):
+        batches, numbers = epoch_of(clips, order, epoch)
+        read = {draw % 5 for number in numbers for draw in batches.draws(epoch, number)}
+        left_out |= set(range(5)) - read
+    assert left_out == set(range(5))
+
+
+def test_an_order_says_how_often_a_dataset_comes() -> None:
+    clips, _ = made_of([(40, 1), (5, 1)])
+    often = BatchOrder((4, 4), (Shuffled(), Systematic([1], num_samples=40)))
+    batches, numbers = epoch_of(clips, often, 0)
+    datasets = [batches.dataset_of(number) for number in numbers]
+    assert (datasets.count(0), datasets.count(1)) == (10, 10)
+    draws = [draw for number in numbers if batches.dataset_of(number) for draw in batches.draws(0, number)]
+    assert len(set(draws)) == 40, "random choices are others each time"
+
+
+def test_datasets_without_a_whole_batch_and_orders_with_windows_are_refused() -> None:
+    clips, order = made_of([(40, 4), (3, 4)])
+    with pytest.raises(
+        UsageError, match="dataset 1 of MixedClips has 3 samples in an epoch, fewer than its batches of 4"
+    ):
+        order.bound(clips, 0)
+    clips, order = made_of([(40, 4)], Chunked(2, window=8))
+    with pytest.raises(UsageError, match="the order of dataset 0 shuffles within a window"):
+        order.bound(clips, 0)
+    empty = MixedIndex((clips_of(AllClips(1), [3]), clips_of(AllClips(5, ends="drop"), [3])))
+    with pytest.raises(UsageError, match="dataset 1 of MixedClips has no clips: leave it out"):
+        BatchOrder((1, 1), (Shuffled(), Shuffled())).bound(empty, 0)

@@ -1,0 +1,207 @@
+"""BucketSampler: each batch is of one of several datasets, so that these may have clips of different shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from torch.utils.data import Sampler
+
+from ..arguments import integer
+from ..errors import UsageError, WrongTypeError
+from ..manifests.ragged import lazy
+from ..wording import counted
+from .buckets import BatchOrder, BucketBatches
+from .clips import Draw, RankShare
+from .mixed import MixedClips
+from .offsets import at_least_one, listed
+from .orders import Order, Shuffled
+from .ranks import check_divided_once, check_ranks_since, checked_ranks
+from .sampler import ElasticSampler, HasClips
+from .slices import BatchKind, PlannedBatch
+
+
+class BucketSampler(Sampler[list[int]]):
+    """Batches of MixedClips, each of clips of one of its datasets: buckets of sizes, lengths or rates of clips.
+
+        wide = shortgop.ClipDataset(videos[wide_ones], shortgop.RandomClips(33), size=(256, 448), crop="center")
+        tall = shortgop.ClipDataset(videos[tall_ones], shortgop.RandomClips(17), size=(448, 256), crop="center")
+        buckets = shortgop.MixedClips([wide, tall])
+        sampler = shortgop.BucketSampler(buckets, [16, 32])
+        loader = shortgop.ClipLoader(buckets, sampler)
+
+    Also a batch sampler for a DataLoader: `DataLoader(buckets, batch_sampler=sampler, num_workers=8)`.
+
+    - `batch_sizes`: how many clips a global batch of each dataset has, or one number for all. The ranks have to divide
+      each evenly; all of them have clips of the same dataset in a step.
+    - `orders`: the order of each dataset's clips, by default Shuffled() for all. How often a dataset comes is what its
+      order says: with Systematic(weights, num_samples=1000) and batches of 10 it has 100 batches in an epoch.
+    - `seed`, `rank`, `world_size`: as for ElasticSampler.
+
+    An epoch has all whole batches of all datasets, in random order. Clips that make no whole batch are left out: other
+    ones in each epoch, unless their order is Sequential. The sequence of global batches is a pure function of videos,
+    policies, sizes, orders, seed and epoch. An item's `dataset` says which dataset its batch is of. For evaluation take
+    an ElasticSampler of each dataset.
+
+    `set_epoch`, `state_dict`, `state_after` and `load_state_dict` are those of ElasticSampler, for batches: a state
+    goes on with any number of ranks, but with the same batch sizes.
+    """
+
+    def __init__(
+        self,
+        dataset: MixedClips,
+        batch_sizes: int | Sequence[int],
+        *,
+        orders: Sequence[Order] | None = None,
+        seed: int = 0,
+        rank: int | None = None,
+        world_size: int | None = None,
+    ) -> None:
+        if not isinstance(dataset, MixedClips):
+            raise WrongTypeError(
+                f"the dataset is a {type(dataset).__name__}; BucketSampler takes MixedClips, of which each batch has "
+                "clips of one dataset: for one dataset take ElasticSampler"
+            )
+        self._ranks_given = rank is not None
+        self.rank, self.world_size = checked_ranks(rank, world_size)
+        self.batch_sizes = _checked_sizes(batch_sizes, len(dataset.datasets), self.world_size)
+        self._dataset = dataset
+        self._order = BatchOrder(self.batch_sizes, _checked_orders(orders, len(self.batch_sizes)))
+        self._seed = integer(seed, "seed")
+        # Its samples are batches: where an epoch is, and how it goes on from a state, is the same for both.
+        self._sampler = ElasticSampler(dataset, 1, order=self._order, seed=self._seed, rank=0, world_size=1)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_batches"}
+
+    @lazy
+    def _batches(self) -> BucketBatches:
+        return self._order.batches(self._dataset.clip_index, self._seed)
+
+    def __repr__(self) -> str:
+        return (
+            f"<BucketSampler of {len(self)} batches of {list(self.batch_sizes)} clips, seed {self._seed}, rank "
+            f"{self.rank} of {self.world_size}, epoch {self.epoch}>"
+        )
+
+    def __len__(self) -> int:
+        """How many batches a whole epoch has, also where an epoch was resumed."""
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._check_ranks()
+        return self._drawn()
+
+    def _drawn(self) -> Iterator[list[int]]:
+        check_divided_once(self.world_size)
+        for number in self._sampler:
+            dataset, draws = self._own(number)
+            share = RankShare(
+                len(draws), self.batch_sizes[dataset], self.rank, self.world_size, True, len(self._dataset)
+            )
+            yield [Draw.of(draw, share) for draw in draws]
+
+    def planned_batches(self) -> Iterator[PlannedBatch]:
+        """As ElasticSampler.planned_batches; the kind of a batch is the number of its dataset."""
+        self._check_ranks()
+        return map(self._planned, self._sampler.planned_batches())
+
+    def _planned(self, batch: PlannedBatch) -> PlannedBatch:
+        dataset, draws = self._own(batch.draws[0])
+        return PlannedBatch(draws, batch.state, kind=dataset)
+
+    def _own(self, number: int) -> tuple[int, list[int]]:
+        """The dataset of a batch, and this rank's clips of it."""
+        epoch, number = divmod(number, len(self._batches))
+        return self._batches.dataset_of(number), self._batches.draws(epoch, number, self.rank, self.world_size)
+
+    def kinds(self, first: PlannedBatch) -> tuple[BatchKind, ...]:
+        """The kinds of batches: one for each dataset. `first` is the batch that is read next."""
+        examples = [self._batches.draws(self.epoch, each)[0] for each in self._batches.firsts[:-1].tolist()]
+        examples[first.kind] = first.draws[0]
+        return tuple(
+            BatchKind(size // self.world_size, example, order.chunk)
+            for size, example, order in zip(self.batch_sizes, examples, self._batches.orders, strict=True)
+        )
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next iteration goes through."""
+        return self._sampler.epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """As ElasticSampler.set_epoch."""
+        self._sampler.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As ElasticSampler.state_dict; positions count batches."""
+        return self._sampler.state_dict()
+
+    def state_after(self, batches: int) -> dict[str, Any]:
+        """As ElasticSampler.state_after: the state when so many batches of this iteration were trained on."""
+        return self._sampler.state_after(batches)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """As ElasticSampler.load_state_dict. UsageError also for a state of other batch sizes."""
+        self._sampler.load_state_dict(state)
+
+    @property
+    def moves(self) -> int:
+        """As ElasticSampler.moves."""
+        return self._sampler.moves
+
+    def warn_of_move(self, epoch: int) -> None:
+        """As ElasticSampler.warn_of_move."""
+        self._sampler.warn_of_move(epoch)
+
+    def end_epoch(self, epoch: int, moves: int) -> None:
+        """As ElasticSampler.end_epoch."""
+        self._sampler.end_epoch(epoch, moves)
+
+    @property
+    def num_batches(self) -> int:
+        """How many batches a whole epoch has."""
+        return self._sampler.num_batches
+
+    @property
+    def most_per_batch(self) -> int:
+        """The most clips that this rank has of a batch."""
+        return max(self.batch_sizes) // self.world_size
+
+    @property
+    def window_batches(self) -> int:
+        """As ElasticSampler.window_batches: 1, since no order shuffles clips of several batches."""
+        return 1
+
+    def is_for(self, dataset: HasClips) -> bool:
+        """As ElasticSampler.is_for."""
+        return self._sampler.is_for(dataset)
+
+    def _check_ranks(self) -> None:
+        if not self._ranks_given:
+            check_ranks_since(self.rank, self.world_size)
+
+
+def _checked_sizes(given: int | Sequence[int], datasets: int, world_size: int) -> tuple[int, ...]:
+    sizes = listed(given, "batch_sizes") if isinstance(given, Sequence) or hasattr(given, "__iter__") else None
+    checked = [given] * datasets if sizes is None else sizes
+    if len(checked) != datasets:
+        raise UsageError(f"batch_sizes has {len(checked)} for {counted(datasets, 'dataset')}; each has one")
+    result = tuple(at_least_one(each, "a batch size") for each in checked)
+    for size in result:
+        if size % world_size:
+            raise UsageError(
+                f"a batch size is {size}, which {world_size} ranks do not divide evenly; give a multiple of "
+                f"{world_size}"
+            )
+    return result
+
+
+def _checked_orders(given: Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:
+    orders = [Shuffled()] * datasets if given is None else listed(given, "orders")
+    for each in orders:
+        if isinstance(each, type) or not hasattr(each, "bound"):
+            raise WrongTypeError(f"an order is {each!r}; it is an order such as shortgop.Shuffled()")
+    if len(orders) != datasets:
+        raise UsageError(f"orders has {len(orders)} for {counted(datasets, 'dataset')}; each has one")
+    return tuple(orders)
