@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,16 @@ def test_the_global_batches_do_not_depend_on_the_number_of_ranks(buckets: shortg
     assert read == [draws[len(draws) // 2 :] for draws in alone]
 
 
+def of_epochs(dataset: shortgop.MixedClips, epochs: int) -> list[list[int]]:
+    """All batches of so many epochs."""
+    sampler = shortgop.BucketSampler(dataset, BATCH_SIZES)
+    batches: list[list[int]] = []
+    for epoch in range(epochs):
+        sampler.set_epoch(epoch)
+        batches += list(sampler)
+    return batches
+
+
 # Ranks, and how many batches are trained on before the run ends.
 LIVES = st.lists(st.tuples(st.sampled_from([1, 2]), st.integers(0, 12)), max_size=6)
 
@@ -137,12 +148,7 @@ def test_no_batch_is_lost_or_repeated_over_restarts(buckets: shortgop.MixedClips
         assert len({str(sorted(after.items())) for _, after in parts}) == 1, "the state differs between ranks"
         state = parts[0][1]
         read += [[draw for part in batch for draw in part] for batch in zip(*(own for own, _ in parts), strict=True)]
-    whole = shortgop.BucketSampler(buckets, BATCH_SIZES)
-    expected: list[list[int]] = []
-    for epoch in range(4):
-        whole.set_epoch(epoch)
-        expected += list(whole)
-    assert read == expected[: len(read)]
+    assert read == of_epochs(buckets, 4)[: len(read)]
 
 
 def test_a_loader_goes_on_after_any_batch(buckets: shortgop.MixedClips) -> None:
@@ -231,6 +237,50 @@ def test_a_sampler_pickles_at_its_place(buckets: shortgop.MixedClips) -> None:
     copy = pickle.loads(pickle.dumps(sampler))
     assert list(copy) == list(sampler)
     assert len(list(shortgop.BucketSampler(buckets, BATCH_SIZES))) == len(sampler)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trainers_set_the_epoch_and_resume(buckets: shortgop.MixedClips, tmp_path: Path) -> None:
+    """Lightning began the second epoch as the first one, with a DataLoader: it looks for a sampler to set it of."""
+    lightning = import_module("pytorch_lightning")
+    expected = of_epochs(buckets, 2)
+
+    class Model(lightning.LightningModule):  # type: ignore[misc,name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+            self.seen: list[list[int]] = []
+
+        def training_step(self, batch: dict[str, Any], _: int) -> torch.Tensor:
+            self.seen.append(batch["draw"].tolist())
+            return self.weight.sum()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters())
+
+    for make in (
+        lambda sampler: shortgop.ClipLoader(buckets, sampler, workers=0),
+        lambda sampler: DataLoader(buckets, batch_sampler=sampler),
+    ):
+        model = Model()
+        trainer = lightning.Trainer(
+            max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False, enable_checkpointing=False,
+            enable_model_summary=False, default_root_dir=tmp_path, use_distributed_sampler=False,
+        )  # fmt: skip
+        trainer.fit(model, make(shortgop.BucketSampler(buckets, BATCH_SIZES)))
+        assert model.seen == expected
+
+    stateful: Any = import_module("torchdata.stateful_dataloader").StatefulDataLoader
+
+    def loader() -> Any:
+        return stateful(buckets, batch_sampler=shortgop.BucketSampler(buckets, BATCH_SIZES), num_workers=2)
+
+    begun = loader()
+    batches = iter(begun)
+    assert [next(batches)["draw"].tolist() for _ in range(5)] == expected[:5]
+    again = loader()
+    again.load_state_dict(begun.state_dict())
+    assert [batch["draw"].tolist() for batch in again] == expected[5 : sum(BATCHES)]
 
 
 def test_a_device_reads_batches_of_several_shapes_ahead(folder: Path) -> None:

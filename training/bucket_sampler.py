@@ -68,8 +68,9 @@ class BucketSampler(Sampler[list[int]]):
         self._dataset = dataset
         self._order = BatchOrder(self.batch_sizes, _checked_orders(orders, len(self.batch_sizes)))
         self._seed = integer(seed, "seed")
-        # Its samples are batches: where an epoch is, and how it goes on from a state, is the same for both.
-        self._sampler = ElasticSampler(dataset, 1, order=self._order, seed=self._seed, rank=0, world_size=1)
+        self.sampler = ElasticSampler(dataset, 1, order=self._order, seed=self._seed, rank=0, world_size=1)
+        """Its samples are the numbers of batches: where an epoch is, and how it goes on from a state, is the same for
+        both. Trainers look for it here, to set the epoch."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_batches"}
@@ -86,7 +87,7 @@ class BucketSampler(Sampler[list[int]]):
 
     def __len__(self) -> int:
         """How many batches a whole epoch has, also where an epoch was resumed."""
-        return len(self._sampler)
+        return len(self.sampler)
 
     def __iter__(self) -> Iterator[list[int]]:
         self._check_ranks()
@@ -94,7 +95,7 @@ class BucketSampler(Sampler[list[int]]):
 
     def _drawn(self) -> Iterator[list[int]]:
         check_divided_once(self.world_size)
-        for number in self._sampler:
+        for number in self.sampler:
             dataset, draws = self._own(number)
             share = RankShare(
                 len(draws), self.batch_sizes[dataset], self.rank, self.world_size, True, len(self._dataset)
@@ -104,7 +105,7 @@ class BucketSampler(Sampler[list[int]]):
     def planned_batches(self) -> Iterator[PlannedBatch]:
         """As ElasticSampler.planned_batches; the kind of a batch is the number of its dataset."""
         self._check_ranks()
-        return map(self._planned, self._sampler.planned_batches())
+        return map(self._planned, self.sampler.planned_batches())
 
     def _planned(self, batch: PlannedBatch) -> PlannedBatch:
         dataset, draws = self._own(batch.draws[0])
@@ -127,41 +128,41 @@ class BucketSampler(Sampler[list[int]]):
     @property
     def epoch(self) -> int:
         """The epoch that the next iteration goes through."""
-        return self._sampler.epoch
+        return self.sampler.epoch
 
     def set_epoch(self, epoch: int) -> None:
         """As ElasticSampler.set_epoch."""
-        self._sampler.set_epoch(epoch)
+        self.sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """As ElasticSampler.state_dict; positions count batches."""
-        return self._sampler.state_dict()
+        return self.sampler.state_dict()
 
     def state_after(self, batches: int) -> dict[str, Any]:
         """As ElasticSampler.state_after: the state when so many batches of this iteration were trained on."""
-        return self._sampler.state_after(batches)
+        return self.sampler.state_after(batches)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """As ElasticSampler.load_state_dict. UsageError also for a state of other batch sizes."""
-        self._sampler.load_state_dict(state)
+        self.sampler.load_state_dict(state)
 
     @property
     def moves(self) -> int:
         """As ElasticSampler.moves."""
-        return self._sampler.moves
+        return self.sampler.moves
 
     def warn_of_move(self, epoch: int) -> None:
         """As ElasticSampler.warn_of_move."""
-        self._sampler.warn_of_move(epoch)
+        self.sampler.warn_of_move(epoch)
 
     def end_epoch(self, epoch: int, moves: int) -> None:
         """As ElasticSampler.end_epoch."""
-        self._sampler.end_epoch(epoch, moves)
+        self.sampler.end_epoch(epoch, moves)
 
     @property
     def num_batches(self) -> int:
         """How many batches a whole epoch has."""
-        return self._sampler.num_batches
+        return self.sampler.num_batches
 
     @property
     def most_per_batch(self) -> int:
@@ -175,7 +176,7 @@ class BucketSampler(Sampler[list[int]]):
 
     def is_for(self, dataset: HasClips) -> bool:
         """As ElasticSampler.is_for."""
-        return self._sampler.is_for(dataset)
+        return self.sampler.is_for(dataset)
 
     def _check_ranks(self) -> None:
         if not self._ranks_given:
