@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 import shortgop
@@ -164,3 +166,62 @@ def test_a_sampler_of_another_dataset_is_refused(folder: Path, dataset: shortgop
             other[next(iter(sampler))]
     same = shortgop.ClipDataset(folder, shortgop.AllClips(1))
     next(iter(loader_of(same, sampler, GLOBAL_BATCH // RANKS)))
+
+
+def some_clips(folder: Path, num_frames: int = 4, seed: int = 0, **options: Any) -> shortgop.ClipDataset:
+    return shortgop.ClipDataset(folder, shortgop.RandomClips(num_frames, clips_per_video=4), seed=seed, **options)
+
+
+def test_a_sampler_of_other_clips_is_refused_also_where_they_are_as_many(folder: Path) -> None:
+    """The weights of one dataset would be those of another, and a state would lead to other clips."""
+    one = some_clips(folder, videos=["a.mp4"])
+
+    def first(dataset: Any, of: Any = one) -> Any:
+        return next(iter(loader_of(dataset, shortgop.ElasticSampler(of, 4), 4)))
+
+    refused = "the sampler is of another dataset, which has as many clips of other videos, or by another policy or seed"
+    longer = some_clips(folder, 8, videos=["a.mp4"])
+    for other in (some_clips(folder, videos=["b.mp4"]), some_clips(folder, seed=1, videos=["a.mp4"]), longer):
+        with pytest.raises(UsageError, match=refused):
+            first(other)
+        with pytest.raises(UsageError, match=refused):
+            first(shortgop.MixedClips([other]), of=shortgop.MixedClips([one]))
+    # The same clips will do, as with another transform, and so will copies.
+    for same in (some_clips(folder, videos=["a.mp4"], transform=torch.Tensor.float), pickle.loads(pickle.dumps(one))):
+        first(same)
+    first(shortgop.MixedClips([one, one]), of=shortgop.MixedClips([one, one]))
+
+
+def test_a_worker_tells_them_apart_without_a_fingerprint(folder: Path) -> None:
+    """For which it would have to count all clips. Only for a dataset that was made anew it is needed."""
+    dataset = some_clips(folder, videos=["a.mp4"])
+    copy = pickle.loads(pickle.dumps(dataset))
+    draws = pickle.loads(pickle.dumps(list(shortgop.ElasticSampler(dataset, 4))))
+    copy.__getitems__(draws)
+    assert "videos_fingerprint" not in vars(copy)
+    assert "fingerprint" not in vars(copy.clip_index)
+    with pytest.raises(UsageError, match="the sampler is of another dataset"):
+        some_clips(folder, videos=["b.mp4"]).__getitems__(draws)
+
+
+@pytest.mark.filterwarnings("ignore:.set_vital. is deprecated")
+@pytest.mark.parametrize("stateful", [False, True])
+def test_a_state_is_not_counted_in_batches_that_come_in_another_order(
+    stateful: bool, dataset: shortgop.ClipDataset
+) -> None:
+    """A run that went on from it had some samples twice and others never, without a word."""
+    sampler = shortgop.ElasticSampler(dataset, 4)
+    kind: Any = import_module("torchdata.stateful_dataloader").StatefulDataLoader if stateful else DataLoader
+
+    def loader(**options: Any) -> Any:
+        return kind(dataset, batch_size=4, sampler=sampler, multiprocessing_context="forkserver", **options)
+
+    batches = iter(loader(num_workers=2, in_order=False))
+    next(batches)
+    with pytest.raises(UsageError, match="batches is 1, and the DataLoader has in_order=False"):
+        sampler.state_after(1)
+    assert len(list(batches)) == 17
+    # All of them, in any order.
+    assert sampler.state_after(18)["position"] == 72
+    next(iter(loader(num_workers=1)))
+    sampler.state_after(1)

@@ -8,6 +8,7 @@ keyed                          random numbers that are functions of a key
 orders, weights, mixing, slices, ranks, sampler, sampler_states  in which order clips come, and the sampler that deals
                                them to ranks
 buckets, bucket_sampler        the same for batches of which each is of one of several datasets
+drawn_from, out_of_order       what goes wrong between a sampler and a DataLoader: other clips, another order
 outputs                        what the frames of a clip become: several tensors, random crops and flips
 clip_dataset, clip_pixels, policy_index, opened, rows, shared, transforms, unreadable, repetition  the Dataset: reads
                                clips, in any worker

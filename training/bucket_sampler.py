@@ -13,6 +13,7 @@ from ..manifests.ragged import lazy
 from ..wording import counted
 from .buckets import BatchOrder, BucketBatches
 from .clips import Draw, RankShare
+from .drawn_from import drawn_from
 from .mixed import MixedClips
 from .offsets import at_least_one, listed
 from .orders import Order, Shuffled
@@ -95,11 +96,10 @@ class BucketSampler(Sampler[list[int]]):
 
     def _drawn(self) -> Iterator[list[int]]:
         check_divided_once(self.world_size)
+        own = drawn_from(self._dataset)
         for number in self.sampler:
             dataset, draws = self._own(number)
-            share = RankShare(
-                len(draws), self.batch_sizes[dataset], self.rank, self.world_size, True, len(self._dataset)
-            )
+            share = RankShare(len(draws), self.batch_sizes[dataset], self.rank, self.world_size, True, own)
             yield [Draw.of(draw, share) for draw in draws]
 
     def planned_batches(self) -> Iterator[PlannedBatch]:

@@ -19,7 +19,8 @@ from ..readers.stats import Stats
 from ..warned import warn
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
-from .clips import NO_CLIPS, Clip, Clips, check_dataset, check_share, checked_epoch, in_epoch, one_draw
+from .clips import NO_CLIPS, Clip, Clips, check_share, checked_epoch, in_epoch, one_draw
+from .drawn_from import check_drawn_from, new_name
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, check_reading
@@ -142,6 +143,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         limit = at_least_one(max_skipped, "max_skipped")
         self._skipping = None if on_error == "raise" else Skipping(on_error, limit, self._seed)
         self._shared = SharedNumbers()
+        self.made_as = new_name()
         self._warned = False
         # Errors of the policy and of names come now, and not in a worker.
         table = self.clip_index
@@ -267,7 +269,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         """
         if not self._warned and self.is_random:
             self._warned = notice_repetition(self._shared, draws, len(self), fixed="dataset.clip_table()")
-        check_dataset(draws, len(self.clip_index))
+        check_drawn_from(draws, self)
         return in_epoch(draws, self._shared.epoch, len(self))
 
     def example(self, draw: int) -> Item:

@@ -55,16 +55,26 @@ NO_CLIPS = (
 
 
 @dataclass(frozen=True)
+class DrawnFrom:
+    """The dataset that draws stand for clips of. `made_as` is the name of it and its copies; others with the same
+    `fingerprint` have the same clips."""
+
+    num_clips: int
+    made_as: str
+    fingerprint: str
+
+
+@dataclass(frozen=True)
 class RankShare:
     """What a rank has of each global batch: `samples` of `global_batch_size` at most. `equal` says that it has as many
-    of all of them, from the first one on that is read. `num_clips` are those of the sampler's dataset."""
+    of all of them, from the first one on that is read. `drawn_from` is the sampler's dataset."""
 
     samples: int
     global_batch_size: int
     rank: int
     world_size: int
     equal: bool
-    num_clips: int
+    drawn_from: DrawnFrom | None = None
 
 
 class Draw(int):
@@ -113,16 +123,6 @@ def check_share(draws: Sequence[int] | int) -> None:
             f"{share.samples} of each global batch of {share.global_batch_size}, so that some batches would have clips "
             f"of two global batches, and ElasticSampler.state_after would count other ones: give the DataLoader a "
             f"batch_size that divides {share.samples}"
-        )
-
-
-def check_dataset(draws: Sequence[int], num_clips: int) -> None:
-    """UsageError for draws of a sampler of another dataset, which would be other clips of this one."""
-    share = draws[0].share if len(draws) and isinstance(draws[0], Draw) else None
-    if share is not None and share.num_clips != num_clips:
-        raise UsageError(
-            f"the sampler is of a dataset of {counted(share.num_clips, 'clip')}, and this one has {num_clips}: give "
-            "the DataLoader the dataset that the ElasticSampler was made of, or make a sampler of this one"
         )
 
 

@@ -13,7 +13,8 @@ from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_dataset import ClipDataset, Item
-from .clips import check_dataset, check_share, checked_epoch, in_epoch, one_draw
+from .clips import check_share, checked_epoch, in_epoch, one_draw
+from .drawn_from import check_drawn_from, new_name
 from .mixing import MixedIndex
 from .offsets import listed
 from .own_items import has_own, is_read_one_by_one, refuse_own_items
@@ -51,6 +52,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
                 f"the datasets are decoded on {', '.join(sorted(map(str, devices)))}; open all with one device"
             )
         self._shared = SharedNumbers()
+        self.made_as = new_name()
         self._warned = self._warned_of_repetition = False
 
     def __repr__(self) -> str:
@@ -141,7 +143,7 @@ class MixedClips(torch.utils.data.Dataset[Item]):
             self._warned_of_repetition = notice_repetition(
                 self._shared, draws, len(self), fixed="clip_table() of each ClipDataset"
             )
-        check_dataset(draws, len(self.clip_index))
+        check_drawn_from(draws, self)
         return in_epoch(draws, self._shared.epoch, len(self))
 
     def example(self, draw: int) -> Item:

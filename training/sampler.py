@@ -13,8 +13,10 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..warned import warn
 from .clips import Clips, Draw, RankShare, checked_epoch
+from .drawn_from import drawn_from
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Sequential, Shuffled
+from .out_of_order import comes_out_of_order
 from .ranks import check_divided_once, check_ranks_since, checked_ranks
 from .sampler_states import STATE_VERSION, place_of
 from .slices import BatchKind, EpochPass, EpochSlices, PlannedBatch
@@ -287,6 +289,8 @@ class ElasticSampler(DistributedSampler[int]):
                 f"batches is {batches}, and samples of only {begun} global batches were taken so far: this rank has "
                 f"{self.most_per_batch} of each, so give the DataLoader that batch_size, or count whole global batches"
             )
+        if self._running is not None:
+            self._running.check_order(batches)
         return self._state(min(self._began_at + batches * self.global_batch_size, self._order.length), 0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -323,14 +327,14 @@ class ElasticSampler(DistributedSampler[int]):
         # is set.
         check_divided_once(self.num_replicas)
         self._notice_repetition()
-        running = EpochPass(self.epoch, self._slices(self._start), self._offset)
+        running = EpochPass(self.epoch, self._slices(self._start), self._offset, comes_out_of_order())
         self._running, self._began_at, self._resumed = running, running.slices.start, False
         self._begun, self._left = True, False
         moves, told, skipped = self._moves, False, running.taken
         # A pass that begins within a global batch has another number of its samples.
         equal = self.drop_last and not skipped
         share = RankShare(
-            self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas, equal, len(self._clips)
+            self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas, equal, drawn_from(self._dataset)
         )
         for parts in running.slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])

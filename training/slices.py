@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import UsageError
+
 
 @dataclass(frozen=True)
 class PlannedBatch:
@@ -94,17 +96,28 @@ class EpochSlices:
 
 @dataclass
 class EpochPass:
-    """One pass over what is left of an epoch: how many draws were taken, those before it included."""
+    """One pass over what is left of an epoch: how many draws were taken, those before it included. Batches that come
+    `out_of_order` are not those that their number says."""
 
     epoch: int
     slices: EpochSlices
     taken: int
+    out_of_order: bool = False
 
     def begun(self) -> int:
         """Of how many global batches samples were taken."""
         if self.taken >= self.slices.num_samples:
             return self.slices.num_batches
         return -(-self.taken // len(self.slices.part(0)))
+
+    def check_order(self, batches: int) -> None:
+        """UsageError where so many batches that came may not be the first ones of the pass."""
+        if self.out_of_order and 0 < batches < self.slices.num_batches:
+            raise UsageError(
+                f"batches is {batches}, and the DataLoader has in_order=False, so that they may be others than the "
+                f"first {batches}, and a run that goes on would repeat some and leave out others: leave in_order out, "
+                "or take the state at the end of an epoch"
+            )
 
     def place(self) -> tuple[int, int]:
         """Where the first batch begins that was not taken whole, and how much of this rank's part of it was taken."""

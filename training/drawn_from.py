@@ -1,0 +1,48 @@
+"""Whether draws are those of a dataset: a sampler's stand for clips of the dataset that it was made of."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import UsageError
+from ..wording import counted
+from .clips import Draw, DrawnFrom
+
+
+def new_name() -> str:
+    """A name for a dataset that its copies in other processes have too, and no other dataset has."""
+    return uuid.uuid4().hex
+
+
+def drawn_from(dataset: Any) -> DrawnFrom:
+    """What draws of a sampler of this dataset say of it."""
+    return DrawnFrom(len(dataset.clip_index), getattr(dataset, "made_as", ""), _fingerprint(dataset))
+
+
+def check_drawn_from(draws: Sequence[int], dataset: Any) -> None:
+    """UsageError for draws of a sampler of another dataset, which would be other clips of this one.
+
+    A dataset that was made anew with the same clips will do. Only then are fingerprints compared, since a worker would
+    have to count all clips for its own.
+    """
+    share = draws[0].share if len(draws) and isinstance(draws[0], Draw) else None
+    given = None if share is None else share.drawn_from
+    if given is None or given.made_as == dataset.made_as:
+        return
+    count = len(dataset.clip_index)
+    if given.num_clips != count:
+        what = f"of a dataset of {counted(given.num_clips, 'clip')}, and this one has {count}"
+    elif given.fingerprint != _fingerprint(dataset):
+        what = "of another dataset, which has as many clips of other videos, or by another policy or seed"
+    else:
+        return
+    raise UsageError(
+        f"the sampler is {what}: give the DataLoader the dataset that the ElasticSampler was made of, or make a "
+        "sampler of this one"
+    )
+
+
+def _fingerprint(dataset: Any) -> str:
+    return f"{dataset.videos_fingerprint}/{dataset.clip_index.fingerprint}"
