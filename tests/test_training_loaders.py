@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from datasets import make_dataset
-from shortgop.errors import UsageError
+from shortgop.errors import DatasetWarning, UsageError
 from sweep import sample
 from synthetic import constant_rate_pts, make_video
 from training_videos import make_videos
@@ -235,6 +235,31 @@ def test_batches_that_accelerate_would_divide_once_more_are_refused(
         draws(prepared)
     # Of one rank nothing is divided.
     assert len(draws(loaders.prepare_data_loader(loader, num_processes=1, **options))) == 6
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_clips_that_come_again_on_ranks_of_accelerate_are_told_in_the_second_epoch(
+    rank: int, dataset: shortgop.ClipDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain Trainer trained in all epochs on the clips of the first one. Of 25 clips in batches of 4 each of two
+    ranks reads more than half, as the last batches are filled up: that is no second epoch."""
+    loaders = import_module("accelerate.data_loader")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    def loader_of(clips: shortgop.ClipDataset) -> Any:
+        loader = DataLoader(clips, batch_size=4, shuffle=True)
+        # With a sampler that has a seed, as Trainer has it, Accelerate tells that the epoch, and not the dataset.
+        options = {"use_seedable_sampler": True, "data_seed": 0, "put_on_device": False}
+        return loaders.prepare_data_loader(loader, num_processes=2, process_index=rank, **options)
+
+    clips = [shortgop.ClipDataset(dataset.source, shortgop.RandomClips(2, clips_per_video=25)) for _ in range(2)]
+    untold, told = map(loader_of, clips)
+    assert len(draws(untold)) == 4
+    with pytest.warns(DatasetWarning, match="for the second time .* Accelerate .* on_epoch_begin of a TrainerCallback"):
+        draws(untold)
+    for epoch in range(4):
+        clips[1].set_epoch(epoch)
+        draws(told)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 from ..warned import warn
@@ -9,15 +10,17 @@ from .clips import Draw
 from .ranks import num_ranks
 from .shared import SharedNumbers
 
-# Once or twice may be meant.
-_READ_TWICE = 2
+# Twice may be meant. Not where Accelerate divides batches among ranks: it tells datasets the epoch on one rank alone.
+_READ_TWICE, _READ_ONCE = 2, 1
+_BATCHES_TO_SPARE = 2
 
 
 def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *, fixed: str) -> bool:
     """Count these draws of a dataset of random clips, of which there are `count` in an epoch.
 
-    DatasetWarning, and True, where they are read for the third time without another epoch, or where one comes several
-    times in what is read together. `fixed` says how clips would stay the same without it.
+    DatasetWarning, and True, where they are read for the third time without another epoch (for the second time on ranks
+    of Accelerate), or where one comes several times in what is read together. `fixed` says how clips would stay the
+    same without it.
     """
     plain = [int(draw) for draw in draws if not isinstance(draw, Draw)]
     if not plain or not count:
@@ -34,10 +37,20 @@ def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *
     # Indices from `count` on are draws of later epochs. Of several ranks each reads a part of every epoch, which is
     # another one each time: only where it has met an index again does it know that an epoch came again.
     times = shared.count_read([index % count for index in plain if index < count], count)
-    if times <= _READ_TWICE or shared.read * num_ranks() <= _READ_TWICE * count:
+    ranks = num_ranks()
+    by_accelerate = ranks > 1 and "accelerate.data_loader" in sys.modules
+    untold = _READ_ONCE if by_accelerate else _READ_TWICE
+    # Accelerate fills the last batches of an epoch with samples from its start.
+    spare = _BATCHES_TO_SPARE * len(plain) * ranks if by_accelerate else 0
+    if times <= untold or shared.read * ranks <= untold * count + spare:
         return False
+    where = (
+        ", which Accelerate may not do on several ranks: with Hugging Face's Trainer in on_epoch_begin of a "
+        "TrainerCallback"
+    )
     warn(
-        "random clips are read for the third time with the same choices: call dataset.set_epoch(epoch) in each epoch, "
-        f"or use shortgop.ElasticSampler (for clips that are to stay the same, {fixed})"
+        f"random clips are read for the {'second' if by_accelerate else 'third'} time with the same choices: call "
+        f"dataset.set_epoch(epoch) in each epoch{where if by_accelerate else ''}, or use shortgop.ElasticSampler (for "
+        f"clips that are to stay the same, {fixed})"
     )
     return True
