@@ -111,6 +111,19 @@ def test_a_rate_that_milliseconds_cut_short_is_the_common_one_where_nothing_is_l
     assert grid.dropped == 0
 
 
+@pytest.mark.parametrize("part", [0.1, 0.3, 0.5, 0.7])
+@pytest.mark.parametrize("units", [1000, 15360])
+def test_a_recording_that_was_cut_keeps_its_rate(units: int, part: float) -> None:
+    """Behind each cut the next frame comes sooner. It was 30.02 frames/s or so, and up to 32."""
+    intervals = np.full(900, units / 30)
+    intervals[[300, 650]] *= part
+    pts = np.round(np.cumsum(intervals)).astype(np.int64)
+    mean = Fraction(len(pts) * units, int(pts[-1]))
+    grid = planned(pts, hints=(mean,), timebase=Fraction(1, units))
+    assert grid.rule.fps == 30
+    assert grid.dropped <= 2
+
+
 @pytest.mark.parametrize("places", [(3, 7), (2, 5, 8), (4, 12, 20, 28)])
 def test_several_pairs_of_frames_that_nearly_coincide_do_not_multiply_a_short_clip(places: tuple[int, ...]) -> None:
     pts = steps(*[33, 33, 34] * (3 if places[-1] < 10 else 10))

@@ -127,7 +127,7 @@ def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
     jump, pause = (seconds / timebase for seconds in (_JUMP_SECONDS, _MAX_PAUSE_SECONDS))
     starts = [0]
     current: list[int] = []
-    longest_step = usual_step = end_before = 0
+    longest_step = long_step = usual_step = end_before = 0
     for number, time in enumerate(times):
         if time is None:
             continue
@@ -138,12 +138,13 @@ def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
                 starts.append(number)
                 steps = sorted(after - before for before, after in pairwise(current))
                 longest_step, usual_step, end_before = steps[-1], steps[len(steps) // 2], current[-1]
+                long_step = steps[len(steps) * 3 // 4]
                 current = []
         step = time - current[-1] if current else 0
         # Times jump forward again after a few packets: these had wrong timestamps.
         returns = len(current) < _FEWEST_LATER and step > _MAX_STEPS * longest_step
-        # Times that were rounded to milliseconds are no jump.
-        continues = 2 * step > 3 * usual_step and 0 < time - end_before <= _MAX_STEPS * usual_step
+        # Times that were rounded to milliseconds are no jump, nor those of a variable rate.
+        continues = step > 2 * long_step and 0 < time - end_before <= _MAX_STEPS * usual_step
         if step > pause or (len(starts) > 1 and (returns or continues)):
             return [0]
         current.append(time)

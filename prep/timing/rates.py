@@ -12,7 +12,9 @@ how many frames it drops and repeats (`variable_rate`):
    two frames that are closer together than all others must not multiply the frames of the whole video. Where up to a
    quarter of the frames follow another one within 1/240 s, which no camera records, these frames do not count at all.
 3. Of the candidates from that rate up to five quarters of it, take the one that drops the fewest frames; of several,
-   the first in the order of (1), so that a 30 fps recording with missing frames gets 30 and not 29.97.
+   the first in the order of (1), so that a 30 fps recording with missing frames gets 30 and not 29.97. But where nine
+   in ten intervals are those of a standard rate, and that drops no more frames than there are shorter intervals, take
+   it: recordings that were cut or joined keep their rate, at the price of a frame at each place.
 
 If no candidate drops so few, take the one that drops the fewest, and of several the lowest.
 """
@@ -44,6 +46,7 @@ _USUAL_RATE = Fraction(25)
 _MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 32, 1 << 28
 _MAX_INFLATION, _ALWAYS_ALLOWED_FRAMES = 30, 10_000
 _NEAR = Fraction(5, 4)
+_MOST_OTHERS_PART, _ROUNDING_SECONDS = 10, Fraction(1, 1000)
 _INTERVALS_TRIED = 32
 # Fields in a second of video that film is shown as; how many intervals tell of it, and at most one in how many is as
 # long as the one before.
@@ -108,7 +111,18 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
         return min(affordable, key=lambda rate: (dropped[rate], rate))
     lowest = min(good)
     # `affordable` is still in the order of preference, and min takes the first of equals.
-    return min((rate for rate in affordable if lowest <= rate <= lowest * _NEAR), key=dropped.__getitem__)
+    near = [rate for rate in affordable if lowest <= rate <= lowest * _NEAR]
+    cut = [rate for rate in near if rate in STANDARD_RATES and dropped[rate] <= _shorter_intervals(pts, timebase, rate)]
+    return min(cut or near, key=dropped.__getitem__)
+
+
+def _shorter_intervals(pts: Array, timebase: Fraction, rate: Fraction) -> int:
+    """How many intervals are shorter than those of the rate, to a millisecond or a unit of the timebase; -1 where more
+    than a few are shorter or longer."""
+    longer = np.diff(pts) - float(1 / (rate * timebase))
+    rounding = max(1.0, float(_ROUNDING_SECONDS / timebase))
+    is_other = np.abs(longer) > rounding
+    return int(np.count_nonzero(is_other & (longer < 0))) if is_other.sum() * _MOST_OTHERS_PART <= len(pts) else -1
 
 
 def _without_twins(pts: Array, timebase: Fraction) -> Array:

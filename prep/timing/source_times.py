@@ -193,7 +193,10 @@ def check_order(source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
 def _runs_left_out(decoded_pts: Array, rising: Array, span: int) -> Array:
     """Where times first jump back in a run of more than `span` frames that do not rise, which is too long for a
     decoder's mistake: the number of a frame, or none."""
-    left_out = np.flatnonzero(~rising)
+    # Frames at the time of the one before are shown for no time, as at a cut that FFmpeg copied.
+    moves_on = np.concatenate([[True], np.diff(decoded_pts) != 0]) | (span == 0)
+    begins = np.flatnonzero(moves_on)
+    left_out = np.flatnonzero(~np.logical_or.reduceat(rising, begins))
     runs = np.flatnonzero(left_out[span:] - left_out[: max(0, len(left_out) - span)] == span)
     falls = np.flatnonzero(np.diff(decoded_pts) <= 0) + 1
     return falls[:1] if len(runs) else runs
