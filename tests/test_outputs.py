@@ -165,8 +165,9 @@ def test_pixels_say_where_a_crop_was_taken(places: Path) -> None:
             assert ((inner[:, 2].mean(dim=2) - 8) / 2 - at_lines[4:-4]).abs().mean() < 1.0
 
 
-def test_a_resized_crop_is_near_to_the_same_done_by_torch(folder: Path) -> None:
-    dataset = clips_of(folder, frames=Output(size=(48, 56), crop="random-resized", scale=(0.4, 1.0)))
+@pytest.mark.parametrize("crop", ["random-resized", "random-scaled"])
+def test_a_resized_crop_is_near_to_the_same_done_by_torch(folder: Path, crop: Any) -> None:
+    dataset = clips_of(folder, frames=Output(size=(48, 56), crop=crop, scale=(0.4, 1.0)))
     for item in (dataset[index] for index in range(0, len(dataset), 3)):
         top, left, height, width = item["crop"].tolist()
         part = whole(folder, item)[:, :, top : top + height, left : left + width].float()
@@ -289,7 +290,9 @@ def test_a_flipped_frame_shows_its_number_once_it_is_turned_back(folder: Path) -
         ({"crop": "random-resized", "size": 9}, "size is 9"),
         ({"crop": "left", "size": (9, 9)}, "crop is 'left'; it can be"),
         ({"crop": (1, 0, 8, 8)}, "top and left have to be even"),
-        ({"scale": (0.5, 1.0)}, 'scale is for crop="random-resized", and crop is None'),
+        ({"scale": (0.5, 1.0)}, 'scale is for crop="random-resized" or "random-scaled", and crop is None'),
+        ({"ratio": (1, 2), "crop": "random-scaled", "size": (8, 8)}, 'ratio is for crop="random-resized", and crop is'),
+        ({"crop": "random-scaled", "size": 9}, "size is 9"),
         ({"scale": (0.5, 1.5), "crop": "random-resized", "size": (8, 8)}, r"scale is \(0.5, 1.5\).*up to 1"),
         ({"ratio": (2, 1), "crop": "random-resized", "size": (8, 8)}, r"ratio is \(2, 1\)"),
         ({"ratio": 2, "crop": "random-resized", "size": (8, 8)}, "two numbers"),

@@ -55,9 +55,46 @@ def test_random_resized_is_torchvisions() -> None:
     assert set((ours[:, 2:] % 16).ravel().tolist()) <= {0, 340 % 16}
 
 
+def test_random_scaled_is_a_scaled_short_side_and_a_random_crop() -> None:
+    """As RandomShortSideScale(256, 320, inverse uniform) and RandomCrop(224) of SlowFast and PyTorchVideo."""
+    crops = drawn(Output(size=(224, 224), crop="random-scaled", scale=(224 / 320, 224 / 256)), 12_000, (256, 456))
+    sides = Counter(crops[:, 2].tolist())
+    assert torch.equal(crops[:, 2], crops[:, 3])
+    # 0.7 to 0.875 of 256 in steps of 1/32, of which the outer ones are half as likely, or nearly.
+    assert set(sides) == {176, 184, 192, 200, 208, 216, 224}
+    inner = [sides[side] for side in (184, 192, 200, 208, 216)]
+    expected = 12_000 / 32 / (224 / 256 - 224 / 320)
+    # Chi-square with 5 degrees of freedom: above 20.5 once in a thousand.
+    assert sum((count - expected) ** 2 / expected for count in inner) < 20.5
+    for side, count in sides.items():
+        lefts = Counter(crops[crops[:, 2] == side][:, 1].tolist())
+        assert set(lefts) <= set(range(0, 456 - side + 1, 2))
+        # Every place is about as likely: the mean is that of a uniform one within five deviations.
+        mean = sum(left * each for left, each in lefts.items()) / count
+        assert abs(mean - (456 - side) / 2) < 5 * (456 - side) / (12 * count) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("size", "shape", "largest"),
+    [((256, 456), (256, 448), (256, 448)), ((240, 426), (448, 256), (240, 136)), ((108, 192), (128, 224), (108, 188))],
+)
+def test_random_scaled_is_the_largest_part_of_the_shape_unless_told(
+    size: tuple[int, int], shape: tuple[int, int], largest: tuple[int, int]
+) -> None:
+    crops = drawn(Output(size=shape, crop="random-scaled"), 3000, size)
+    assert {*map(tuple, crops[:, 2:].tolist())} == {largest}
+    places = {*map(tuple, crops[:, :2].tolist())}
+    spare = [side - part for side, part in zip(size, largest, strict=True)]
+    assert places == {(top, left) for top in range(0, spare[0] + 1, 2) for left in range(0, spare[1] + 1, 2)}
+
+
 @pytest.mark.parametrize("size", [(64, 400), (400, 64), (2, 2), (65, 97)])
-def test_random_resized_crops_lie_within_frames_of_any_shape(size: tuple[int, int]) -> None:
-    for top, left, height, width in drawn(Output(size=(9, 9), crop="random-resized"), 200, size).tolist():
+@pytest.mark.parametrize(
+    "output",
+    [Output(size=(9, 9), crop="random-resized"), Output(size=(9, 9), crop="random-scaled", scale=(0.01, 1.0))],
+)
+def test_random_crops_that_are_resized_lie_within_frames_of_any_shape(output: Output, size: tuple[int, int]) -> None:
+    for top, left, height, width in drawn(output, 200, size).tolist():
         assert min(top, left) >= 0
         assert min(height, width) >= 1
         assert top % 2 == left % 2 == 0

@@ -17,15 +17,26 @@ from ..manifests.ragged import Array
 from ..readers.clip_output import ClipOutput
 from ..readers.convert.copies import array_of
 from ..readers.dataset import open as open_dataset
-from ..readers.frame_format import Color, FrameFormat, Geometry, Normalize, PixelFormat, Size, integers_in_pixels
+from ..readers.frame_format import (
+    Color,
+    FrameFormat,
+    Geometry,
+    Normalize,
+    PixelFormat,
+    Size,
+    integers_in_pixels,
+    largest_part,
+)
 from .keyed import below, hashes, key
 from .offsets import listed
 
-Crop = Literal["center", "random", "random-resized"] | tuple[int, int, int, int]
+Crop = Literal["center", "random", "random-scaled", "random-resized"] | tuple[int, int, int, int]
 Region = tuple[int, int, int, int]
 """Top, left, height and width of a part of a frame, in pixels."""
 
-_RANDOM = ("random", "random-resized")
+_RANDOM = ("random", "random-scaled", "random-resized")
+# Sides of random-scaled crops are those of the largest one times a multiple of one part in so many: see _STEPS.
+_SCALES = 32
 # Areas and aspect ratios that are tried before the middle is taken, as in torchvision.
 _ATTEMPTS = 10
 # Sides of random-resized crops are multiples of the short side divided by this, rounded to an even number: 16 pixels at
@@ -66,13 +77,16 @@ class Output:
 
     - `size`: (height, width), or the length of the short side; None leaves the size as it is.
     - `crop`: the part of each frame to take. None is all of it; "center" the largest part in the middle with the aspect
-      ratio of `size`; "random" a part of just `size`, at a random place, which is not resized; "random-resized" a part
+      ratio of `size`; "random" a part of just `size`, at a random place, which is not resized; "random-scaled" a part
+      with the aspect ratio of `size` at a random place, the largest or with `scale` a smaller one; "random-resized" one
       of random area and aspect ratio at a random place, resized to `size`, as torchvision's RandomResizedCrop does it;
       (top, left, height, width) that part. Parts begin at even lines and columns, as the chroma has only these, and the
       sides of a random-resized one are multiples of a sixteenth of the frame's short side.
     - `scale`, `ratio`: for "random-resized": the bounds of its area, as a part of the frame's, from which it is drawn
       uniformly; and the bounds of width / height before resizing, from which it is drawn uniformly in its logarithm.
-      After ten draws that do not fit, the largest part in the middle whose ratio lies within the bounds is taken.
+      After ten draws that do not fit, the largest part in the middle whose ratio lies within the bounds is taken. For
+      "random-scaled" `scale` has the bounds of its sides, as a part of those of the largest part, from which it is
+      drawn uniformly, in steps of 1/32: a short side scaled to 256 to 320 and a crop of 224 is (224 / 320, 224 / 256).
     - `flip`: the probability that left and right change places.
     - `dtype`: torch.uint8, or a float with values from 0 to 1: torch.float32, torch.float16, torch.bfloat16.
     - `normalize`: (mean, std), a number for each channel: values from 0 to 1, less mean, divided by std.
@@ -111,7 +125,8 @@ class Output:
             self._set("size", integers_in_pixels("size", self.size, (2,), "(height, width)"))
         elif isinstance(self.crop, str) and self.crop != "center":
             raise UsageError(
-                f'crop is {self.crop!r}; it can be "center", "random", "random-resized" or (top, left, height, width)'
+                f'crop is {self.crop!r}; it can be "center", "random", "random-scaled", "random-resized" or '
+                "(top, left, height, width)"
             )
         else:
             checked = FrameFormat(self.size, self.crop)
@@ -136,8 +151,9 @@ class Output:
             bounds = getattr(self, name)
             if bounds is None:
                 continue
-            if self.crop != "random-resized":
-                raise UsageError(f'{name} is for crop="random-resized", and crop is {self.crop!r}')
+            if self.crop != "random-resized" and (name, self.crop) != ("scale", "random-scaled"):
+                also = ' or "random-scaled"' if name == "scale" else ""
+                raise UsageError(f'{name} is for crop="random-resized"{also}, and crop is {self.crop!r}')
             low, high = _two_numbers(name, bounds)
             if not 0 < low <= high <= most or math.isinf(high):
                 limit = ", up to 1" if name == "scale" else ""
@@ -160,6 +176,8 @@ class Output:
         flip = _unit(bits[-1]) < self.flip
         if self.crop == "random":
             region = _at_random(height, width, self._two_sides, bits)
+        elif self.crop == "random-scaled":
+            region = _scaled(height, width, self._two_sides, self.scale or (1.0, 1.0), bits)
         elif self.crop == "random-resized":
             region = _resized(height, width, self.scale or (0.08, 1.0), self.ratio or (3 / 4, 4 / 3), bits)
         else:
@@ -200,9 +218,15 @@ def _at_random(height: int, width: int, size: tuple[int, int], bits: Array) -> R
     if size[0] > height or size[1] > width:
         raise UsageError(
             f"a random crop of {size[0]} lines and {size[1]} columns does not fit into frames of height {height} and "
-            f'width {width}: make size smaller, or use crop="random-resized"'
+            f'width {width}: make size smaller, or use crop="random-scaled", which is resized'
         )
     return _even_below(bits[0], height - size[0]), _even_below(bits[1], width - size[1]), *size
+
+
+def _scaled(height: int, width: int, shape: tuple[int, int], scale: tuple[float, float], bits: Array) -> Region:
+    part = round((scale[0] + _unit(bits[0]) * (scale[1] - scale[0])) * _SCALES) / _SCALES
+    lines, columns = (_in_steps(part * side, 2, side) for side in largest_part(height, width, shape))
+    return _even_below(bits[1], height - lines), _even_below(bits[2], width - columns), lines, columns
 
 
 def _resized(height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float], bits: Array) -> Region:
