@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from ..wording import counted
+from ..wording import counted, plain
 
 if TYPE_CHECKING:
     from ..jobs.progress import tally as job
@@ -45,14 +45,15 @@ def job_progress(err: Console) -> Iterator[job.OnProgress]:
     if err.is_terminal:
         # The rest of a bar says nothing of the time: frames differ in what they cost.
         # Where the terminal is narrow, what is said goes on in the next line, and nothing of it is cut off.
-        said = TextColumn("{task.description}", table_column=Column(ratio=1))
+        # Notes hold paths and addresses, whose brackets are no markup.
+        said = TextColumn("{task.description}", markup=False, table_column=Column(ratio=1))
         columns = (BarColumn(_BAR_WIDTH), MofNCompleteColumn(), TextColumn("frames"), said)
         with Progress(*columns, console=err, transient=True) as bar:
             task = bar.add_task("", total=None)
 
             def update(state: job.Progress) -> None:
                 total = None if state.lists_more else state.frames_expected or None
-                described = f"{_speed(state)}, {videos(state)}"
+                described = plain(f"{_speed(state)}, {videos(state)}")
                 bar.update(task, completed=state.frames_done, total=total, description=described)
 
             yield update

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from io import StringIO
 
+import pytest
 from rich.console import Console
 
 from shortgop.cli.progress import job_progress
@@ -98,6 +100,15 @@ def test_a_bar_in_a_narrow_terminal_says_all_of_it() -> None:
         show(during)
     words = " ".join(text.getvalue().split())
     assert "300/1000 frames 20 frames/s while encoding (20 in the last minute), about 35 s left, 0/2 videos;" in words
+
+
+@pytest.mark.parametrize("note", ["joining the Ray cluster at [fe80::1]:6379", "cannot read '[a][/b]/c.mp4'"])
+def test_a_bar_shows_brackets_as_they_are_and_no_control_characters(note: str) -> None:
+    text = StringIO()
+    job = Job(Console(file=StringIO()))
+    with job_progress(Console(file=text, force_terminal=True, width=300, color_system=None)) as show:
+        show(replace(job.told[-1], note=f"{note}\x1b[31m"))
+    assert f"2/2 videos; {note}\\x1b[31m" in text.getvalue()
 
 
 def test_the_first_frames_are_no_rate_of_thousands() -> None:
