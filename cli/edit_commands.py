@@ -141,7 +141,8 @@ def drop(
 
 def _ids_in(file: Path) -> list[str]:
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        # Ids may hold what `str.splitlines` takes for the end of a line. Reading makes \r\n and \r a \n.
+        lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the ids in {file}: {error}; give a text file with an id on each line") from error
     return [line for line in lines if line.strip()]

@@ -137,6 +137,12 @@ class Dropping:
         assert (result.exit_code, "1 id dropped before" in result.stdout) == (0, True)
         assert len(snapshots(dataset)) == 2
 
+    def test_an_id_in_a_file_may_hold_any_character_but_the_end_of_a_line(self, root: Path, dataset: Storage) -> None:
+        Path("ids.txt").write_bytes("a\x0cb\u2028c.mp4\r\nc.mp4\r\n".encode())
+        result = run("drop", dataset.url, "--from", "ids.txt")
+        assert "1 id not in the dataset: a\\x0cb\\u2028c.mp4" in result.stderr
+        assert "1 video dropped" in result.stdout
+
     def test_a_source_that_could_not_be_prepared_can_be_dropped(self, published_place: Storage) -> None:
         assert drop(published_place, ["d"]).ids == ("d",)
         write_part(published_place, "u9", failure("d", "cut short", attempted_ns=9))
