@@ -71,6 +71,12 @@ def test_a_line_that_makes_no_sense_is_named(line: str, tmp_path: Path) -> None:
         find_sources([str(write_list(tmp_path, "x,a,1,2,train,0", line))])
 
 
+def test_a_line_with_more_cells_than_the_header_is_named(tmp_path: Path) -> None:
+    """A label with a comma in it would shift into other columns, or lose its end."""
+    with pytest.raises(UsageError, match=r"line 2 of '.*train\.csv' has more cells than the header; put text"):
+        find_sources([str(write_list(tmp_path, "x,a,1,2,train,0,more"))])
+
+
 def test_a_list_with_a_path_is_an_ordinary_list(tmp_path: Path) -> None:
     listed = tmp_path / "list.csv"
     listed.write_text("path,youtube_id,time_start,time_end\na.mp4,a,1,2\n")

@@ -65,6 +65,11 @@ def _videos_below(folder: Path, is_video_name: Callable[[str], bool]) -> dict[st
 
 
 def _source(folder: Path, shown: str, place: str, row: dict[str, Any], files: Mapping[str, Path]) -> Imported:
+    # csv puts the cells that no column has under None.
+    if None in row:
+        raise UsageError(
+            f"{place} has more cells than the header; put text that holds the separator in double quotes", file=shown
+        )
     values = {valid_text((name or "").strip()): value for name, value in row.items()}
     key = str(values["youtube_id"] or "").strip()
     start, end = (_seconds(values[name]) for name in ("time_start", "time_end"))
