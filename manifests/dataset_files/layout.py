@@ -33,14 +33,13 @@ from ...errors import (
 )
 from ...storage.interface import NO_BUCKET, Storage, Stored
 from ...whole_files import writing
-from ..zarr_files.zarr_read import (
-    READABLE_VERSIONS,
-)
+from ..zarr_files.zarr_read import READABLE_VERSIONS
 
 FORMAT_VERSION = 5
 # All that came with version 5 is AV1.
 _VERSION_WITHOUT_AV1 = 4
 ROOT_KEY = "zarr.json"
+_SHARD = re.compile(r"\w+-\d+(-[0-9a-f]+(\.\d+)?)?\.shard")
 MAX_ID_ROOTS = 1000
 """An id root lengthens zarr.json, which every reader reads. Folders beyond this number are not remembered."""
 # Each time another writer changed the root meanwhile.
@@ -72,6 +71,22 @@ def version_to_state(profile: Mapping[str, Any] | None) -> int:
 
 def shard_key(name: str) -> str:
     return f"shards/{name}"
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file of the shards folder has a name such as shards get."""
+    return _SHARD.fullmatch(name) is not None
+
+
+def unit_of_shard(name: str) -> str:
+    """The unit that a shard belongs to."""
+    # The shards of a section are named after its unit and its number in it.
+    return name.partition("-")[0].partition("_")[0]
+
+
+def shard_lengths(dataset: Storage) -> dict[str, int]:
+    """The number of bytes of each file in the shards folder, by its name."""
+    return {stored.key.removeprefix(shard_key("")): stored.num_bytes for stored in listed(dataset, "shards")}
 
 
 def part_key(part: str) -> str:

@@ -16,7 +16,7 @@ from ...errors import DatasetError, UnreadableDataError, UsageError
 from ...storage.interface import Storage
 from ..shared_memory.host_copies import copies_in
 from .in_order import in_order
-from .layout import listed, read_root, shard_key, snapshot_key, snapshots
+from .layout import is_shard, read_root, shard_key, shard_lengths, snapshot_key, snapshots, unit_of_shard
 from .parts import finished_parts, had_videos, read_part
 from .sections import remove_old_sections, shards_of_sections
 from .snapshot_files import layers_below, parts_in
@@ -25,8 +25,6 @@ from .snapshots import open_manifest, open_once
 KEEP_SECONDS = 24 * 3600.0
 # An unfinished unit may still run on a host that the driver no longer reaches.
 _ABANDONED_SECONDS = 24 * 3600.0
-# Other files in the shards folder are left alone.
-_SHARD = re.compile(r"\w+-\d+(-[0-9a-f]+(\.\d+)?)?\.shard")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -112,8 +110,8 @@ def stray_shards(dataset: Storage, *, gone_snapshots: Collection[str] = (), gone
     already, and snapshots do not count as naming the shards `gone`.
     """
     # Listed before the snapshots and parts are read: a shard that comes later is never removed.
-    names = (stored.key.removeprefix("shards/") for stored in listed(dataset, "shards"))
-    strays = {name for name in names if is_shard(name)}
+    # Other files in the folder are left alone.
+    strays = {name for name in shard_lengths(dataset) if is_shard(name)}
     try:
         for named in _names(dataset, gone_snapshots):
             strays -= named - set(gone)
@@ -155,17 +153,6 @@ def _is_given_up(dataset: Storage, name: str) -> bool:
     with contextlib.suppress(DatasetError):
         return had_videos(dataset, unit_of_shard(name))
     return False
-
-
-def is_shard(name: str) -> bool:
-    """Whether a file of the shards folder has a name such as shards get."""
-    return _SHARD.fullmatch(name) is not None
-
-
-def unit_of_shard(name: str) -> str:
-    """The unit that a shard belongs to."""
-    # The shards of a section are named after its unit and its number in it.
-    return name.partition("-")[0].partition("_")[0]
 
 
 def _removed(dataset: Storage, name: str) -> bool:

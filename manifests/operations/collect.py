@@ -16,7 +16,7 @@ from ...errors import CorruptDataError, DatasetError, MissingDataError
 from ...storage.interface import Storage
 from ..dataset_files.in_order import in_order
 from ..dataset_files.in_place import changing
-from ..dataset_files.layout import listed, read_root, snapshots
+from ..dataset_files.layout import read_root, shard_lengths, snapshots
 from ..dataset_files.parts import clean_part, finished_parts, open_part
 from ..dataset_files.publish import publish
 from ..dataset_files.snapshot_files import layers_below
@@ -72,7 +72,7 @@ def collect(
         return _foreseen(dataset, keep_snapshots_seconds)
     with changing(dataset):
         publish(dataset)
-        before = _shard_lengths(dataset)
+        before = shard_lengths(dataset)
         root, manifest = open_current(dataset, copies=copies_in(None))
         rewritten: list[str] = []
         lost = lost_shards(dataset, manifest)
@@ -93,7 +93,7 @@ def collect(
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
         parts = _cleaned(dataset, manifest, skipped, dry_run=False)
         root, manifest = open_current(dataset, copies=copies_in(None))
-        after = _shard_lengths(dataset)
+        after = shard_lengths(dataset)
         kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
     return Collected(
         snapshots=tuple(sorted(removed, key=int)),
@@ -120,7 +120,7 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     replaced = set(there) if changes and keep_seconds <= 0 else set()
     gone = rewritten - _named(dataset, there.keys() - old - replaced) if replaced else set()
     shards = stray_shards(dataset, gone_snapshots=(old | replaced) - {root.snapshot or ""}, gone=gone)
-    lengths, live = _shard_lengths(dataset), live_bytes(manifest)
+    lengths, live = shard_lengths(dataset), live_bytes(manifest)
     kept = (_named(dataset, there) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
     return Collected(
         snapshots=tuple(sorted(old | replaced, key=int)),
@@ -193,10 +193,6 @@ def _named(dataset: Storage, names: Iterable[str]) -> set[str]:
         with contextlib.suppress(MissingDataError, CorruptDataError):
             named.update(open_once(dataset, snapshot).shards.name.texts())
     return named
-
-
-def _shard_lengths(dataset: Storage) -> dict[str, int]:
-    return {stored.key.removeprefix("shards/"): stored.num_bytes for stored in listed(dataset, "shards")}
 
 
 def _snapshot_lengths(dataset: Storage) -> dict[str, int]:

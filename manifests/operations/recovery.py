@@ -18,7 +18,17 @@ from ...storage.interface import Storage
 from ...wording import byte_size, counted
 from ..dataset_files.aside import copied_aside
 from ..dataset_files.in_place import repairing
-from ..dataset_files.layout import Root, listed, part_key, read_root, shard_key, snapshot_key, snapshots
+from ..dataset_files.layout import (
+    Root,
+    is_shard,
+    part_key,
+    read_root,
+    shard_key,
+    shard_lengths,
+    snapshot_key,
+    snapshots,
+    unit_of_shard,
+)
 from ..dataset_files.parts import finished_parts, open_part, unit_of
 from ..dataset_files.publish import (
     attributes_of_snapshot,
@@ -32,7 +42,6 @@ from ..dataset_files.publish import (
 from ..dataset_files.sections import shards_of_sections
 from ..dataset_files.snapshot_files import parts_in, remedy_of, snapshot_attributes
 from ..dataset_files.snapshots import open_manifest, open_once
-from ..dataset_files.tidy import is_shard, unit_of_shard
 from ..merging.folding import Folding
 from ..merging.frame_runs import timeline_blocks
 from ..merging.merge import merge_tables
@@ -158,8 +167,7 @@ class _Found:
     units: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        files = listed(self.dataset, "shards")
-        self.lengths = {stored.key.removeprefix("shards/"): stored.num_bytes for stored in files}
+        self.lengths = shard_lengths(self.dataset)
 
     def add_part(self, part: str, folding: Folding) -> None:
         try:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...errors import CorruptDataError, DatasetError, MissingDataError
 from ...storage.interface import Storage
-from ..dataset_files.layout import listed, shard_key, snapshot_key
+from ..dataset_files.layout import listed, shard_key, snapshot_key, unit_of_shard
 from ..dataset_files.parts import parts_of_unit
 from ..dataset_files.snapshot_columns import open_own_columns
 from ..dataset_files.snapshot_files import layers_below
@@ -244,7 +244,7 @@ def _superseded(dataset: Storage, manifest: Manifest, shard: str) -> dict[int, i
     start -> end. The part of the shard's unit still has them."""
     stops = {}
     with suppress(DatasetError):
-        for part, attributes in parts_of_unit(dataset, shard.partition("-")[0]):
+        for part, attributes in parts_of_unit(dataset, unit_of_shard(shard)):
             if shard in (unused := attributes.get("unused", {})):
                 stops[int(unused[shard][0])] = int(unused[shard][1])
             owners = np.repeat(np.arange(len(part.videos)), part.segment_counts).tolist()
