@@ -6,7 +6,6 @@ in any order in which parts are merged.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..manifests.dataset_files.layout import read_root, snapshot_key
-from ..manifests.dataset_files.parts import write_part
+from ..manifests.dataset_files.parts import unit_of_content, write_part
 from ..manifests.dataset_files.snapshots import open_failures
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.timing.stretch import Stretch
@@ -78,8 +77,7 @@ def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Sources) 
         return False
     now = time.time_ns()
     rows = [(table.id.text(row), table.source.text(row), WITHDRAWN, now, table.path.text(row)) for row in gone]
-    unit = hashlib.blake2b(repr(rows).encode(), digest_size=8).hexdigest()
-    write_part(dataset, unit, replace(empty(), failures=failures_table(rows)))
+    write_part(dataset, unit_of_content(rows), replace(empty(), failures=failures_table(rows)))
     return True
 
 

@@ -5,6 +5,7 @@ The same rows give the same bytes. A part is committed after its shards; from th
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count, takewhile
@@ -100,6 +101,12 @@ def _attempts(dataset: Storage, unit: str) -> list[str]:
     """The parts of a unit, oldest first. They are looked up by name: listing all parts may take many requests."""
     names = (f"{unit}.{number}" if number else unit for number in count())
     return list(takewhile(lambda part: dataset.find(part_key(part)) is not None, names))
+
+
+def unit_of_content(content: object) -> str:
+    """The name of a unit that comes of no sources, such as one of labels: the same for the same `content`, so that the
+    part is found where the unit is done again. `content` has a `repr` of all that it holds."""
+    return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
 
 def unit_of(part: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any
 from ...storage.interface import Storage
 from ..dataset_files.in_place import changing
 from ..dataset_files.layout import read_root
-from ..dataset_files.parts import write_part
+from ..dataset_files.parts import unit_of_content, write_part
 from ..dataset_files.publish import publish
 from ..dataset_files.snapshots import open_current
 from ..dataset_files.tidy import KEEP_SECONDS, remove_old_snapshots
@@ -108,6 +107,4 @@ def plan_edits(
 
 def write_edits(dataset: Storage, edits: Sequence[Edit]) -> None:
     """Write a part of these edits. The caller holds the writer lock and publishes."""
-    table = edits_table(edits)
-    digest = hashlib.blake2b(repr(edits).encode("utf-8", "backslashreplace"), digest_size=8)
-    write_part(dataset, digest.hexdigest(), replace(empty(), edits=table))
+    write_part(dataset, unit_of_content(edits), replace(empty(), edits=edits_table(edits)))

@@ -6,7 +6,6 @@ but what is copied, so a copy that was interrupted goes on where it was.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from ...storage.interface import Storage
 from ...storage.locate import lies_inside
 from ..chosen_ids import ChosenIds
 from ..dataset_files.layout import Root, create, is_dataset, make_place, read_root, set_profile
-from ..dataset_files.parts import finished_parts, write_part
+from ..dataset_files.parts import finished_parts, unit_of_content, write_part
 from ..dataset_files.publish import differing, publish
 from ..dataset_files.snapshots import open_current, timeline_of
 from ..matching import matching_rows
@@ -219,12 +218,8 @@ def _bring_the_rest(manifests: Sequence[Manifest], target: Storage, now: Manifes
     out = there | known.keys() | drops.keys()
     failures = stack([_later(manifest.failures, attempted, without=out) for manifest in manifests])
     if drops or len(failures):
-        unit = hashlib.blake2b(repr((sorted(drops), failures.id.texts())).encode("utf-8", "backslashreplace"))
-        write_part(
-            target,
-            unit.hexdigest()[:16],
-            replace(empty(), drops=drops_table(drops), failures=failures),
-        )
+        unit = unit_of_content((sorted(drops), failures.id.texts()))
+        write_part(target, unit, replace(empty(), drops=drops_table(drops), failures=failures))
 
 
 def _later(failures: Failures, attempted: Mapping[str, int], *, without: Collection[str]) -> Failures:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +10,7 @@ import numpy as np
 from ...storage.interface import Storage
 from ..dataset_files.in_place import changing
 from ..dataset_files.layout import read_root
-from ..dataset_files.parts import write_part
+from ..dataset_files.parts import unit_of_content, write_part
 from ..dataset_files.publish import publish
 from ..dataset_files.snapshots import open_current
 from ..equal_contents import rows_of_identities
@@ -55,7 +54,7 @@ def drop(dataset: Storage, ids: Sequence[str], *, dry_run: bool = False) -> Drop
         drops = plan_drops(manifest, ids)
         snapshot = root.snapshot
         if drops:
-            write_part(dataset, _unit(drops), replace(empty(), drops=drops_table(drops)))
+            write_part(dataset, unit_of_content(sorted(drops.items())), replace(empty(), drops=drops_table(drops)))
             snapshot = publish(dataset)
     return _result(manifest, ids, drops, snapshot or "")
 
@@ -66,11 +65,6 @@ def plan_drops(manifest: Manifest, ids: Sequence[str]) -> dict[str, Drop]:
     revisions = dict.fromkeys(RowOfId(manifest.failures.id).of(ids), 0)
     revisions |= {video_id: int(manifest.videos.revision[row]) for video_id, row in manifest.row_of_id.of(ids).items()}
     return {video_id: Drop(number, revisions[video_id]) for video_id in ids if video_id in revisions}
-
-
-def _unit(drops: Mapping[str, Drop]) -> str:
-    text = repr(sorted(drops.items(), key=lambda each: each[0]))
-    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
 
 
 def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], snapshot: str) -> Dropped:

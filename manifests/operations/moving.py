@@ -6,7 +6,6 @@ were moved.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,6 +14,7 @@ import numpy as np
 
 from ...storage.interface import Storage, Upload
 from ..dataset_files.layout import shard_key
+from ..dataset_files.parts import unit_of_content
 from ..ragged import Array, concatenate, from_texts, ragged_indices
 from ..stacking import with_videos
 from ..tables import Manifest, Timeline, empty, shards_table
@@ -133,8 +133,7 @@ def unit_of_move(kind: str, manifest: Manifest, move: Move) -> str:
     """The unit of a part that a move writes: the same for the same move, so that it is found when it is repeated."""
     names = [manifest.shards.name.text(shard) for shard in move.shards]
     videos = [(manifest.videos.id.text(row), int(manifest.videos.revision[row])) for row in move.videos.tolist()]
-    text = repr((kind, names, videos))
-    return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+    return unit_of_content((kind, names, videos))
 
 
 def move_segments(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from ...storage.interface import Storage
 from ...wording import counted
 from ..dataset_files.in_place import changing
 from ..dataset_files.layout import Root, read_root, snapshots
-from ..dataset_files.parts import write_part
+from ..dataset_files.parts import unit_of_content, write_part
 from ..dataset_files.publish import catch_up, has_its_shards, publish
 from ..dataset_files.snapshots import open_current, open_once, timeline_of
 from ..matching import equal_gops, equal_lists, matching_rows
@@ -67,8 +66,7 @@ def rollback(dataset: Storage, to: str | int, *, dry_run: bool = False) -> Rolle
                     "their sources again",
                     file=dataset.url,
                 )
-            text = repr((snapshot, root.snapshot, done.dropped, done.restored, done.relabelled))
-            unit = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=8).hexdigest()
+            unit = unit_of_content((snapshot, root.snapshot, done.dropped, done.restored, done.relabelled))
             write_part(dataset, unit, part, root.profile)
             publish(dataset)
         return replace(done, snapshot=read_root(dataset).snapshot or "", to=snapshot)
