@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 
@@ -15,7 +15,7 @@ from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.dataset_files.tidy import KEEP_SECONDS, tidy
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lacking import NONE_LACK_FRAMES, cut_off, guessed_rates, lacking_frames
-from ..manifests.operations.column_changes import mixed_columns
+from ..manifests.operations.column_changes import MixedColumn, mixed_columns
 from ..manifests.operations.lost import lost_shards, where_it_is, why_lost
 from ..manifests.operations.verify import damaged_videos, verify
 from ..manifests.shared_memory.host_copies import copies_in
@@ -44,10 +44,19 @@ from .progress.tally import OnProgress, Tally, ignore
 from .running import Totals, job_followed
 from .source_listing import Listing, list_first
 from .source_table import SourceTable
+from .survey import Survey
 from .where import Where
 from .windows import WINDOW_SOURCES
 
 __all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Snapshot:
+    """The current snapshot of a dataset. `name` is None before the first one."""
+
+    name: str | None
+    manifest: Manifest
 
 
 def prepare(
@@ -77,14 +86,14 @@ def prepare(
     these are made again. With `check` all shards are read, and videos whose bytes differ from those that were
     written are made again too. `changed` says what to do about sources that have changed since: "keep" the old frames
     and report it, "replace" them in the next snapshot, or "fail" before anything is encoded. Videos that are there get
-    the columns that a list names, and keep their others. What was dropped is left out, unless `include_dropped`. With
-    more failures than `max_failures` the job ends. A source that failed is tried again by every job, but one that
-    killed its workers only with `retry_failed`. `types` gives the types of columns of CSV and TSV lists that are not to
-    be inferred, and `on_types` is told all of them. `policy` is about sources that are damaged or have gaps,
+    the columns that a list names, and keep their others. What was dropped is left out, unless `include_dropped`. The
+    job ends with more failures than `max_failures`. Every job tries a source again that failed, but one that killed its
+    workers only with `retry_failed`. `types` gives the types of columns of CSV and TSV lists that are not to be
+    inferred, and `on_types` is told all of them. `policy` is about sources that are damaged or have gaps,
     `importing` about what sources are besides files. A source that is expected to keep one core busy for twice
     `section_seconds` or longer is encoded in sections of about that length, by several workers. Sources are looked at,
-    and their units planned, `window_sources` at a time, while those before them are encoded. Those of a new
-    dataset are encoded while others are still being found. Those windows come last of which the dataset has all videos.
+    and their units planned, `window_sources` at a time, while those before them are encoded. Windows whose videos the
+    dataset has already come last. Sources of a new dataset are encoded while others are still being found.
     `where` says where the units run, by default on a local Ray.
     Ids are paths below `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that
     have not been current for more than `keep_snapshots_seconds` are removed.
@@ -176,11 +185,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
         _try_cluster(how.where)
     layout.make_place(out)
     with changing(out) if is_there else out.lock():
-        if not layout.is_dataset(out):
-            layout.create(out, how.options.profile.to_json())
-        # Finished parts of a job that died come first: a video among them decides the dataset's profile.
-        publish(out)
-        _bind(out, how.options.profile)
+        _begin(out, how.options.profile)
         # All that the dataset has is compared with the sources before anything is encoded.
         compares = layout.read_root(out).snapshot is not None
         with job_followed(out, tally, at_once=compares) as has_work:
@@ -191,60 +196,95 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
             if withdraw_gone(out, arguments, table):
                 publish(out)
             tidy(out, how.keep_seconds)
-            before, snapshot_before = _current(out), layout.read_root(out).snapshot
-            # Where not all sources are known, the dataset has nothing that one could be compared with.
-            decided = Decided(Known(before, {}), len(table))
-            if listing.is_complete:
-                decided = decide(listing, out, before, how, find_lost)
-            if decided.relabelled:
-                decided = replace(decided, known=Known(_current(out), decided.known.lost))
-            known, surveyed, aside = decided.known, decided.surveyed, decided.aside
+            before = _current(out)
+            decided = _decided(listing, out, before.manifest, how, find_lost)
             _remember(out, listing)
             tally.expect(decided.to_prepare, lists_more=not listing.is_complete)
             if decided.due is not None:
                 # Without those that were dropped or set aside.
                 tally.expect_among(len(table) - len(decided.aside))
-            totals = Totals()
+            totals, survey = Totals(), decided.surveyed
             if decided.to_prepare:
                 has_work()
-                totals, surveyed = encode(listing, decided, out, how)
-            later = table.labelled_later()
-            first = list(islice(later, how.window_sources))
-            if first:
-                others = iter(lambda: list(islice(later, how.window_sources)), [])
-                update_listed(out, _current(out), chain([first], others))
+                totals, survey = encode(listing, decided, out, how)
+            _update_labelled_later(listing, out, how.window_sources)
             tidy(out, how.keep_seconds)
-            snapshot = layout.read_root(out).snapshot
-            after = _current(out) if decided.to_prepare else known.manifest
-            mixed = mixed_columns(out, (snapshot_before, before), snapshot)
-    changed = surveyed.replaced.union(item.source.id for item in surveyed.kept)
-    repaired = _made_again(known.manifest, after, known.lost.keys() - changed)
-    replaced = _made_again(known.manifest, after, surveyed.replaced)
-    still_lost = known.lost.keys() - repaired - replaced
+            # Where nothing was encoded, nothing has been published since.
+            manifest = _current(out).manifest if decided.to_prepare else decided.known.manifest
+            after = _Snapshot(layout.read_root(out).snapshot, manifest)
+            mixed = mixed_columns(out, (before.name, before.manifest), after.name)
+    num_sources = len(table) if decided.num_sources is None else decided.num_sources
+    return _report(decided, survey, totals, after, how, num_sources=num_sources, mixed=mixed)
+
+
+def _begin(out: Storage, profile: Profile) -> None:
+    """Make the dataset if there is none, and give it this profile. The caller holds the writer lock."""
+    if not layout.is_dataset(out):
+        layout.create(out, profile.to_json())
+    # Finished parts of a job that died come first: a video among them decides the dataset's profile.
+    publish(out)
+    _bind(out, profile)
+
+
+def _decided(listing: Listing, out: Storage, before: Manifest, how: How, find_lost: FindLost) -> Decided:
+    if not listing.is_complete:
+        # The dataset has nothing that a source could be compared with.
+        return Decided(Known(before, {}), len(listing.table))
+    decided = decide(listing, out, before, how, find_lost)
+    if decided.relabelled:
+        return replace(decided, known=Known(_current(out).manifest, decided.known.lost))
+    return decided
+
+
+def _update_labelled_later(listing: Listing, out: Storage, window_sources: int) -> None:
+    """Give videos the columns that lists have for them, where these were found after the videos' units were planned."""
+    later = listing.table.labelled_later()
+    first = list(islice(later, window_sources))
+    if first:
+        others = iter(lambda: list(islice(later, window_sources)), [])
+        update_listed(out, _current(out).manifest, chain([first], others))
+
+
+def _report(
+    decided: Decided,
+    survey: Survey,
+    totals: Totals,
+    after: _Snapshot,
+    how: How,
+    *,
+    num_sources: int,
+    mixed: tuple[MixedColumn, ...],
+) -> Report:
+    """`after` is the snapshot that the job left, `survey` what became of all sources."""
+    before, lost = decided.known.manifest, decided.known.lost
+    changed = survey.replaced.union(item.source.id for item in survey.kept)
+    repaired = _made_again(before, after.manifest, lost.keys() - changed)
+    replaced = _made_again(before, after.manifest, survey.replaced)
+    still_lost = lost.keys() - repaired - replaced
     return Report(
-        sources=len(table) if decided.num_sources is None else decided.num_sources,
-        already_there=surveyed.there,
+        sources=num_sources,
+        already_there=survey.there,
         videos_added=totals.videos - len(repaired) - len(replaced),
         frames_added=totals.frames,
         bytes_added=totals.bytes,
-        seconds=tally.seconds,
+        seconds=how.tally.seconds,
         failures=(
-            *(with_context(failure, known.lost, surveyed.replaced) for failure in totals.failures),
-            *(changed_failure(item, known.lost) for item in surveyed.kept),
-            *aside.values(),
+            *(with_context(failure, lost, survey.replaced) for failure in totals.failures),
+            *(changed_failure(item, lost) for item in survey.kept),
+            *decided.aside.values(),
         ),
-        snapshot=snapshot,
+        snapshot=after.name,
         repaired=tuple(sorted(repaired)),
         lost=tuple(sorted(still_lost)),
         replaced=tuple(sorted(replaced)),
         outdated=tuple(sorted(changed - replaced - still_lost)),
         relabelled=decided.relabelled,
         dropped=decided.left_out,
-        equal_contents=equal_contents(after),
-        not_for_gpus=not_for_gpus(after),
-        lacking_frames=lacking_frames(after) if how.options.profile.fps is None else NONE_LACK_FRAMES,
-        cut_off=cut_off(after),
-        guessed_rates=guessed_rates(after),
+        equal_contents=equal_contents(after.manifest),
+        not_for_gpus=not_for_gpus(after.manifest),
+        lacking_frames=lacking_frames(after.manifest) if how.options.profile.fps is None else NONE_LACK_FRAMES,
+        cut_off=cut_off(after.manifest),
+        guessed_rates=guessed_rates(after.manifest),
         mixed_columns=mixed,
     )
 
@@ -261,9 +301,9 @@ def _remember(out: Storage, listing: Listing) -> None:
     layout.set_id_roots(out, new)
 
 
-def _current(out: Storage) -> Manifest:
-    snapshot = layout.read_root(out).snapshot
-    return empty() if snapshot is None else open_manifest(out, snapshot, copies=copies_in(None))
+def _current(out: Storage) -> _Snapshot:
+    name = layout.read_root(out).snapshot
+    return _Snapshot(name, empty() if name is None else open_manifest(out, name, copies=copies_in(None)))
 
 
 def _made_again(before: Manifest, after: Manifest, ids: Collection[str]) -> set[str]:
@@ -303,8 +343,8 @@ def _refuse_own_memory(out: Storage, where: Where) -> None:
 
 
 def _try_cluster(where: Where) -> None:
-    """ToolError if the cluster cannot be joined. A new dataset always has something to encode, and nothing is left of
-    one that was refused. Of a dataset that is there a job may find that all is done, and then needs no cluster."""
+    """ToolError if the cluster cannot be joined, before anything is written for a new dataset. A job for an existing
+    dataset need not try: it may find that all is done, and needs no cluster then."""
     if where.cluster is not None:
         from .cluster.ray_login import login_to_cluster, restored_login
 
