@@ -15,7 +15,7 @@ from .labels import update_listed
 from .look import Looking
 from .planning import Known
 from .source_listing import Listing
-from .survey import Due, LookingAtMany, Survey, due, look_at_others, look_first, survey, together
+from .survey import Due, LookingAtMany, Survey, ToLookAt, due, look_at_others, look_first, survey, together
 from .work import Failure
 
 # Finds what is wrong with videos of a manifest, by their ids.
@@ -46,18 +46,19 @@ def decide(listing: Listing, out: Storage, before: Manifest, how: How, find_lost
     Windows with sources that the dataset lacks come first: whether one of the others has changed is found out while
     these are encoded. Where it lacks none, all sources are looked at here, since most often nothing is to be done.
     """
-    table, note = listing.table, how.tally.note
+    table = listing.table
     num_sources, windows = len(table), [*listing.windows()]
     left_out = [] if how.include_dropped else sorted(each for each in dropped(before) if each in table)
     table.remove(left_out)
     known = Known(before, find_lost(out, before))
     with _looking_ahead(how) as looking_at:
-        look_first(table, windows, known, how.options, how.changed, looking_at, note)
+        given = ToLookAt(table, windows, known, how.options, how.changed, looking_at, how.tally.note)
+        look_first(given)
         aside = {} if how.retry_failed else set_aside(out, table.find)
         planned = sorted(due(table, windows, known, aside), key=lambda each: not each.to_prepare)
         surveys: list[Survey] = []
         if not any(each.to_prepare for each in planned):
-            look_at_others(table, windows, known, how.options, how.changed, looking_at, note)
+            look_at_others(given)
             surveys = list(survey(table, windows, known, how.changed, aside))
             planned = [Due(window, each.to_prepare) for window, each in zip(windows, surveys, strict=True)]
     relabelled = update_listed(out, before, map(table.labels, windows))

@@ -26,8 +26,22 @@ from .work import Failure
 LookingAtMany = Callable[[int], Looking]
 """Returns where so many sources are looked at before anything is encoded."""
 
-# Which of the rows of the window with this number are to be looked at.
+# Returns which of the rows of the window with this number are to be looked at.
 _Choose = Callable[[int, Sequence[Row]], Iterable[Row]]
+
+
+@dataclass(frozen=True, eq=False)
+class ToLookAt:
+    """The sources of a job before anything is encoded: those of `windows`, in the order of `table`, which keeps what is
+    found. `known` is what the dataset has of them. `note` is told what the job is doing."""
+
+    table: SourceTable
+    windows: Sequence[SourceWindow]
+    known: Known
+    options: Options
+    changed: Changed
+    looking_at: LookingAtMany
+    note: Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -55,21 +69,14 @@ def there_of(known: Known, changed: Changed) -> There:
     return There(known.identities, known.lost.keys(), replace=changed == "replace")
 
 
-def look_first(  # noqa: PLR0917  # what is known of sources and dataset
-    table: SourceTable,
-    windows: Sequence[SourceWindow],
-    known: Known,
-    options: Options,
-    changed: Changed,
-    looking_at: LookingAtMany,
-    note: Callable[[str], object],
-) -> None:
+def look_first(given: ToLookAt) -> None:
     """Look at what has to be known of before anything is encoded, and keep it in the table: all sources if there is one
     window. UsageError or SourceError if the job should not go on; nothing has been changed then."""
+    table, windows, known, changed = given.table, given.windows, given.known, given.changed
     is_one_window = len(windows) == 1
     if not is_one_window and not len(known.manifest.videos):
         return
-    note(f"looking at {counted(len(table), 'source')}")
+    given.note(f"looking at {counted(len(table), 'source')}")
 
     counts, wanted = [window.count for window in windows], list[bytes]()
     if not is_one_window:
@@ -84,8 +91,8 @@ def look_first(  # noqa: PLR0917  # what is known of sources and dataset
             return rows
         return compress(rows, np.unpackbits(np.frombuffer(wanted[number], "u1"), count=len(rows)).tolist())
 
-    found = _look(table, windows, counts, choose, known, options, changed, looking_at, note)
-    refuse_two_files(found, known.manifest, other_files(options.policy))
+    found = _look(given, counts, choose)
+    refuse_two_files(found, known.manifest, other_files(given.options.policy))
     if changed == "fail":
         refuse_changed(found)
     table.merge()
@@ -111,50 +118,32 @@ def _wanted_first(named: Sequence[Named], known: Known, changed: Changed) -> lis
     return [is_wanted(each) for each in named]
 
 
-def look_at_others(  # noqa: PLR0917  # like `look_first`
-    table: SourceTable,
-    windows: Sequence[SourceWindow],
-    known: Known,
-    options: Options,
-    changed: Changed,
-    looking_at: LookingAtMany,
-    note: Callable[[str], object],
-) -> None:
+def look_at_others(given: ToLookAt) -> None:
     """Look at all sources that `look_first` did not look at, and keep it in the table."""
 
     def choose(_number: int, rows: Sequence[Row]) -> Iterable[Row]:
         return (row for row in rows if row.looked is None)
 
     # Those that were looked at count, too: how many they are is known only when a window is read.
-    counts = [window.count for window in windows]
-    _look(table, windows, counts, choose, known, options, changed, looking_at, note)
+    _look(given, [window.count for window in given.windows], choose)
 
 
-def _look(  # noqa: PLR0917  # like `look_first`
-    table: SourceTable,
-    windows: Sequence[SourceWindow],
-    counts: Sequence[int],
-    choose: _Choose,
-    known: Known,
-    options: Options,
-    changed: Changed,
-    looking_at: LookingAtMany,
-    note: Callable[[str], object],
-) -> list[Item]:
+def _look(given: ToLookAt, counts: Sequence[int], choose: _Choose) -> list[Item]:
     """Look at those sources of each window that `choose` gives, and keep it in the table. Returns those that have
     changed. `counts` has about how many they are in each window; 0 says that there is none."""
-    looking, there = looking_at(sum(counts)), there_of(known, changed)
+    table, windows, known = given.table, given.windows, given.known
+    looking, there = given.looking_at(sum(counts)), there_of(known, given.changed)
     found: list[Item] = []
     for number, window in enumerate(windows):
         if not counts[number]:
             continue
         if len(windows) > 1:
             done = sum(counts[:number])
-            note(f"looking for sources that have changed: {done} of {counted(sum(counts), 'source')}")
+            given.note(f"looking for sources that have changed: {done} of {counted(sum(counts), 'source')}")
         rows = table.rows(window)
         sources = [row.source for row in choose(number, rows)]
         num_in_store = count_in_stores(row.source for row in rows)
-        looked = looking.look_at(sources, options, there, num_in_store=num_in_store)
+        looked = looking.look_at(sources, given.options, there, num_in_store=num_in_store)
         items = [each.item for each in looked]
         found += changed_sources(items, known.identities.of(item.source.id for item in items))
         table.save(

@@ -15,7 +15,7 @@ from shortgop.jobs.look import Looking
 from shortgop.jobs.planning import Known
 from shortgop.jobs.source_columns import Named
 from shortgop.jobs.source_table import Row, SourceTable, SourceWindow
-from shortgop.jobs.survey import look_at_others, look_first
+from shortgop.jobs.survey import ToLookAt, look_at_others, look_first
 from shortgop.manifests.merging.merge import merge
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile
@@ -74,7 +74,8 @@ def test_each_window_is_read_once_and_what_may_end_the_job_is_looked_at_first(
             for each in ids
         )
         windows = table.windows(size)
-        look_first(table, windows, known, OPTIONS, changed, looking_at, lambda _note: None)
+        given = ToLookAt(table, windows, known, OPTIONS, changed, looking_at, lambda _note: None)
+        look_first(given)
         at_first = Counter(table.read)
         wanted = {each for each in ids & {*THERE} if changed == "fail" or each in moved}
         wanted = ids if len(windows) == 1 else wanted
@@ -83,7 +84,7 @@ def test_each_window_is_read_once_and_what_may_end_the_job_is_looked_at_first(
         read = {window.first for window in windows if {row.source.id for row in table.rows(window)} & wanted}
         assert {first for kind, first in at_first if kind == "rows"} == read
         table.read.clear()
-        look_at_others(table, windows, known, OPTIONS, changed, looking_at, lambda _note: None)
+        look_at_others(given)
         assert table.read == Counter({("rows", window.first): 1 for window in windows})
         assert looked_at(table, windows) == ids
 
