@@ -126,14 +126,24 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
     # Filled here once, so that progress begins with the totals of the first units.
     order.fill(wait=True)
     if where.runner == "inline":
-        tally.note("encoding")
-        options = replace(options, use_gpu=where.uses_gpus)
-        while order.fill(wait=True):
-            step = order.next()
-            result = order.done(step, run_step(out, step, options, tally.on_progress))
-            if result is not None:
-                yield result
-        return
+        yield from _results_here(order, out, replace(options, use_gpu=where.uses_gpus), tally)
+    else:
+        yield from _results_on_ray(order, out, options, where, tally, looking)
+
+
+def _results_here(order: Order, out: Storage, options: Options, tally: Tally) -> Generator[UnitResult, None, None]:
+    """The results of the units, which run in this process, one after the other."""
+    tally.note("encoding")
+    while order.fill(wait=True):
+        step = order.next()
+        result = order.done(step, run_step(out, step, options, tally.on_progress))
+        if result is not None:
+            yield result
+
+
+def _results_on_ray(  # noqa: PLR0917  # like `_results`
+    order: Order, out: Storage, options: Options, where: Where, tally: Tally, looking: Looking
+) -> Generator[UnitResult, None, None]:
     cluster = where.cluster
     tally.note(f"joining the Ray cluster at {cluster}" if cluster else "starting Ray (about ten seconds)")
     from .cluster import progress_boards, ray_connection, ray_looks, ray_runner

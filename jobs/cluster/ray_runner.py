@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -33,7 +33,7 @@ from ..work import Terms, UnitProgress, UnitResult, give_up
 from .progress_boards import Board
 from .ray_connection import LOST, brief
 from .ray_entry import Answer, answer, call_of, called_here
-from .ray_tasks import AskSlots, RayTasks
+from .ray_tasks import AskSlots, RayTasks, Submit
 from .ray_worker import HAS_SELECTORS, Done, Unfit, step_on_machine
 from .shared_files import can_read, leave_mark, without_check
 
@@ -69,57 +69,11 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     Where the job ends early, units that run end with `connected`: Ray kills the workers of a driver that leaves. They
     are not cancelled before, because Ray 2.60 aborts the driver where a task ends while ray.cancel runs.
     """
-    task: Any = ray.remote(num_cpus=1, max_retries=0)(called_here)
     mark = leave_mark(dataset) if shared else None
     attempts = Attempts(order, options.profile.encoder)
-    losses = Losses()
-
-    def after_end(attempt: Attempt, machine: str, outcome: Outcome | Unfit, seconds: float | None) -> UnitResult | None:
-        if isinstance(outcome, NoRoom):
-            tasks.lacks_room(attempt, machine, outcome, now)
-            return None
-        if isinstance(outcome, Unfit):
-            again = without_gone_source(attempt.step, outcome.error)
-            if attempts.ended(attempt, None):
-                order.again([again])
-            if again is attempt.step:
-                tasks.leave_out(machine, of_machine(outcome.error), now)
-            return None
-        tasks.worked.add(machine)
-        return order.done(attempt.step, outcome) if attempts.ended(attempt, seconds) else None
-
-    def after_loss(attempt: Attempt, error: RayError, now: float) -> UnitResult | None:
-        step, unit, key = attempt.step, attempt.step.unit, key_of(attempt.step)
-        is_lost, for_memory = isinstance(error, NodeDiedError | ObjectLostError), isinstance(error, OutOfMemoryError)
-        if losses.add(key, tasks.machines_lost if is_lost else None):
-            if for_memory:
-                tasks.begin_later(
-                    with_less_beside(attempt, error, alone=losses.died[key] > 1),
-                    now + _FIRST_WAIT_SECONDS * 2 ** (losses.died[key] - 1),
-                    now + _FIRST_WAIT_SECONDS,
-                )
-            else:
-                order.again([step])
-        elif len(unit.items) > 1:
-            parts = split_unit(unit, options.profile.key())
-            on_split(unit, parts)
-            order.again(Whole(part) for part in parts)
-        elif order.give_up(step):
-            return give_up(
-                dataset,
-                unit,
-                f"{unit.items[0].source.given}: {losses.reason(key, brief(error), for_memory=for_memory)}",
-            )
-        return None
-
-    def submit(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: frozenset[str]) -> Any:
-        call = call_of(
-            step_on_machine, dataset, attempt.step, replace(options, use_gpu=attempt.place == "gpu"), board.put, mark,
-            Terms(limit_of(attempt.step.unit, asked_bytes), needs_room=may_hand_back(attempt, avoided)),
-        )  # fmt: skip
-        return task.options(**asked_of_ray(attempt, slots, asked_bytes, avoided)).remote(*call)
-
+    submit = submitter(dataset, options, board, mark)
     tasks = RayTasks(attempts, options.profile.encoder, ask_slots, submit, on_note, time.monotonic())
+    running = _Running(dataset, order, options, attempts, tasks, Losses(), on_split)
     while order.fill(wait=not attempts and not tasks.waits, cores=tasks.cores) or attempts or tasks.waits:
         tasks.begin(time.monotonic())
         done = ended(tasks.references)
@@ -132,19 +86,91 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             ]
         )
         for reference in done:
-            attempt = tasks.take(reference)
-            step, result = attempt.step, None
-            try:
-                result = after_end(attempt, *done_by(answer(ray.get(reference))))
-            except LOST as error:
-                result = after_loss(attempt, error, now) if attempts.ended(attempt, None) else None
-            except TaskUnschedulableError as error:
-                raise ToolError(f"Ray cannot place a unit of work: {brief(error)}") from error
-            except RayTaskError as error:
-                if attempts.ended(attempt, None):
-                    order.again([_without_gone_source(step, error)])
+            result = running.result_of(reference, now)
             if result is not None:
                 yield result
+
+
+def submitter(dataset: Storage, options: Options, board: Board, mark: str | None) -> Submit:
+    """Returns the function that gives an attempt to Ray, and that returns the reference to its task."""
+    task: Any = ray.remote(num_cpus=1, max_retries=0)(called_here)
+
+    def submit(attempt: Attempt, slots: Slots, asked_bytes: int, avoided: frozenset[str]) -> Any:
+        call = call_of(
+            step_on_machine, dataset, attempt.step, replace(options, use_gpu=attempt.place == "gpu"), board.put, mark,
+            Terms(limit_of(attempt.step.unit, asked_bytes), needs_room=may_hand_back(attempt, avoided)),
+        )  # fmt: skip
+        return task.options(**asked_of_ray(attempt, slots, asked_bytes, avoided)).remote(*call)
+
+    return submit
+
+
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """What runs on Ray, and what becomes of each attempt that ends."""
+
+    dataset: Storage
+    order: Order
+    options: Options
+    attempts: Attempts
+    tasks: RayTasks
+    losses: Losses
+    on_split: Callable[[Unit, Sequence[Unit]], object]
+
+    def result_of(self, reference: Any, now: float) -> UnitResult | None:
+        """The result of a unit, if its last task is this one, which has ended. ToolError if Ray cannot place the
+        task, and any other error of the task that ends the job."""
+        attempt = self.tasks.take(reference)
+        try:
+            return self._after_end(attempt, *done_by(answer(ray.get(reference))), now)
+        except LOST as error:
+            return self._after_loss(attempt, error, now) if self.attempts.ended(attempt, None) else None
+        except TaskUnschedulableError as error:
+            raise ToolError(f"Ray cannot place a unit of work: {brief(error)}") from error
+        except RayTaskError as error:
+            if self.attempts.ended(attempt, None):
+                self.order.again([step_after_error(attempt.step, error)])
+            return None
+
+    def _after_end(
+        self, attempt: Attempt, machine: str, outcome: Outcome | Unfit, seconds: float | None, now: float
+    ) -> UnitResult | None:
+        if isinstance(outcome, NoRoom):
+            self.tasks.lacks_room(attempt, machine, outcome, now)
+            return None
+        if isinstance(outcome, Unfit):
+            again = without_gone_source(attempt.step, outcome.error)
+            if self.attempts.ended(attempt, None):
+                self.order.again([again])
+            if again is attempt.step:
+                self.tasks.leave_out(machine, of_machine(outcome.error), now)
+            return None
+        self.tasks.worked.add(machine)
+        return self.order.done(attempt.step, outcome) if self.attempts.ended(attempt, seconds) else None
+
+    def _after_loss(self, attempt: Attempt, error: RayError, now: float) -> UnitResult | None:
+        step, unit, key, losses = attempt.step, attempt.step.unit, key_of(attempt.step), self.losses
+        is_lost, for_memory = isinstance(error, NodeDiedError | ObjectLostError), isinstance(error, OutOfMemoryError)
+        if losses.add(key, self.tasks.machines_lost if is_lost else None):
+            if for_memory:
+                self.tasks.begin_later(
+                    with_less_beside(attempt, error, alone=losses.died[key] > 1),
+                    now + _FIRST_WAIT_SECONDS * 2 ** (losses.died[key] - 1),
+                    now + _FIRST_WAIT_SECONDS,
+                )
+            else:
+                self.order.again([step])
+        elif len(unit.items) > 1:
+            parts = split_unit(unit, self.options.profile.key())
+            self.on_split(unit, parts)
+            self.order.again(Whole(part) for part in parts)
+        elif self.order.give_up(step):
+            return give_up(
+                self.dataset,
+                unit,
+                f"{unit.items[0].source.given}: {losses.reason(key, brief(error), for_memory=for_memory)}",
+            )
+        return None
 
 
 def done_by(answered: Answer) -> tuple[str, Outcome | Unfit, float | None]:
@@ -234,9 +260,9 @@ def without_gone_source(step: Step, error: BaseException | None) -> Step:
     return step
 
 
-def _without_gone_source(step: Step, error: RayTaskError) -> Step:
-    """As above, for a source that disappeared after it was checked. Any other error of a unit ends the job and is
-    raised."""
+def step_after_error(step: Step, error: RayTaskError) -> Step:
+    """The step that follows one that failed because its source disappeared after it was checked. Any other error of a
+    step ends the job and is raised."""
     cause = error.cause
     again = without_gone_source(step, cause)
     if again is not step:
