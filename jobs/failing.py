@@ -12,7 +12,7 @@ from ..errors import TooManyFailuresError, UsageError
 from ..storage.interface import Storage
 from ..wording import counted
 from .finding.source import Source
-from .known_failures import said
+from .known_failures import recorded_failures
 from .work import Failure
 
 # Part of the reason that is recorded for a source that kills its workers.
@@ -110,7 +110,7 @@ def set_aside(dataset: Storage, find: Callable[[str], Source | None]) -> dict[st
     each time, and, when memory runs out, other processes of their machines.
     """
     aside = {}
-    for source_id, reason in sorted(said(dataset).failures):
+    for source_id, reason in sorted(recorded_failures(dataset).failures):
         source = find(source_id) if WORKER_DIED in reason else None
         if source is not None:
             aside[source_id] = Failure(source_id, source.given, f"{reason}; {_AGAIN}", source.path)

@@ -27,28 +27,28 @@ WITHDRAWN = ""
 
 
 @dataclass(frozen=True)
-class Said:
-    """The (id, reason) of each failure in a snapshot, and the ids of withdrawn failures."""
+class RecordedFailures:
+    """The (id, reason) of each failure in a snapshot, and the ids of failures that were withdrawn."""
 
     failures: frozenset[tuple[str, str]] = frozenset()
     withdrawn: frozenset[str] = frozenset()
 
 
-def said(dataset: Storage) -> Said:
+def recorded_failures(dataset: Storage) -> RecordedFailures:
     """The failures in the current snapshot. A process reads each snapshot once."""
     snapshot = read_root(dataset).snapshot
     if snapshot is None:
-        return Said()
+        return RecordedFailures()
     stored = dataset.find(snapshot_key(snapshot))
-    return _said(dataset, snapshot, stored and stored.version)
+    return _failures_in(dataset, snapshot, stored and stored.version)
 
 
 @lru_cache(maxsize=1)
-def _said(dataset: Storage, snapshot: str, _which: str | None) -> Said:
+def _failures_in(dataset: Storage, snapshot: str, _which: str | None) -> RecordedFailures:
     # `_which` differs if a dataset was removed and made again at the same path.
     table = open_failures(dataset, snapshot)
     rows = list(zip(table.id.texts(), table.reason.texts(), strict=True))
-    return Said(
+    return RecordedFailures(
         frozenset(row for row in rows if row[1] != WITHDRAWN),
         frozenset(source_id for source_id, reason in rows if reason == WITHDRAWN),
     )

@@ -28,7 +28,7 @@ from ..storage.interface import Storage
 from .finding.fetched_sources import SourceFile, cut_out, file_of
 from .finding.source_files import options_of
 from .finding.store_files import NoRoomError
-from .known_failures import Said, said
+from .known_failures import RecordedFailures, recorded_failures
 from .task_memory import header_bytes
 from .units import Item, Unit, same_file
 
@@ -248,7 +248,7 @@ def _write(
 ) -> None:
     """Write a unit's part. `recorded` are the failures in `rows`: a retry that fails for the same reasons writes none,
     unless they were withdrawn meanwhile."""
-    known = said(dataset) if recorded else Said()
+    known = recorded_failures(dataset) if recorded else RecordedFailures()
     if len(rows.videos) or any((failure.id, failure.reason) not in known.failures for failure in recorded):
         again = any(failure.id in known.withdrawn for failure in recorded)
         write_part(dataset, unit.id, rows, profile, unused=unused, again=again)

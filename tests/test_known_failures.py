@@ -12,7 +12,7 @@ import shortgop
 from datasets import make_dataset
 from example_manifests import failure, rows, video
 from shortgop.jobs import known_failures
-from shortgop.jobs.known_failures import said
+from shortgop.jobs.known_failures import recorded_failures
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up
 from shortgop.manifests.dataset_files.layout import create
@@ -107,13 +107,13 @@ def test_failures_are_read_once_for_each_snapshot_and_without_the_other_tables(
 
     monkeypatch.setattr(zips.Members, "__call__", noting)
     for _ in range(100):
-        assert said(DiskStorage(dataset)).failures == {("a", "cut short")}
+        assert recorded_failures(DiskStorage(dataset)).failures == {("a", "cut short")}
     assert len(opened) == len(set(opened))
     assert {key.split("/")[0] for key in opened} == {"zarr.json", "failures"}
     write_part(DiskStorage(dataset), "u2", failure("c", "cut short"))
     publish(DiskStorage(dataset))
-    assert said(DiskStorage(dataset)).failures == {("a", "cut short"), ("c", "cut short")}
-    known_failures._said.cache_clear()
+    assert recorded_failures(DiskStorage(dataset)).failures == {("a", "cut short"), ("c", "cut short")}
+    known_failures._failures_in.cache_clear()
 
 
 def test_a_source_that_kills_its_workers_again_is_listed_again(folder: Path, tmp_path: Path) -> None:
