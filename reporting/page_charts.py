@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..jobs.progress.job_history import Stretch
+from ..jobs.progress.job_history import TimeStretch
 from ..wording import byte_size, duration, three_digits, whole
 from .content_summary import GopBytes, Shares
 from .page_markup import Html, joined, tag
@@ -29,7 +29,7 @@ def nice_ticks(largest: float) -> list[float]:
     return [step * number for number in range(math.ceil(least / step) + 1)]
 
 
-def throughput_chart(history: Sequence[Stretch]) -> Html:
+def throughput_chart(history: Sequence[TimeStretch]) -> Html:
     """Frames/s over time. The time between two jobs is left out. Marks below say where sources failed."""
     rates = [max(0.0, each.frames / each.seconds) for each in history]
     ticks = nice_ticks(max(rates))

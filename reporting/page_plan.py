@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..jobs.progress.job_history import Stretch
+from ..jobs.progress.job_history import TimeStretch
 from ..jobs.progress.job_status import JobStatus
 from ..prep.picture_quality import Quality
 from ..wording import duration, whole
@@ -92,7 +92,7 @@ class Page:
     dataset: Dataset
     verdict: Verdict
     sizes: Sizes | None
-    history: tuple[Stretch, ...]
+    history: tuple[TimeStretch, ...]
     clips: tuple[Clip, ...]
     clips_left_out: str
     written: float

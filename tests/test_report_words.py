@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from example_manifests import failure, video
 from shortgop.errors import CorruptDataError
-from shortgop.jobs.progress.job_history import MAX_STRETCHES, Stretch, with_stretch
+from shortgop.jobs.progress.job_history import MAX_STRETCHES, TimeStretch, with_stretch
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Progress
@@ -30,13 +30,13 @@ from shortgop.storage.disk import DiskStorage
 from shortgop.wording import byte_size, duration, three_digits
 
 
-def stretch(start: float, seconds: float, frames: int = 10, failed: int = 0) -> Stretch:
-    return Stretch(start, start + seconds, seconds, frames, 1, failed, 100, 50)
+def stretch(start: float, seconds: float, frames: int = 10, failed: int = 0) -> TimeStretch:
+    return TimeStretch(start, start + seconds, seconds, frames, 1, failed, 100, 50)
 
 
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(1, 1000), st.integers(0, 1000)), max_size=60))
 def test_history_is_bounded_in_order_and_its_sums_are_exact(steps: list[tuple[int, int, int]]) -> None:
-    history: tuple[Stretch, ...] = ()
+    history: tuple[TimeStretch, ...] = ()
     now = 0
     for idle, seconds, frames in steps:
         history = with_stretch(history, stretch(now + idle, seconds, frames), max_stretches=8)
@@ -48,7 +48,7 @@ def test_history_is_bounded_in_order_and_its_sums_are_exact(steps: list[tuple[in
 
 
 def test_stretches_of_a_long_job_are_about_as_long_as_each_other() -> None:
-    history: tuple[Stretch, ...] = ()
+    history: tuple[TimeStretch, ...] = ()
     for second in range(5000):
         history = with_stretch(history, stretch(second, 1))
     assert len(history) == MAX_STRETCHES

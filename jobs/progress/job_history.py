@@ -12,7 +12,7 @@ from typing import NamedTuple
 MAX_STRETCHES = 240
 
 
-class Stretch(NamedTuple):
+class TimeStretch(NamedTuple):
     """What was done from `start` to `stop`, in seconds since 1970, in `seconds` of work.
 
     `frames` were encoded; it is negative where a source failed whose frames had been counted. `sources` are those that
@@ -29,7 +29,9 @@ class Stretch(NamedTuple):
     bytes_out: int
 
 
-def with_stretch(history: Sequence[Stretch], new: Stretch, max_stretches: int = MAX_STRETCHES) -> tuple[Stretch, ...]:
+def with_stretch(
+    history: Sequence[TimeStretch], new: TimeStretch, max_stretches: int = MAX_STRETCHES
+) -> tuple[TimeStretch, ...]:
     """The history with one more stretch. If there are then too many, the two neighbours that together span the least
     time become one. So all stretches stay about equally long, and sums stay exact."""
     stretches = [*history, new]
@@ -40,17 +42,19 @@ def with_stretch(history: Sequence[Stretch], new: Stretch, max_stretches: int = 
     return tuple(stretches)
 
 
-def stretches_of(values: Sequence[Sequence[float]]) -> tuple[Stretch, ...]:
+def stretches_of(values: Sequence[Sequence[float]]) -> tuple[TimeStretch, ...]:
     """The stretches that a status file holds as lists. TypeError or ValueError if they are not what was written."""
     found = []
     for start, stop, seconds, *counts in values:
         frames, sources, failed, bytes_in, bytes_out = (int(count) for count in counts)
-        found.append(Stretch(float(start), float(stop), float(seconds), frames, sources, failed, bytes_in, bytes_out))
+        found.append(
+            TimeStretch(float(start), float(stop), float(seconds), frames, sources, failed, bytes_in, bytes_out)
+        )
     return tuple(found)
 
 
-def _merged(one: Stretch, two: Stretch) -> Stretch:
-    return Stretch(
+def _merged(one: TimeStretch, two: TimeStretch) -> TimeStretch:
+    return TimeStretch(
         one.start,
         two.stop,
         one.seconds + two.seconds,

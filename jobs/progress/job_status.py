@@ -14,8 +14,7 @@ from ...errors import CorruptDataError, ShortGopError, UsageError
 from ...storage.interface import NO_BUCKET, Storage
 from ...storage.this_process import is_gone
 from ...wording import counted
-from .job_history import Stretch as TimeStretch
-from .job_history import stretches_of
+from .job_history import TimeStretch, stretches_of
 from .node_work import NodeWork
 from .time_left import Amount, Pending, of_all, seconds_left, time_left
 

@@ -19,8 +19,7 @@ from ...storage.this_process import machine, started
 from ..units import Item, Unit
 from ..work import UnitProgress, UnitResult
 from .encoding_time import RECENT_SECONDS
-from .job_history import Stretch as TimeStretch
-from .job_history import with_stretch
+from .job_history import TimeStretch, with_stretch
 from .job_status import STATUS_KEY, JobStatus, Task
 from .node_rates import NodeRates
 from .node_work import WorkOfNodes

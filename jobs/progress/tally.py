@@ -178,7 +178,7 @@ class Tally:
     @property
     def sources_total(self) -> int | None:
         """How many sources the job prepares, None while they are still being listed."""
-        return None if self._lists_more else self._num_sources()
+        return None if self._lists_more else self.sources_found
 
     @property
     def sources_failed(self) -> int:
@@ -187,9 +187,6 @@ class Tally:
     @property
     def sources_found(self) -> int:
         """How many sources the job prepares, as far as they are listed."""
-        return self._num_sources()
-
-    def _num_sources(self) -> int:
         return max(self._listed, self._sources_planned)
 
     def plan(self, units: Sequence[Unit], estimates: Mapping[str, Expected]) -> None:
@@ -286,7 +283,7 @@ class Tally:
     def _update(self) -> None:
         progress = Progress(
             sources_done=self._sources_done,
-            sources_total=self._num_sources(),
+            sources_total=self.sources_found,
             sources_failed=self._sources_failed,
             frames_done=self._frames_done,
             frames_planned=self._frames_ended + self._estimates,
@@ -295,7 +292,7 @@ class Tally:
             note="; ".join(filter(None, (self._note, self._still_looking()))),
             sources_planned=self._sources_planned,
             lists_more=self._lists_more,
-            sources_there=max(0, self._given - self._num_sources()),
+            sources_there=max(0, self._given - self.sources_found),
             work_done_seconds=self._work_done_seconds,
             work_planned_seconds=self._work_ended + self._work_planned,
             pace=self._pace(),
@@ -319,7 +316,7 @@ class Tally:
         return self._rates.pace(is_encoding=self._num_running > 0)
 
     def _still_looking(self) -> str:
-        total = self._num_sources()
+        total = self.sources_found
         if self._lists_more:
             return f"{counted(total, 'source')} found so far, {self._sources_planned} looked at"
         if not 0 < self._sources_planned < total:
