@@ -240,7 +240,7 @@ def _for_sections(options: Options) -> Options:
 
 
 def _encode(dataset: Storage, step: OneSection, options: Options, on_progress: OnProgress) -> Outcome:
-    name = _name(step.unit, step.cut, step.number)
+    name = _section_name(step.unit, step.cut, step.number)
     frames = len(step.section.plan.grid)
     if read_section(dataset, name) is not None:
         on_progress(UnitProgress(step.unit.id, frames, 0, step.number))
@@ -273,7 +273,7 @@ def _join(dataset: Storage, step: Join, options: Options) -> UnitResult:
     sections: list[Manifest] = []
     unused: Unused = {}
     for number in range(cut.sections):
-        found = read_section(dataset, _name(unit, cut, number))
+        found = read_section(dataset, _section_name(unit, cut, number))
         if found is None:
             raise NotCutError(f"section {number} of {unit.items[0].source.given} is gone")
         sections.append(found[0])
@@ -284,5 +284,5 @@ def _join(dataset: Storage, step: Join, options: Options) -> UnitResult:
     return result_of(unit, rows)
 
 
-def _name(unit: Unit, cut: Cut, number: int) -> str:
+def _section_name(unit: Unit, cut: Cut, number: int) -> str:
     return f"{unit.id}-{cut.key}-{number}"

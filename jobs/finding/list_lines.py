@@ -145,16 +145,7 @@ def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[Li
                     _check_columns(file, header, keys)
                 elif cells and header is not None:
                     if len(cells) != len(header):
-                        remedy = (
-                            "put text that holds the separator in double quotes"
-                            if len(cells) > len(header)
-                            else "add the cells that are missing, empty ones as well"
-                        )
-                        raise UsageError(
-                            f"line {line} of {file!r} has {counted(len(cells), 'cell')} and the header {len(header)}; "
-                            f"{remedy}",
-                            file=file,
-                        )
+                        raise _other_count(file, line, len(cells), len(header))
                     yield f"line {line} of {name}", dict(zip(header, cells, strict=True))
                 line = reader.line_num + 1
         except csv.Error as error:
@@ -163,6 +154,17 @@ def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[Li
                 "put text that holds quotes in double quotes, and write each quote in it twice",
                 file=file,
             ) from None
+
+
+def _other_count(file: str, line: int, num_cells: int, num_columns: int) -> UsageError:
+    remedy = (
+        "put text that holds the separator in double quotes"
+        if num_cells > num_columns
+        else "add the cells that are missing, empty ones as well"
+    )
+    return UsageError(
+        f"line {line} of {file!r} has {counted(num_cells, 'cell')} and the header {num_columns}; {remedy}", file=file
+    )
 
 
 def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:

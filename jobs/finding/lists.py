@@ -24,9 +24,9 @@ from .column_types import TEXT, ColumnType, typed, typed_cells
 from .list_lines import Line, batches_of, names_of
 from .places import is_shortest
 
-# Types of Parquet columns that JSON does not have, and whose text loses nothing.
-# Of pandas, which need not be installed.
+# Types of pandas, which need not be installed.
 _MISSING = ("NAType", "NaTType")
+# Types of Parquet columns that JSON does not have, and whose text loses nothing.
 _WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
 # How Python reads bytes of a file that are not UTF-8.
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")

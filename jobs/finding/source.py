@@ -43,7 +43,9 @@ class Source(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A source and where it was named, for a message about two sources that disagree."""
+    """A source and where it was named, for a message about two sources that disagree. `listed`: it comes from a list or
+    from another tool's format, and so has attributes; its id may be a path all the same, unlike with
+    `Source.is_listed`."""
 
     source: Source
     place: str

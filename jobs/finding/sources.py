@@ -73,7 +73,7 @@ def found_in(
     on_types: OnTypes = ignore_types,
 ) -> Iterator[Found]:
     """All sources that the arguments stand for, as they are found. Several finds may have one id: `source.same`
-    says whether they are one source.
+    says whether they are one source. What an argument stands for:
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped, and so are
       folders that systems keep, such as `lost+found`. Links to folders are followed.
@@ -86,18 +86,15 @@ def found_in(
       lines; any other for the file itself.
     - A file:// URL stands for the path that it names.
     - Any other file is a source, whatever its name, but for tables that are no lists (.json .xls .xlsx), which are
-      refused. A file whose name looks like a glob is a file. Playlists
-      (`*.ffconcat`, `*.m3u8`) are sources if they are named like this; folders are not searched for them.
-
-    The types of the columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they
-    are.
-
+      refused. A file whose name looks like a glob is a file. Playlists (`*.ffconcat`, `*.m3u8`) are sources if they are
+      named like this; folders are not searched for them.
     - A LeRobot dataset stands for its episodes, and a list with Kinetics' columns for its rows; both may lie in a
       store. On disks a `.tar` stands for the samples with videos in it, and with `--image-fps` a folder for a video of
       each folder of pictures in it. In a folder that holds one of these, only video files are found; if there is none,
       its tars (`importers/`).
 
-    `importing` says what more a list's columns mean, and the rate of pictures.
+    `importing` says what more a list's columns mean, and the rate of pictures. The types of the columns of CSV and TSV
+    lists are inferred, unless `types` gives them; `on_types` is told which they are.
 
     Ids are paths below the first of `roots` that holds the file. They are from `ids.id_roots`, which knows the dataset;
     without them they are those of a new dataset.
@@ -122,7 +119,7 @@ def found_in(
         if is_url(argument):
             yield from _find_in_store(argument, naming_urls, read, importing)
         else:
-            yield from _find(argument, naming, read, importing)
+            yield from _find_on_disk(argument, naming, read, importing)
     check_types(types or {}, typed)
 
 
@@ -221,7 +218,7 @@ def _in_store(source_id: str, file: StoreFile) -> Source:
     return Source(valid_text(source_id), file.address.url, file.address.url, "{}", in_store=file)
 
 
-def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing) -> Iterator[Found]:
+def _find_on_disk(argument: str, naming: _Naming, read: _ReadList, importing: Importing) -> Iterator[Found]:
     if not can_be_a_path(argument):
         raise UsageError(f"{argument!r} is not a path; name a video file, a folder, a glob or a list")
     argument = from_home(argument)
@@ -243,29 +240,35 @@ def _find(argument: str, naming: _Naming, read: _ReadList, importing: Importing)
         below = None if is_list(path.name) else path if path.is_dir() else path.parent
         yield from (_imported(each, below, naming) for each in imported.sources)
     elif path.is_dir():
-        has_videos = False
-        for found in _videos_below(path, f"in {argument!r}", naming(path)):
-            has_videos = True
-            yield found
-        others = inside(path, walk(path), importing, is_video_name, has_videos=has_videos)
-        yield from (_imported(each, path, naming) for each in others)
-        if not others and not has_videos:
-            if (path / ROOT_KEY).is_file():
-                raise UsageError(
-                    f"{argument!r} is a dataset, not a folder of videos; `shortgop copy` and `shortgop merge` put its "
-                    "videos into another one",
-                    file=argument,
-                )
-            raise UsageError(
-                f"the folder {argument!r} holds no videos by their names, such as .mp4: {_what_else_in([path])}; give "
-                "another folder, or name files of another kind one by one or in a list",
-                file=argument,
-            )
+        yield from _in_folder(path, argument, naming, importing)
     elif is_list(argument):
         yield from _in_list(argument, _rows(argument, read), importing)
     else:
         refuse_other_list(argument)
         yield Found(_source(_id_of(path, naming(path.parent)), path, argument), "given by itself", listed=False)
+
+
+def _in_folder(folder: Path, argument: str, naming: _Naming, importing: Importing) -> Iterator[Found]:
+    """The sources in a folder of a disk."""
+    has_videos = False
+    for found in _videos_below(folder, f"in {argument!r}", naming(folder)):
+        has_videos = True
+        yield found
+    others = inside(folder, walk(folder), importing, is_video_name, has_videos=has_videos)
+    yield from (_imported(each, folder, naming) for each in others)
+    if others or has_videos:
+        return
+    if (folder / ROOT_KEY).is_file():
+        raise UsageError(
+            f"{argument!r} is a dataset, not a folder of videos; `shortgop copy` and `shortgop merge` put its videos "
+            "into another one",
+            file=argument,
+        )
+    raise UsageError(
+        f"the folder {argument!r} holds no videos by their names, such as .mp4: {_what_else_in([folder])}; give "
+        "another folder, or name files of another kind one by one or in a list",
+        file=argument,
+    )
 
 
 def _imported(each: Imported, folder: Path | None, naming: _Naming) -> Found:
