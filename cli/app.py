@@ -108,8 +108,8 @@ def errors(*, goes_on: bool = False) -> Iterator[None]:
     try:
         yield
     except ShortGopError as error:
-        err.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        err.print_line(f"error: {error}", style="red")
         raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
     except KeyboardInterrupt as error:
-        err.print(f"interrupted{_GOES_ON if goes_on else ''}")
+        err.print_line(f"interrupted{_GOES_ON if goes_on else ''}")
         raise typer.Exit(EXIT_TERMINATED if _Sigterm.has_come else EXIT_INTERRUPTED) from error

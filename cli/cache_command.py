@@ -58,16 +58,14 @@ def cache(  # noqa: PLR0917  # typer makes options of them
         if as_json:
             print_json({**dataclasses.asdict(done), "cache_dir": str(cache_dir), "cache_bytes": limit})
         else:
-            out.print(
+            out.print_line(
                 f"{counted(done.videos_done, 'video')} in {cache_dir}: {byte_size(done.bytes_fetched)} fetched, the "
-                "rest was there",
-                markup=False,
-                soft_wrap=True,
+                "rest was there"
             )
             if done.left_out:
-                err.print(
+                err.print_line(
                     f"{counted(done.left_out, 'video')} did not fit into {byte_size(limit)}; raise --cache-bytes",
-                    style="yellow", markup=False, soft_wrap=True,
-                )  # fmt: skip
+                    style="yellow",
+                )
         if done.left_out:
             raise typer.Exit(EXIT_SOMETHING_MISSING)

@@ -70,25 +70,23 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             )
             if done.absent:
                 names = ", ".join(map(repr, done.absent))
-                err.print(f"no video has a column {names}", style="yellow", markup=False, soft_wrap=True)
+                err.print_line(f"no video has a column {names}", style="yellow")
             if done.added:
-                err.print(told_new(done.added), markup=False, soft_wrap=True)
+                err.print_line(told_new(done.added))
             for mixed in done.mixed:
-                err.print(str(mixed), style="yellow", markup=False, soft_wrap=True)
+                err.print_line(str(mixed), style="yellow")
             what = f"{counted(len(done.changed), 'video')} changed"
             rest = f", {done.unchanged} had these columns already" if done.unchanged else ""
-            out.print(f"{what}{rest}; snapshot {done.snapshot}", markup=False)
+            out.print_line(f"{what}{rest}; snapshot {done.snapshot}")
         if done.unknown:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 
 
 def _print_unknown(ids: Sequence[str], more: str = "") -> None:
     if ids:
-        err.print(
+        err.print_line(
             f"{counted(len(ids), 'id')} not in the dataset: {some_of(ids)}; `shortgop info` lists the ids{more}",
             style="yellow",
-            markup=False,
-            soft_wrap=True,
         )
 
 
@@ -120,21 +118,19 @@ def drop(
             _print_unknown(done.unknown)
             verb = "would be dropped" if dry_run else "dropped"
             already = f"; {counted(len(done.already), 'id')} dropped before" if done.already else ""
-            out.print(
+            out.print_line(
                 f"{counted(len(done.ids), 'video')} {verb}: {counted(done.num_frames, 'frame')}, "
-                f"{byte_size(done.num_bytes)}{already}; snapshot {done.snapshot}",
-                markup=False,
-                soft_wrap=True,
+                f"{byte_size(done.num_bytes)}{already}; snapshot {done.snapshot}"
             )
             if done.same_content:
-                err.print(
+                err.print_line(
                     f"{counted(len(done.same_content), 'video')} with the same content under another id "
                     f"{'stays' if len(done.same_content) == 1 else 'stay'} in the dataset: "
                     f"{some_of(done.same_content)}",
-                    style="yellow", markup=False, soft_wrap=True,
-                )  # fmt: skip
+                    style="yellow",
+                )
             if done.ids and not dry_run:
-                out.print(f"`shortgop gc {dataset}` removes their bytes", markup=False, soft_wrap=True)
+                out.print_line(f"`shortgop gc {dataset}` removes their bytes")
         if done.unknown:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 
@@ -176,24 +172,19 @@ def gc(
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
             for reason in done.skipped:
-                err.print(
-                    f"a shard that holds more than is needed stays as it is: {reason}",
-                    style="yellow", markup=False, soft_wrap=True,
-                )  # fmt: skip
+                err.print_line(f"a shard that holds more than is needed stays as it is: {reason}", style="yellow")
             would = "would be " if dry_run else ""
-            out.print(
+            out.print_line(
                 f"{counted(len(done.snapshots), 'snapshot')} and {counted(len(done.shards), 'shard')} {would}removed, "
                 f"{counted(len(done.rewritten), 'shard')} {would}written again without what is not needed, "
                 f"{counted(len(done.parts), 'part')} {would}rid of dropped rows: "
                 f"{byte_size(done.bytes_freed)} of shards and {byte_size(done.snapshot_bytes_freed)} of snapshots "
-                f"{would}freed",
-                soft_wrap=True,
+                f"{would}freed"
             )
             if done.bytes_kept:
-                out.print(
+                out.print_line(
                     f"{byte_size(done.bytes_kept)} are kept for readers of earlier snapshots; without "
-                    "--keep-snapshots they are removed too",
-                    soft_wrap=True,
+                    "--keep-snapshots they are removed too"
                 )
         if done.skipped:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
@@ -212,4 +203,4 @@ def snapshots(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
             out.print(snapshot_table(found))
             for each in found:
                 if each.trouble:
-                    err.print(each.trouble, style="red", markup=False, soft_wrap=True)
+                    err.print_line(each.trouble, style="red")

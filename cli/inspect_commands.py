@@ -26,25 +26,20 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
         if as_json:
             print_json(dataclasses.asdict(summary))
             return
-        out.print(
+        out.print_line(
             f"{counted(summary.num_videos, 'video')}, {counted(summary.num_frames, 'frame')} "
             f"({summary.duration_seconds:.1f} s), {counted(summary.num_gops, 'GOP')} in "
             f"{counted(summary.num_shards, 'shard')}, {byte_size(summary.num_bytes)}; "
-            f"format {summary.format_version}, snapshot {summary.snapshot}",
-            soft_wrap=True,
+            f"format {summary.format_version}, snapshot {summary.snapshot}"
         )
-        out.print(
-            "profile: " + ", ".join(f"{k} {v}" for k, v in summary.profile.items() if v is not None),
-            markup=False,
-            soft_wrap=True,
-        )
+        out.print_line("profile: " + ", ".join(f"{k} {v}" for k, v in summary.profile.items() if v is not None))
         out.print(video_table(summary.videos))
         if summary.num_videos > _VIDEOS_SHOWN:
-            out.print(f"and {summary.num_videos - _VIDEOS_SHOWN} more: --json lists all")
+            out.print_line(f"and {summary.num_videos - _VIDEOS_SHOWN} more: --json lists all")
         for failure in summary.failures:
-            out.print(f"not in the dataset: {failure.id}: {failure.reason}", markup=False, soft_wrap=True)
+            out.print_line(f"not in the dataset: {failure.id}: {failure.reason}")
         if summary.trouble:
-            err.print(summary.trouble, style="red", markup=False, soft_wrap=True)
+            err.print_line(summary.trouble, style="red")
 
 
 @app.command(short_help="Show which ffmpegs, encoders and decoders run here.")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
 from ..wording import byte_size, counted
-from .printing import cell
+from .printing import PlainConsole, cell
 
 if TYPE_CHECKING:
     from ..jobs import outcome as job
@@ -23,12 +22,12 @@ _IDS_SHOWN = 10
 _PAIRS_SHOWN = 3
 
 
-def print_report(report: job.Report, dataset: str, out: Console, err: Console) -> None:
+def print_report(report: job.Report, dataset: str, out: PlainConsole, err: PlainConsole) -> None:
     """Print what was done on standard output, and what failed on standard error."""
     for line in _problems(report):
-        err.print(line, style="yellow", markup=False, soft_wrap=True)
+        err.print_line(line, style="yellow")
     for line in _results(report, dataset):
-        out.print(line, markup=False, soft_wrap=True)
+        out.print_line(line)
 
 
 def show_types(file: str, types: Mapping[str, str]) -> None:
@@ -36,7 +35,7 @@ def show_types(file: str, types: Mapping[str, str]) -> None:
     from ..jobs.finding.column_types import types_text
     from .app import err
 
-    err.print(types_text(file, types), markup=False, soft_wrap=True)
+    err.print_line(types_text(file, types))
 
 
 def _problems(report: job.Report) -> list[str]:
@@ -158,7 +157,7 @@ def some_of(ids: Sequence[str]) -> str:
 
 
 def print_diagnosis(
-    diagnosis: Diagnosis, decoders: Sequence[DecoderTrial], versions: Mapping[str, str], out: Console
+    diagnosis: Diagnosis, decoders: Sequence[DecoderTrial], versions: Mapping[str, str], out: PlainConsole
 ) -> None:
     """Print which tools of this machine run, and which would be used."""
     table = Table("what", "runs", "detail")
@@ -175,14 +174,14 @@ def print_diagnosis(
         table.add_row(library, _yes(loads), "loads" if loads else "not on this machine")
     out.print(table)
     driver = f", driver {diagnosis.driver}" if diagnosis.driver else ""
-    out.print("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none") + driver)
+    out.print_line("GPU: " + (", ".join(diagnosis.gpus) or "the NVIDIA driver lists none") + driver)
     for ffmpeg in diagnosis.ffmpegs:
-        out.print(f"ffmpeg of {ffmpeg.origin}: {ffmpeg.path}", markup=False, soft_wrap=True)
+        out.print_line(f"ffmpeg of {ffmpeg.origin}: {ffmpeg.path}")
     for codec, choice in diagnosis.choices.items():
-        out.print(f"{codec} is encoded with {choice}", markup=False, soft_wrap=True)
+        out.print_line(f"{codec} is encoded with {choice}")
     for line in diagnosis.advice:
-        out.print(line, markup=False, soft_wrap=True)
-    out.print(", ".join(f"{name} {version}" for name, version in versions.items()), markup=False, soft_wrap=True)
+        out.print_line(line)
+    out.print_line(", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
 def _yes(works: bool) -> str:

@@ -70,8 +70,8 @@ def _bring(datasets: list[str], target: str, *, update: bool, include_dropped: b
             print_json({name: _as_json(value) for name, value in vars(done).items()} | {"dataset": target})
         else:
             for text in _notices(done, datasets[0] if len(datasets) == 1 else "a source", target):
-                err.print(text, style="yellow", markup=False, soft_wrap=True)
-            out.print(_copied_text(done, target), markup=False, soft_wrap=True)
+                err.print_line(text, style="yellow")
+            out.print_line(_copied_text(done, target))
 
 
 def _as_json(value: Any) -> Any:
@@ -135,13 +135,14 @@ def compact(
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
             became = "would become" if dry_run else "became"
-            out.print(
+            out.print_line(
                 f"{counted(done.shards, 'shard')} {became} {done.new_shards}, {byte_size(done.num_bytes)}; earlier "
-                "snapshots keep theirs until they are removed" if done.shards else "no shards to put together",
-                soft_wrap=True,
-            )  # fmt: skip
+                "snapshots keep theirs until they are removed"
+                if done.shards
+                else "no shards to put together"
+            )
             if done.layers:
-                out.print(f"{done.layers} layers of the snapshot {became} one", soft_wrap=True)
+                out.print_line(f"{done.layers} layers of the snapshot {became} one")
 
 
 @app.command()
@@ -179,8 +180,8 @@ def rollback(
         )
         for ids, what in changes:
             if ids:
-                out.print(f"{counted(len(ids), 'video')} {would}{what}: {some_of(ids)}", markup=False, soft_wrap=True)
+                out.print_line(f"{counted(len(ids), 'video')} {would}{what}: {some_of(ids)}")
         if not any(ids for ids, _ in changes):
-            out.print(f"nothing to change: the dataset is as it was in snapshot {done.to}", soft_wrap=True)
+            out.print_line(f"nothing to change: the dataset is as it was in snapshot {done.to}")
         elif back is not None:
-            out.print(f"the dataset {'would be' if dry_run else 'is'} as it was in snapshot {done.to}", soft_wrap=True)
+            out.print_line(f"the dataset {'would be' if dry_run else 'is'} as it was in snapshot {done.to}")

@@ -122,7 +122,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
                 keep_snapshots=keep_snapshots, include_dropped=include_dropped, max_failures=max_failures,
                 retry_failed=retry_failed, types=parse_types(types or []), on_types=show_types, cuts=cuts,
                 image_fps=image_fps, on_progress=on_progress,
-                on_recognised=lambda text: err.print(text, markup=False, soft_wrap=True),
+                on_recognised=err.print_line,
             )  # fmt: skip
         if as_json:
             print_json({**dataclasses.asdict(report), "dataset": str(out_path)})

@@ -35,6 +35,11 @@ class PlainConsole(Console):
             if not self.stderr:
                 raise _no_output(error) from error
 
+    def print_line(self, text: str, *, style: str | None = None) -> None:
+        """Print text as it is: its brackets are no markup, and a long line is not broken. OutputError as for
+        `print`."""
+        self.print(text, style=style, markup=False, soft_wrap=True)
+
     def on_broken_pipe(self) -> None:
         """Called by rich where nobody reads what is printed any more: without results, nothing is left to do."""
         _leave_out(self.file)

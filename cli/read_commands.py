@@ -65,7 +65,7 @@ def read(  # noqa: PLR0917  # typer makes options of them
             })  # fmt: skip
         else:
             frames_read = counted(len(indices), "frame")
-            out.print(f"{frames_read} of {chosen.id} read in {1000 * seconds:.1f} ms: {out_path}", markup=False)
+            out.print_line(f"{frames_read} of {chosen.id} read in {1000 * seconds:.1f} ms: {out_path}")
 
 
 @app.command(short_help="Write a video, or a part of it, as an ordinary MP4.")
@@ -101,7 +101,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
         if as_json:
             print_json({"video": video_id, "out": str(out_path), "first_frame": first, "stop_frame": stop})
         else:
-            out.print(f"frames {first} to {stop - 1} of {video_id}: {out_path}", markup=False, soft_wrap=True)
+            out.print_line(f"frames {first} to {stop - 1} of {video_id}: {out_path}")
 
 
 @app.command(short_help="Compare random reads with other libraries.")
@@ -138,7 +138,7 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         options = Options(tuple(accesses), threads, seconds=seconds, exported=exported, **names)
         if chart is not None:
             check_chart(chart, overwrite=overwrite, sources=sources_in(storage_at(dataset)))
-        report = measure(dataset, options, lambda text: err.print(text, markup=False))
+        report = measure(dataset, options, err.print_line)
         if chart is not None:
             write_report_chart(report, chart, overwrite=overwrite, sources=sources_in(storage_at(dataset)))
         if as_json:
@@ -146,4 +146,4 @@ def bench(  # noqa: PLR0917  # typer makes options of them
         else:
             out.print(report_table(report))
             for line in report_lines(report):
-                out.print(line, markup=False, soft_wrap=True)
+                out.print_line(line)

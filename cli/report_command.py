@@ -37,8 +37,8 @@ def report(
         from ..reporting.dataset_report import write_report
 
         written = write_report(out_path, dataset, clips=clips, seed=seed, overwrite=overwrite)
-        out.print(written.page.verdict.sentence, markup=False, soft_wrap=True)
-        out.print(f"{out_path}: {byte_size(written.num_bytes)}", markup=False, soft_wrap=True)
+        out.print_line(written.page.verdict.sentence)
+        out.print_line(f"{out_path}: {byte_size(written.num_bytes)}")
 
 
 @contextlib.contextmanager
@@ -68,4 +68,4 @@ def report_at_the_end(out_path: str | None, dataset: str) -> Iterator[None]:
                 if is_dataset(storage_at(dataset)):
                     write_report(out_path, dataset, clips=clips)
             except ShortGopError as error:
-                err.print(f"no report was written: {error}", style="yellow", markup=False, soft_wrap=True)
+                err.print_line(f"no report was written: {error}", style="yellow")

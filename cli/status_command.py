@@ -67,10 +67,10 @@ def status(
             print_json(dataclasses.asdict(found) | {"seconds_left": found.seconds_left, "has_died": found.has_died})
         else:
             for line in status_lines(found, time.time(), _changed(storage, found)):
-                out.print(line, markup=False, soft_wrap=True)
+                out.print_line(line)
         if watch and found.state == "running":
             silence = f"the job was not heard of for {duration(_GIVE_UP_SECONDS)} or more"
-            err.print(f"error: {silence}; it is dead, or cannot write to the dataset", style="red", soft_wrap=True)
+            err.print_line(f"error: {silence}; it is dead, or cannot write to the dataset", style="red")
             raise typer.Exit(EXIT_NOT_HEARD_OF)
         if watch and found.state == "ended":
             raise typer.Exit(EXIT_FAILED)
@@ -135,7 +135,7 @@ def _first(storage: Storage, after: float | None) -> JobStatus:
                 raise
         if not waits:
             new = "new " if old is not None else ""
-            err.print(f"nothing {new}yet at {storage}: waiting for a job to begin", markup=False, soft_wrap=True)
+            err.print_line(f"nothing {new}yet at {storage}: waiting for a job to begin")
             waits = True
         time.sleep(_LOOK_EVERY_SECONDS)
 
@@ -191,7 +191,7 @@ def _when_over(storage: Storage, found: JobStatus) -> JobStatus:
             if silent_seconds >= _GIVE_UP_SECONDS and read - changed >= _WATCH_SECONDS:
                 break
     if found.state != "running" and found.written < watched.written:
-        err.print("the job found nothing to do, and left what the one before it wrote:", markup=False, soft_wrap=True)
+        err.print_line("the job found nothing to do, and left what the one before it wrote:")
     return found
 
 

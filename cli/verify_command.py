@@ -123,7 +123,7 @@ def _with_whole_root(storage: Storage, *, says: bool) -> RestoredRoot | None:
 
     restored = restore_root(storage)
     for line in root_lines(restored) if restored is not None and says else ():
-        out.print(line, markup=False, soft_wrap=True)
+        out.print_line(line)
     return restored
 
 
@@ -134,7 +134,7 @@ def _with_whole_snapshot(storage: Storage, *, accept_loss: bool, says: bool) -> 
     recovered = repair_snapshot(storage, accept_loss=accept_loss)
     # At once: what follows may take hours.
     for line in recovery_lines(recovered) if recovered is not None and says else ():
-        out.print(line, markup=False, soft_wrap=True)
+        out.print_line(line)
     return recovered
 
 
@@ -176,21 +176,20 @@ def _checked(storage: Storage, *, decode: bool) -> _Checked:
 def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, decode: bool) -> None:
     manifest, lines, damaged = checked.manifest, checked.lines, checked.damaged
     for line in (*_first_of_each_file(checked.problems), *lines[len(checked.problems) :]):
-        err.print(line, style="red", markup=False, soft_wrap=True)
+        err.print_line(line, style="red")
     for file in checked.strays:
-        err.print(f"note: {file} is not in the current snapshot", markup=False, soft_wrap=True)
+        err.print_line(f"note: {file} is not in the current snapshot")
     all_well = "all as written" + (", every frame decodes" if decode else "")
     verdict = counted(len(lines), "problem") if lines else all_well
     num_bytes = int(manifest.shards.length.sum())
-    out.print(f"{counted(len(manifest.gops), 'GOP')}, {byte_size(num_bytes)}: {verdict}")
+    out.print_line(f"{counted(len(manifest.gops), 'GOP')}, {byte_size(num_bytes)}: {verdict}")
     if report is not None:
         print_report(report, dataset, out, err)
     elif damaged:
-        out.print(
+        out.print_line(
             f"damaged: {len(damaged)} of {counted(len(manifest.videos), 'video')}: {some_of(sorted(damaged))}; "
-            f"`shortgop verify {dataset} --repair SOURCES` makes them again",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
+            f"`shortgop verify {dataset} --repair SOURCES` makes them again"
+        )
 
 
 def _first_of_each_file(problems: Iterable[Problem]) -> Iterator[str]:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import av
 import pytest
-from rich.console import Console
 
 import shortgop
 from datasets import make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.cli.job_reports import print_report
+from shortgop.cli.printing import PlainConsole
 from shortgop.jobs.outcome import Report
 from shortgop.manifests.lacking import GUESSED_RATE
 from shortgop.manifests.mp4 import boxes
@@ -38,7 +38,7 @@ def shown(video: shortgop.Video) -> list[int]:
 
 
 def said_of(report: Report) -> str:
-    console = Console(width=1000)
+    console = PlainConsole(width=1000)
     with console.capture() as said:
         print_report(report, "dataset", console, console)
     return said.get()

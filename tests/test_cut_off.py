@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 import shortgop
 from cut_sources import CUTS, cut, write_list
 from datasets import make_dataset
 from odd_pictures import ffmpeg
 from shortgop.cli.job_reports import print_report
+from shortgop.cli.printing import PlainConsole
 from shortgop.jobs.outcome import Report
 from shortgop.manifests.lacking import CUT_OFF
 from shortgop.manifests.mp4 import boxes
@@ -82,7 +82,7 @@ def test_whole_files_and_recordings_that_broke_off_are_not_told(folder: Path, re
 
 
 def test_a_job_names_the_videos(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
-    console = Console(width=200)
+    console = PlainConsole(width=200)
     print_report(report, "dataset", console, console)
     said = " ".join(capsys.readouterr().out.split())
     assert "7 videos of the dataset may lack an end, as their sources are shorter than the file's header says" in said
