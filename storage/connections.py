@@ -134,10 +134,15 @@ def _s3(root: StoreRoot, client: ClientConfig, retry: RetryConfig) -> ObjectStor
     )
 
 
+def has_boto3() -> bool:
+    """Whether boto3 is installed."""
+    return importlib.util.find_spec("boto3") is not None
+
+
 def uses_boto3() -> bool:
     """Whether the AWS settings of this user are partly in files. ToolError if they name a profile, or have credentials
     that nothing in the environment takes the place of, and there is no boto3."""
-    installed = importlib.util.find_spec("boto3") is not None
+    installed = has_boto3()
     profile = _environment("AWS_PROFILE", "AWS_DEFAULT_PROFILE")
     if profile and not installed:
         raise ToolError(f"AWS_PROFILE is {profile!r}, which needs boto3: `pip install shortgop[s3]`")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,10 +25,6 @@ _CONCURRENT_PARTS = 8
 # The store did not decide, since another request to the key came at the same time.
 _UNDECIDED = "ConditionalRequestConflict"
 _ATTEMPTS = 5
-
-
-def has_boto3() -> bool:
-    return importlib.util.find_spec("boto3") is not None
 
 
 def checks_conditions(root: StoreRoot) -> bool:

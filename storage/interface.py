@@ -163,7 +163,7 @@ class Storage(Protocol):
         ...
 
     def make(self) -> None:
-        """Make the root, if it does not exist. NotADirectoryError if a file has its name."""
+        """Make the root, if it does not exist. OutputError if it cannot be made, as where a file has its name."""
         ...
 
     def put_new(self, key: str, data: bytes) -> bool:

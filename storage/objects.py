@@ -12,6 +12,7 @@ from pathlib import Path
 from ..whole_files import writing
 from . import copies_in_parts, lease
 from .bucket import Bucket
+from .connections import has_boto3
 from .interface import OpenedFile, Stored, Taken, Upload
 from .network import PIECE_BYTES, NetworkOptions, RequestCounts
 from .opened_objects import OpenedObject
@@ -122,17 +123,16 @@ class ObjectStorage:
         root = self._bucket.root
         if num_bytes <= copies_in_parts.MAX_REQUEST_BYTES or not (self._bucket.is_azure or root.scheme == "s3"):
             return
-        number, reason = (
-            errno.EFBIG,
-            "a file of more than 5 GB cannot be put into Azure on the condition that it is new",
-        )
-        if root.scheme == "s3":
-            if not copies_in_parts.has_boto3():
-                number, reason = errno.ENOTSUP, "more than 5 GB take boto3: `pip install shortgop[s3]`"
-            elif copies_in_parts.checks_conditions(root):
-                return
-            else:
-                reason = "with more than 5 GB this server passes over the condition that the file is new"
+        if self._bucket.is_azure:
+            number = errno.EFBIG
+            reason = "a file of more than 5 GB cannot be put into Azure on the condition that it is new"
+        elif not has_boto3():
+            number, reason = errno.ENOTSUP, "more than 5 GB take boto3: `pip install shortgop[s3]`"
+        elif not copies_in_parts.checks_conditions(root):
+            number = errno.EFBIG
+            reason = "with more than 5 GB this server passes over the condition that the file is new"
+        else:
+            return
         raise OSError(number, f"it has {num_bytes / 1e9:.1f} GB, and {reason}", self.place(key))
 
     def replace(self, key: str, data: bytes, version: str | None) -> bool:

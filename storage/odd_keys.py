@@ -8,11 +8,10 @@ Azure.
 from __future__ import annotations
 
 import errno
-import importlib.util
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from .connections import s3_client
+from .connections import has_boto3, s3_client
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -32,7 +31,7 @@ def pages_behind(root: StoreRoot, prefix: str, last: str | None, refused: OSErro
     end with a slash. OSError: `refused`, what obstore said, where boto3 cannot list them."""
     if root.scheme != "s3":
         raise refused
-    if importlib.util.find_spec("boto3") is None:
+    if not has_boto3():
         raise OSError(
             errno.EILSEQ,
             f"{refused.strerror}, and is passed over with boto3 alone (`pip install shortgop[s3]`)",

@@ -194,7 +194,7 @@ class RangeCache:
             except BaseException:
                 connection.close()
                 raise
-            self._connection, self._closing = connection, weakref.finalize(self, _close, connection)
+            self._connection, self._closing = connection, weakref.finalize(self, _close_connection, connection)
             self._closing.atexit = False
         return self._connection
 
@@ -303,7 +303,7 @@ class RangeCache:
         )
 
 
-def _close(connection: sqlite3.Connection) -> None:
+def _close_connection(connection: sqlite3.Connection) -> None:
     with contextlib.suppress(sqlite3.Error):
         connection.close()
 

@@ -76,10 +76,7 @@ def remove_abandoned(*, of_all_containers: bool = True) -> None:
         if own.is_dir():
             _remove_of_this_container(own)
         if of_all_containers and shared_between_hosts(own.parent) is None:
-            for folder in list(own.parent.glob(f"{_stem()}*")):
-                if folder != own and _is_own(folder):
-                    for copy in list(folder.glob(f"*.{_COPY}/*")):
-                        _remove_unlocked(copy)
+            _remove_of_other_containers(own)
 
 
 def remove_copies_of_ending(longest_seconds: float) -> None:
@@ -102,6 +99,14 @@ def _remove_of_this_container(folder: Path) -> bool:
         elif path.name.endswith(f".{_COPY}") and not path.name.startswith(own):
             others = True
     return others
+
+
+def _remove_of_other_containers(own: Path) -> None:
+    """Remove the copies that no process has locked in the folders beside `own`, that of this container."""
+    for folder in list(own.parent.glob(f"{_stem()}*")):
+        if folder != own and _is_own(folder):
+            for copy in list(folder.glob(f"*.{_COPY}/*")):
+                _remove_unlocked(copy)
 
 
 def _stem() -> str:

@@ -7,14 +7,13 @@ here, so in Google's stores nothing is said: it is all that could be done.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ..warned import warn
-from .connections import s3_client
+from .connections import has_boto3, s3_client
 
 if TYPE_CHECKING:
     from .connections import StoreRoot
@@ -35,7 +34,7 @@ def abort_unfinished(root: StoreRoot, spared_seconds: float) -> int:
     """
     if root.scheme != "s3":
         return 0
-    if importlib.util.find_spec("boto3") is None:
+    if not has_boto3():
         _warn(root, "`pip install shortgop[s3]`")
         return 0
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, PartialCredentialsError

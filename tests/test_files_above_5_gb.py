@@ -15,6 +15,7 @@ from botocore.exceptions import NoCredentialsError
 from s3_uploads import unfinished_uploads
 from shortgop.errors import OutputError
 from shortgop.storage import copies_in_parts, objects
+from shortgop.storage.connections import has_boto3
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 
@@ -134,7 +135,7 @@ def nothing_was_sent(store: Storage) -> bool:
 
 
 def test_without_boto3(store: Storage, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies_in_parts, "has_boto3", lambda: False)
+    monkeypatch.setattr(objects, "has_boto3", lambda: False)
     said = (
         rf"cannot write {store.place(KEY)}: it has 0\.0 GB, and more than 5 GB take boto3: `pip install shortgop\[s3\]`"
     )
@@ -144,9 +145,9 @@ def test_without_boto3(store: Storage, file: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_has_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert copies_in_parts.has_boto3()
+    assert has_boto3()
     monkeypatch.setitem(sys.modules, "boto3", None)
-    assert not copies_in_parts.has_boto3()
+    assert not has_boto3()
 
 
 def test_a_server_that_passes_over_the_condition(store: Storage, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
