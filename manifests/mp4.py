@@ -26,10 +26,11 @@ Buffer = bytes | bytearray | memoryview
 # tfhd and trun flags, ISO/IEC 14496-12, 8.8.7 and 8.8.8. The optional fields follow each other in this order.
 _TFHD_DURATION, _TFHD_SIZE = 0x8, 0x10
 _TFHD_OPTIONAL = ((0x2, "I"), (_TFHD_DURATION, "I"), (_TFHD_SIZE, "I"), (0x20, "I"))
-_TFHD_DEFAULT_BASE_IS_MOOF = 0x20000
+_TFHD_BASE_DATA_OFFSET, _TFHD_DEFAULT_BASE_IS_MOOF = 0x1, 0x20000
 _TRUN_DATA_OFFSET, _TRUN_FIRST_FLAGS = 0x1, 0x4
 _TRUN_DURATION, _TRUN_SIZE, _TRUN_FLAGS, _TRUN_COMPOSITION = 0x100, 0x200, 0x400, 0x800
 _TRUN_COLUMNS = (_TRUN_DURATION, _TRUN_SIZE, _TRUN_FLAGS, _TRUN_COMPOSITION)
+_TRUN_ANY_COLUMN = sum(_TRUN_COLUMNS)
 
 # Presentation times are sums of ticks; below this they fit an int64.
 _MAX_TICKS = 1 << 62
@@ -261,7 +262,7 @@ def parse_fragment(data: Buffer) -> Fragment:
 def _sample_defaults(data: Buffer, tfhd: Box) -> tuple[int, int]:
     """Default duration and size of samples, for a track run that gives none; 0 if tfhd gives none either."""
     (version_and_flags,) = _fields(data, tfhd, "I")
-    if version_and_flags & 0x1 or not version_and_flags & _TFHD_DEFAULT_BASE_IS_MOOF:
+    if version_and_flags & _TFHD_BASE_DATA_OFFSET or not version_and_flags & _TFHD_DEFAULT_BASE_IS_MOOF:
         raise CorruptDataError("the sample offsets do not count from the moof")
     defaults, offset = {}, 8
     for flag, layout in _TFHD_OPTIONAL:
@@ -318,8 +319,6 @@ _HEADER = struct.Struct(">I4s")
 _HEADER_AND_FLAGS = struct.Struct(">I4sI")
 _TRUN = struct.Struct(">I4sIIi")
 _KINDS = (b"moof", b"mdat", b"mfhd", b"traf", b"tfhd", b"tfdt", b"trun")
-_DEFAULT_BASE_IS_MOOF, _BASE_DATA_OFFSET = 0x20000, 0x1
-_DATA_OFFSET, _FIRST_FLAGS, _DURATION, _SIZE, _COLUMNS = 0x1, 0x4, 0x100, 0x200, 0xF00
 
 
 def sample_bounds(data: Buffer) -> list[int]:
@@ -349,19 +348,19 @@ def _usual_bounds(data: Buffer) -> list[int] | None:
     tfdt_size, tfdt = _HEADER.unpack_from(data, traf_at + 8 + tfhd_size)
     at = traf_at + 8 + tfhd_size + tfdt_size
     trun_size, trun, flags, count, data_offset = _TRUN.unpack_from(data, at)
-    entries = at + _TRUN.size + (4 if flags & _FIRST_FLAGS else 0)
-    columns = (flags & _COLUMNS).bit_count()
+    entries = at + _TRUN.size + (4 if flags & _TRUN_FIRST_FLAGS else 0)
+    columns = (flags & _TRUN_ANY_COLUMN).bit_count()
     usual = (
         (moof, mdat, mfhd, traf, tfhd, tfdt, trun) == _KINDS
         and moof_size + mdat_size == len(data)
         and traf_at + traf_size == at + trun_size == entries + 4 * columns * count == moof_size
-        and tfhd_flags & (_DEFAULT_BASE_IS_MOOF | _BASE_DATA_OFFSET) == _DEFAULT_BASE_IS_MOOF
-        and flags & (_DATA_OFFSET | _SIZE) == _DATA_OFFSET | _SIZE
+        and tfhd_flags & (_TFHD_DEFAULT_BASE_IS_MOOF | _TFHD_BASE_DATA_OFFSET) == _TFHD_DEFAULT_BASE_IS_MOOF
+        and flags & (_TRUN_DATA_OFFSET | _TRUN_SIZE) == _TRUN_DATA_OFFSET | _TRUN_SIZE
         and data_offset == moof_size + _HEADER.size
         and count > 0
     )
     if not usual:
         return None
     values = struct.unpack_from(f">{columns * count}I", data, entries)
-    bounds = list(accumulate(values[1 if flags & _DURATION else 0 :: columns], initial=moof_size + _HEADER.size))
+    bounds = list(accumulate(values[1 if flags & _TRUN_DURATION else 0 :: columns], initial=moof_size + _HEADER.size))
     return bounds if bounds[-1] == len(data) else None

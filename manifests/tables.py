@@ -165,6 +165,9 @@ class Origins(Table):
     first_frame: Array
 
 
+TABLES_OF_IDS = ("failures", "edits", "drops")
+"""The tables whose rows belong to an id, which need not be one of a video."""
+
 TABLE_TYPES: dict[str, Any] = {
     "videos": Videos,
     "segments": Segments,

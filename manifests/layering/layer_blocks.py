@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import CorruptDataError
 from ..ragged import Array, Ragged, concatenate, ever_falls, offsets_of
 from ..schema import OFFSETS, SCHEMA
-from ..tables import TABLE_TYPES, Manifest, empty
+from ..tables import TABLE_TYPES, TABLES_OF_IDS, Manifest, empty
 from ..zarr_files import zarr_sizes
 from ..zarr_files.zarr_read import OpenFile, StoredRows, read_table, version_of
 from .layer_tables import constant
@@ -19,15 +19,13 @@ from .layer_tables import constant
 # What the GOPs and the texts of a block take, unless those of a single video take more.
 _BLOCK_BYTES = 4 << 20
 _GOP_BYTES = sum(np.dtype(column.dtype).itemsize for column in SCHEMA["gops"].values())
-# Tables whose rows belong to an id.
-_OF_IDS = ("failures", "edits", "drops")
 
 
 def read_tables_of_ids(open_file: OpenFile) -> Manifest:
     """The tables failures, edits and drops of a snapshot's file, whole, and no videos. MissingDataError or
     CorruptDataError names what is wrong, also where the ids of a table do not ascend."""
     version = version_of(open_file)
-    tables = {name: read_table(open_file, name, version) for name in _OF_IDS}
+    tables = {name: read_table(open_file, name, version) for name in TABLES_OF_IDS}
     for name, table in tables.items():
         keys = table.id.sort_keys()
         if (keys[1:] < keys[:-1]).any():

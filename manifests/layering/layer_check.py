@@ -15,12 +15,10 @@ import numpy as np
 from ..merging.merge import merge_tables
 from ..ragged import Ragged
 from ..stacking import Numbering, take, with_videos
-from ..tables import TABLE_TYPES, Manifest, empty
+from ..tables import TABLE_TYPES, TABLES_OF_IDS, Manifest, empty
 from .layer_tables import REFERENCES
 
 _TABLES = [table for table in TABLE_TYPES if table != "timeline"]
-# Tables, besides the videos, whose rows belong to an id.
-_OF_IDS = ("failures", "edits", "drops")
 
 
 def tables_that_differ(manifest: Manifest, layers: Sequence[tuple[Manifest, Iterator[Manifest]]]) -> list[str]:
@@ -57,7 +55,7 @@ class _Rows:
     """The rows of a layer, taken in the order of their ids."""
 
     def __init__(self, of_ids: Manifest, blocks: Iterator[Manifest]) -> None:
-        self._of_ids, self._starts = of_ids, dict.fromkeys(_OF_IDS, 0)
+        self._of_ids, self._starts = of_ids, dict.fromkeys(TABLES_OF_IDS, 0)
         self._blocks, self._block, self._start = blocks, next(blocks, None), 0
 
     @property
@@ -68,7 +66,7 @@ class _Rows:
     def up_to(self, bound: Ragged | None) -> Manifest:
         """The rows of ids up to this one that were not taken yet: of videos those in memory. None: all."""
         tables: dict[str, Any] = {}
-        for name in _OF_IDS:
+        for name in TABLES_OF_IDS:
             table = getattr(self._of_ids, name)
             start, self._starts[name] = self._starts[name], max(self._starts[name], _rows_up_to(table.id, bound))
             tables[name] = take(table, np.arange(start, self._starts[name]))

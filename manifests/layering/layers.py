@@ -17,13 +17,11 @@ import numpy as np
 from ..ragged import Array, Ragged, concatenate, from_texts, ragged_indices
 from ..shared_memory.new_arrays import NewArray, in_memory
 from ..stacking import stack, take, with_videos
-from ..tables import Failures, Manifest, Origins
+from ..tables import TABLES_OF_IDS, Failures, Manifest, Origins
 from .interleaving import interleaved
 from .layer_tables import DecodedTables, LayerTables
 from .row_runs import Runs, inserted, visible_runs
 
-# Tables, besides the videos, whose rows belong to an id.
-_OF_IDS = ("failures", "edits", "drops")
 # Smaller snapshots are written whole: that takes a second or two.
 MIN_ROWS = 1 << 20
 # As long as a layer has at most so many times the rows of what comes on top of it, both are written as one. So a
@@ -33,7 +31,7 @@ _MERGE_FACTOR = 4
 
 def num_rows(manifest: Manifest) -> int:
     """What reading and writing a manifest takes grows with this."""
-    return sum(len(getattr(manifest, name)) for name in ("videos", "gops", *_OF_IDS))
+    return sum(len(getattr(manifest, name)) for name in ("videos", "gops", *TABLES_OF_IDS))
 
 
 def layers_that_stay(rows: Sequence[int], new_rows: int, *, min_rows: int) -> int:
@@ -53,7 +51,7 @@ def mentioned(manifests: Iterable[Manifest]) -> Ragged:
 
 
 def _mentioned(layers: Iterable[LayerTables]) -> Ragged:
-    ids = [[layer.ids(), *(layer.table(name).id for name in _OF_IDS)] for layer in layers]
+    ids = [[layer.ids(), *(layer.table(name).id for name in TABLES_OF_IDS)] for layer in layers]
     return concatenate([from_texts(()), *(each for of_layer in ids for each in of_layer)]).unique()
 
 
@@ -69,7 +67,7 @@ def combined_tables(layers: Sequence[LayerTables], new_array: NewArray) -> Manif
     """`combined` of layers of which some may not be decoded."""
     newer = _mentioned_above(layers)
     hidden = [_videos_with(layer.ids(), ids) for layer, ids in zip(layers, newer, strict=True)]
-    others = {name: _rows_that_count([layer.table(name) for layer in layers], newer) for name in _OF_IDS}
+    others = {name: _rows_that_count([layer.table(name) for layer in layers], newer) for name in TABLES_OF_IDS}
     return interleaved(layers, _videos_in_order(layers, hidden), new_array, **others)
 
 
@@ -80,7 +78,7 @@ def of_ids(layers: Sequence[Manifest], ids: Ragged) -> Manifest:
         rows, is_there = layer.videos.id.search(ids)
         videos = rows[is_there]
         tables: dict[str, Any] = {}
-        for name in _OF_IDS:
+        for name in TABLES_OF_IDS:
             first, here = _ids(layer, name).search(ids)
             last, _ = _ids(layer, name).search(ids, right=True)
             tables[name] = take(getattr(layer, name), ragged_indices(first, last - first))

@@ -25,7 +25,7 @@ from ..layering.layer_check import tables_that_differ
 from ..mp4 import Init, parse_init
 from ..ragged import Ragged
 from ..records import VideoRow
-from ..tables import Manifest
+from ..tables import TABLES_OF_IDS, Manifest
 from .column_check import columns_that_differ
 from .lost import lost_videos, where_it_is
 from .shard_bytes import ShardBytes, gop_piece, init_piece
@@ -301,7 +301,7 @@ def _check_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iter
 
 def _check_order(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterator[Problem]:
     """Ids ascend: they are found by binary search. A video may have several edits."""
-    for table in ("videos", "failures", "edits", "drops"):
+    for table in ("videos", *TABLES_OF_IDS):
         ids: Ragged = getattr(manifest, table).id
         if not ids.ascends(may_repeat=table == "edits"):
             yield Problem(f"the ids of its table {table} do not ascend", dataset.place(snapshot_key(snapshot)))

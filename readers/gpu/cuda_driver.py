@@ -37,12 +37,13 @@ def load(library: str) -> Any:
         for file in _files_of(library):
             with contextlib.suppress(OSError):
                 return ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
-        video = " with NVIDIA_DRIVER_CAPABILITIES=video,compute,utility" if library in _VIDEO_LIBRARIES else ""
-        raise ToolError(
-            f"{library} cannot be loaded ({error}); it comes with NVIDIA's driver, and into a container{video} only"
-            if video
-            else f"{library} cannot be loaded ({error}); install NVIDIA's driver"
-        ) from error
+        remedy = (
+            "it comes with NVIDIA's driver, and into a container with "
+            "NVIDIA_DRIVER_CAPABILITIES=video,compute,utility only"
+            if library in _VIDEO_LIBRARIES
+            else "install NVIDIA's driver"
+        )
+        raise ToolError(f"{library} cannot be loaded ({error}); {remedy}") from error
 
 
 def driver_folders() -> list[Path]:
