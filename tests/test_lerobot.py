@@ -18,7 +18,7 @@ from lerobot_files import CAMERAS, TASKS, feature, with_pictures, write_lerobot,
 from shortgop.errors import SourceError, UsageError
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.importing import Importing
-from shortgop.jobs.finding.source_parts import identity_of_part
+from shortgop.jobs.finding.source_parts import PictureRows, identity_of_part
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.reporting.source_pictures import source_frames
@@ -179,6 +179,17 @@ def test_some_cameras_may_have_videos_and_others_pictures(tmp_path: Path) -> Non
     found = find_sources([str(root)], importing=Importing(tell=said.append))
     assert said == [f"{root}: a LeRobot dataset of 2 episodes and 2 cameras"]
     assert [Path(source.path).suffix for source in found] == [".mp4"] * 2 + [".parquet"] * 2
+
+
+def test_the_rate_of_pictures_is_that_of_the_dataset(tmp_path: Path) -> None:
+    """And where another one is given, for folders beside it, the job says so."""
+    root = with_pictures(write_lerobot(tmp_path / "robot", [3], fps=10))
+    said: list[str] = []
+    for given in (10, 30):
+        found = find_sources([str(root)], importing=Importing(image_fps=Fraction(given), tell=said.append))
+        assert {each.part.fps for each in found if isinstance(each.part, PictureRows)} == {10}
+    assert said[0].endswith("1 episode and 2 cameras")
+    assert said[1].endswith("2 cameras; its pictures have its own rate, 10, and not that of --image-fps")
 
 
 def test_episodes_in_one_table_count_as_their_parts_of_it(tmp_path: Path) -> None:

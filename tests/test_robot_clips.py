@@ -152,6 +152,7 @@ def test_episodes_are_split_and_the_rows_are_those_of_the_chosen_ones(robots: Ro
     assert (dataset.episodes, dataset.cameras) == ((0, 2), (WRIST,))
     assert dataset.rows["index"].tolist() == [*range(7), *range(8, 14)]
     assert FRONT not in dataset[0]
+    assert repr(dataset).endswith(f": 13 items of 2 episodes, {WRIST}>")
     assert dataset.rows["action"].mean(0) == pytest.approx([-84 / 13, 0.5])
 
 

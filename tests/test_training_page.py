@@ -100,6 +100,27 @@ def test_clips_of_several_sizes(tmp_path: Path) -> None:
         assert shown == item["frame_numbers"].tolist()
 
 
+def test_clips_of_several_lengths(tmp_path: Path) -> None:
+    """Of 0.5, 3 and 20 seconds: two frames at least, two each second, and 16 at most, from the first to the last."""
+    lengths = {"a.mp4": 5, "b.mp4": 30, "c.mp4": 200}
+    for number, (name, length) in enumerate(lengths.items()):
+        pts = constant_rate_pts(Fraction(10), length)
+        make_video(tmp_path / name, pts=pts, timebase=Fraction(1, 10), first_number=1000 * number, b_frames=0)
+    rows = [json.dumps({"path": name, "caption": f"of {name}"}) for name in lengths]
+    (tmp_path / "list.jsonl").write_text("\n".join(rows))
+    make_dataset([tmp_path / "list.jsonl"], tmp_path / "dataset")
+    block = re.search(r"```python\n(most = 16.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    text = block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("(224, 224)", "(64, 96)")
+    names: dict[str, Any] = {"shortgop": shortgop, "DataLoader": DataLoader, "np": np}
+    exec(text, names)
+    [batch] = names["loader"]
+    shown = {caption: [read_number(frame) % 1000 for frame in frames] for frames, caption in batch}
+    assert shown["of a.mp4"] == [0, 4]
+    assert shown["of b.mp4"] == [0, 6, 12, 17, 23, 29]
+    assert shown["of c.mp4"] == [round(part * 199 / 15) for part in range(16)]
+
+
 def test_buckets(tmp_path: Path) -> None:
     """Wide, square and tall videos, some of which are too short for the longer clips."""
     for number, (size, count) in enumerate([((112, 64), 80), ((64, 116), 80), ((92, 88), 20), ((118, 64), 40)]):

@@ -152,6 +152,12 @@ class LeRobotClips(ClipDataset):
             known = ", ".join([*self._views, *self._robot.columns])
             raise UsageError(f"delta_timestamps has {unknown[0]!r}, which no camera and no column is: {known}")
 
+    def __repr__(self) -> str:
+        return (
+            f"<LeRobotClips of {self.source!r}: {counted(len(self), 'item')} of "
+            f"{counted(len(self.episodes), 'episode')}, {', '.join(self.cameras)}>"
+        )
+
     @property
     def rows(self) -> Mapping[str, Array]:
         """The columns of the chosen episodes, (rows, ...), one episode after the other, such as for statistics:

@@ -151,8 +151,8 @@ class WorkerPool:
                 raise DatasetError(
                     f"the loader's workers do not start: one {end} before it was ready. What it wrote to stderr says "
                     'why; a script that makes a ClipLoader has to do so under `if __name__ == "__main__":`, and what '
-                    "the dataset consists of, such as its class and its transform, has to be importable. What a "
-                    "notebook or standard input defines is not: put it into a module, or take workers=0"
+                    "the dataset consists of, such as its class and its transform, has to be importable, so above that "
+                    "line. What a notebook or standard input defines is not: put it into a module, or take workers=0"
                 )
         elif worker.work:
             first = worker.work[0]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ....errors import UsageError
 from ..importing import Importing
 from ..list_lines import is_list
-from ..source_parts import Imported, Recognised
+from ..source_parts import Imported, PictureRows, Recognised
 from .images import folders_of_images, is_image_name, list_of_images
 from .kinetics import is_kinetics, rows_of
 from .lerobot import episodes_of, is_lerobot
@@ -20,7 +21,7 @@ IsVideoName = Callable[[str], bool]
 def recognised(path: Path, importing: Importing, is_video_name: IsVideoName) -> Recognised | None:
     """The sources that a file or folder of another tool's format stands for; None for any other file or folder."""
     if path.is_dir():
-        return episodes_of(path) if is_lerobot(path) else None
+        return _without_image_fps(episodes_of(path), importing) if is_lerobot(path) else None
     if path.suffix.lower() == ".tar":
         return samples_of(path, is_video_name)
     if is_kinetics(path):
@@ -28,6 +29,16 @@ def recognised(path: Path, importing: Importing, is_video_name: IsVideoName) -> 
     if importing.image_fps is not None and is_list(path.name):
         return list_of_images(path, importing.image_fps)
     return None
+
+
+def _without_image_fps(found: Recognised, importing: Importing) -> Recognised:
+    """A LeRobot dataset, of which the job says where its rate is not the one that is given."""
+    rates = {each.part.fps for each in found.sources if isinstance(each.part, PictureRows)}
+    if importing.image_fps is None or rates <= {importing.image_fps}:
+        return found
+    return replace(
+        found, what=f"{found.what}; its pictures have its own rate, {min(rates)}, and not that of --image-fps"
+    )
 
 
 def inside(
