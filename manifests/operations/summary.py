@@ -105,31 +105,8 @@ def summarize(dataset: Storage, *, max_videos: int | None = None) -> Summary:
     root, manifest = open_current(dataset, copies=copies_in(None))
     lost = lost_shards(dataset, manifest)
     lost_rows = set(lost_videos(manifest, lost).tolist())
-    videos = []
+    videos = [_video_summary(manifest, row, lost=row in lost_rows) for row in range(len(manifest.videos))[:max_videos]]
     size = size_of(manifest)
-    for row in range(len(manifest.videos))[:max_videos]:
-        video = manifest.video(row)
-        config, changes = manifest.config(video.config), manifest.changes(row)
-        videos.append(
-            VideoSummary(
-                id=video.id,
-                source=video.source,
-                path=video.path,
-                num_frames=video.num_frames,
-                fps=str(video.fps),
-                duration_seconds=float(video.duration),
-                width=config.width,
-                height=config.height,
-                codec=config.codec,
-                pipeline=manifest.pipeline(video.config),
-                attributes=video.attributes,
-                given_up=changes.given_up,
-                dropped=changes.dropped,
-                repeated=changes.repeated,
-                salvaged=changes.num_salvaged,
-                lost=row in lost_rows,
-            )
-        )
     return Summary(
         format_version=root.format_version,
         snapshot=root.snapshot or "",
@@ -143,4 +120,27 @@ def summarize(dataset: Storage, *, max_videos: int | None = None) -> Summary:
         videos=videos,
         failures=list(failure_summaries(manifest.failures)),
         trouble=lost_text(dataset, manifest, lost) if lost else None,
+    )
+
+
+def _video_summary(manifest: Manifest, row: int, *, lost: bool) -> VideoSummary:
+    video = manifest.video(row)
+    config, changes = manifest.config(video.config), manifest.changes(row)
+    return VideoSummary(
+        id=video.id,
+        source=video.source,
+        path=video.path,
+        num_frames=video.num_frames,
+        fps=str(video.fps),
+        duration_seconds=float(video.duration),
+        width=config.width,
+        height=config.height,
+        codec=config.codec,
+        pipeline=manifest.pipeline(video.config),
+        attributes=video.attributes,
+        given_up=changes.given_up,
+        dropped=changes.dropped,
+        repeated=changes.repeated,
+        salvaged=changes.num_salvaged,
+        lost=lost,
     )
