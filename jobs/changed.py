@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from ..errors import SourceError, UsageError
 from ..manifests.tables import Manifest
 from ..wording import counted
-from .finding.addresses import is_url
+from .finding.addresses import is_store_url
 from .finding.source import Source
 from .units import Item
 from .work import Failure
@@ -68,7 +68,7 @@ def refuse_two_files(
 
 def _folder_of_both(source: Source, other: str) -> Path | None:
     """A folder below which the source has another path than its id; None where they are in a store."""
-    if is_url(source.path) or is_url(other):
+    if is_store_url(source.path) or is_store_url(other):
         return None
     folder = Path(os.path.commonpath([other, source.path]))
     return folder.parent if os.path.relpath(source.path, folder) == source.id else folder

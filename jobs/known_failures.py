@@ -20,7 +20,7 @@ from ..manifests.dataset_files.snapshots import open_failures
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
-from .finding.addresses import is_url, parse
+from .finding.addresses import is_store_url, parse
 from .finding.source import Source
 
 WITHDRAWN = ""
@@ -90,8 +90,10 @@ def _gone(table: Failures, arguments: Sequence[str], sources: Sources) -> list[i
     ]
     if not rows:
         return []
-    urls = [parse(argument).url for argument in arguments if is_url(argument)]
-    folders = [Path(argument).absolute() for argument in arguments if not is_url(argument) and Path(argument).is_dir()]
+    urls = [parse(argument).url for argument in arguments if is_store_url(argument)]
+    folders = [
+        Path(argument).absolute() for argument in arguments if not is_store_url(argument) and Path(argument).is_dir()
+    ]
     # There may be a million sources: keep only what concerns these failures.
     stretches = {(path, source_id.rpartition("@")[0]) for _, source_id, path in rows}
     beside, cut = set(), set()
@@ -104,7 +106,7 @@ def _gone(table: Failures, arguments: Sequence[str], sources: Sources) -> list[i
         # The id of a stretch contains its times, so a list that corrects the times gives it another id.
         if (name, source_id.rpartition("@")[0]) in cut:
             return True
-        if is_url(name):
+        if is_store_url(name):
             # A file below a folder of this job would have been found. Nothing is known of files elsewhere.
             return any(name.startswith(f"{url}/") for url in urls)
         path = Path(name)

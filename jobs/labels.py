@@ -21,7 +21,7 @@ from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from ..storage.locate import from_home, storage_at
 from ..warned import warn
-from .finding.addresses import is_url, parse
+from .finding.addresses import is_store_url, parse
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of
 from .finding.list_lines import is_list
@@ -119,7 +119,7 @@ def _place(folder: str, path: str) -> str | None:
     """Where the file of a line lies, as datasets keep it: an absolute path, or a URL. None for what can be neither."""
     try:
         path = without_scheme(path)
-        return parse(path).url if is_url(path) else absolute_below(folder, from_home(path))
+        return parse(path).url if is_store_url(path) else absolute_below(folder, from_home(path))
     except UsageError:
         return None
 

@@ -20,7 +20,7 @@ from ..prep.running.mounts import read_in_time
 from ..prep.running.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
 from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.timing.stretch import Stretch
-from .finding.addresses import is_url, parse, shown
+from .finding.addresses import is_store_url, parse, shown
 from .finding.identity import identity_of
 from .finding.source import Source
 from .finding.source_parts import identity_of_part
@@ -269,7 +269,7 @@ def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
             return False
 
         def look() -> bool:
-            if is_url(path):
+            if is_store_url(path):
                 found = identity_of_file(StoreFile(parse(path)))[0]
                 return identity is None or found == identity
             if os.path.realpath(path) == os.path.realpath(source):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ShortGopError
-from ..jobs.finding.addresses import is_url
+from ..jobs.finding.addresses import is_store_url
 from ..jobs.finding.identity import identity_of
 from ..prep.picture_quality import Quality, quality_of
 from ..prep.profile import Profile
@@ -22,7 +22,7 @@ def quality_of_clip(planes: Dataset, profile: Profile, row: int, frames: Sequenc
     with the colour "yuv420", and `profile` its profile."""
     video, manifest = planes[row], reader_of(planes).manifest
     path = video.source_path
-    if not path or is_url(path):
+    if not path or is_store_url(path):
         return "the source lies in a store" if path else "it is not recorded where the source lies"
     number = manifest.row_of(video.id)
     try:

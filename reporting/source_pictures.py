@@ -14,7 +14,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from ..errors import ShortGopError, SourceError
-from ..jobs.finding.addresses import is_url, parse
+from ..jobs.finding.addresses import is_store_url, parse
 from ..jobs.finding.store_files import StoreFile, copied, told
 from ..manifests.ragged import Array
 from ..prep.probing.opening import open_contents, open_source, packets_of, video_stream
@@ -51,7 +51,7 @@ def source_frames(path: str, wanted_pts: Sequence[int], *, stall_seconds: float 
     `stall_seconds`, or where the frames take too long to find.
     """
     with stall_limit(stall_seconds):
-        if is_url(path):
+        if is_store_url(path):
             return in_time(lambda: _of_url(path, wanted_pts), f"{path}: reading it")
         return read_in_time(path, lambda: _of_file(path, wanted_pts), f"{path}: reading it")
 

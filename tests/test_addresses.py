@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.jobs.finding.addresses import Address, beside, is_url, parse, shown
+from shortgop.jobs.finding.addresses import Address, beside, is_store_url, parse, shown
 
 
 @pytest.mark.parametrize("text", ["s3://bucket/a.mp4", "S3://bucket", "https://host/a.mp4", "memory://x/a"])
 def test_a_scheme_makes_a_url(text: str) -> None:
-    assert is_url(text)
+    assert is_store_url(text)
 
 
 @pytest.mark.parametrize("text", ["a.mp4", "/data/a.mp4", "s3:/bucket/a.mp4", "c:\\a.mp4", "file:///a.mp4"])
 def test_anything_else_is_a_path(text: str) -> None:
-    assert not is_url(text)
+    assert not is_store_url(text)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 from ...errors import OutputError, SourceError, SourceNotFoundError
 from ...storage.interface import Storage
 from ...whole_files import writing
-from ..finding.addresses import is_url
+from ..finding.addresses import is_store_url
 from ..finding.store_files import StoreFile, asked
 from ..units import Unit
 
@@ -90,4 +90,4 @@ def without_check(unit: Unit, path: str) -> Unit:
 
 def can_read(path: str) -> bool:
     # A store is the same from every machine that has credentials for it.
-    return is_url(path) or os.access(path, os.R_OK)
+    return is_store_url(path) or os.access(path, os.R_OK)

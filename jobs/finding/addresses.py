@@ -43,8 +43,8 @@ class Address:
         return Address(f"{self.root}/{key}", key, self.root)
 
 
-def is_url(text: str) -> bool:
-    """Whether an argument or a line of a list is the URL of a store, and no path."""
+def is_store_url(text: str) -> bool:
+    """Whether an argument or a line of a list is the URL of a store, and no path. A file:// URL is none."""
     # Most lines of a list are paths, and the pattern takes longer to say so.
     found = _URL.match(text) if "://" in text else None
     return found is not None and found[1].lower() != "file"
@@ -53,7 +53,7 @@ def is_url(text: str) -> bool:
 def shown(text: str) -> str:
     """What messages and manifests may say of a path or URL that the user gave: a URL without a password in front of its
     host, and without the query that a web server gets."""
-    if not is_url(text):
+    if not is_store_url(text):
         return text
     scheme, rest = text.split("://", 1)
     if scheme.lower() in _WEB:
@@ -66,7 +66,7 @@ def shown(text: str) -> str:
 
 def beside(address: Address, path: str) -> str:
     """What a path in a list in a store means: a URL, or a path relative to that of the list."""
-    if is_url(path):
+    if is_store_url(path):
         return path
     scheme, _, rest = address.url.partition("://")
     return f"{scheme}://{posixpath.normpath(posixpath.join(posixpath.dirname(rest), path))}"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ...errors import UsageError
 from ...storage.locate import from_home
-from .addresses import is_url, parse
+from .addresses import is_store_url, parse
 from .lists import valid_text
 
 Folder = Path | str
@@ -43,7 +43,7 @@ def id_roots(known: Sequence[str], bases: Iterable[Folder], given: str | None = 
     """
     places = {base: paths_of(base) for base in bases}
     if given is not None:
-        folder: Folder = parse(given).url if is_url(given) else Path(from_home(given))
+        folder: Folder = parse(given).url if is_store_url(given) else Path(from_home(given))
         if isinstance(folder, Path) and not folder.is_dir():
             raise UsageError(f"--id-root {given} is not a folder; give one that holds all sources", file=given)
         root = _resolved(folder)
@@ -79,11 +79,11 @@ def path_below(roots: Mapping[str, int], paths: Iterable[str]) -> str | None:
 
 def common_folder(one: str, other: str) -> str:
     """The folder, or the folder in a store, that holds both files; "" without one."""
-    if not is_url(one) and not is_url(other):
+    if not is_store_url(one) and not is_store_url(other):
         return os.path.commonpath([one, other])
     pairs = zip(one.split("/"), other.split("/"), strict=False)
     parts = [part for part, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
-    return "/".join(parts) if is_url(one) and is_url(other) and len(parts) > 2 else ""
+    return "/".join(parts) if is_store_url(one) and is_store_url(other) and len(parts) > 2 else ""
 
 
 def prefixes_below(base: Path, roots: Mapping[str, int]) -> Callable[[Path], str]:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...errors import UsageError
-from .addresses import is_url, shown
+from .addresses import is_store_url, shown
 from .column_types import TEXT, ColumnType, typed, typed_cells
 from .list_lines import Line, batches_of, names_of
 from .places import is_shortest
@@ -119,7 +119,7 @@ def id_of_path(path: str) -> str:
     query."""
     if is_shortest(path):  # and no URL, which has two slashes
         return valid_text(path.lstrip("/"))
-    return valid_text(shown(path) if is_url(path) else posixpath.normpath(path).lstrip("/"))
+    return valid_text(shown(path) if is_store_url(path) else posixpath.normpath(path).lstrip("/"))
 
 
 def _lines(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_types: OnTypes) -> Iterator[list[Line]]:

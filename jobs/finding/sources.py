@@ -15,7 +15,7 @@ from ...errors import SourceError, SourceNotFoundError, UsageError
 from ...manifests.dataset_files.layout import ROOT_KEY
 from ...storage.locate import from_home, refuse_half_a_url
 from ...wording import missing
-from .addresses import Address, beside, is_url, parse, shown
+from .addresses import Address, beside, is_store_url, parse, shown
 from .column_types import check_types
 from .ids import Folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importers.in_stores import RecognisedInStore, kinetics_at, lerobot_at, no_videos, refuse_pictures
@@ -44,7 +44,7 @@ def folders_of(arguments: Sequence[str]) -> list[Folder]:
     first wildcard of a glob. Lists have none. What is wrong with an argument is for `found_in` to say."""
     folders: dict[Folder, None] = {}
     for argument in map(without_scheme, arguments):
-        if is_url(argument):
+        if is_store_url(argument):
             url = parse(argument).url
             if is_folder(argument, has_known_name):
                 folders[url] = None
@@ -116,7 +116,7 @@ def found_in(
 
     read = partial(read_list, types=types, on_types=note)
     for argument in map(without_scheme, arguments):
-        if is_url(argument):
+        if is_store_url(argument):
             yield from _find_in_store(argument, naming_urls, read, importing)
         else:
             yield from _find_on_disk(argument, naming, read, importing)
@@ -127,7 +127,7 @@ def _refuse_cuts_without_a_list(arguments: Sequence[str], importing: Importing) 
     if importing.cuts is None:
         return
     # Also of a glob the suffix says whether it stands for lists.
-    if not any(is_list(parse(each).name if is_url(each) else Path(each).name) for each in arguments):
+    if not any(is_list(parse(each).name if is_store_url(each) else Path(each).name) for each in arguments):
         raise UsageError(
             f"--cuts names columns of a list, {' and '.join(importing.cuts)}, but {arguments[0]!r} is no list; give "
             "one that has a row for each stretch, or leave --cuts out",
@@ -302,7 +302,7 @@ def _refuse_other_folder(argument: str, first: Row) -> None:
     """UsageError if the paths of a list are relative to the current folder, by its first row: the file lies there, and
     nothing of its path in the list's own folder."""
     path, folder = Path(first.path), Path(argument).absolute().parent
-    if is_url(first.path) or path.is_absolute() or not path.parts or os.path.lexists(folder / path.parts[0]):
+    if is_store_url(first.path) or path.is_absolute() or not path.parts or os.path.lexists(folder / path.parts[0]):
         return
     if os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises for some names
         raise UsageError(
@@ -313,7 +313,7 @@ def _refuse_other_folder(argument: str, first: Row) -> None:
 
 
 def _in_list(argument: str, rows: Iterable[Row], importing: Importing) -> Iterator[Found]:
-    folder, list_url = str(Path(argument).parent.absolute()), is_url(argument)
+    folder, list_url = str(Path(argument).parent.absolute()), is_store_url(argument)
     below = f"{folder.rstrip('/')}/"
     for row in rows:
         place, given, given_id, attributes = row
@@ -326,7 +326,7 @@ def _in_list(argument: str, rows: Iterable[Row], importing: Importing) -> Iterat
         if is_shortest(given) and given[0] != "~" and not list_url:
             # Most are: no URL, which has two slashes, and with nothing to resolve.
             path = given if given[0] == "/" else below + given
-        elif list_url or is_url(given):
+        elif list_url or is_store_url(given):
             in_store = StoreFile(parse(beside(parse(argument), given) if list_url else given))
             given, path = shown(given), in_store.address.url
         else:

@@ -14,7 +14,7 @@ from ....errors import DamagedSourceError, NotAVideoError, SourceError, SourceNo
 from ....prep.options import SourcePolicy
 from ....storage.locate import from_home
 from ....wording import counted
-from ..addresses import is_url, shown
+from ..addresses import is_store_url, shown
 from ..lists import Row, read_list
 from ..source_parts import Images, Imported, Recognised
 
@@ -54,7 +54,7 @@ def list_of_images(path: Path, fps: Fraction) -> Recognised | None:
     rows = list(read_list(str(path)))
     if not all(is_image_name(row.path) for row in rows):
         return None
-    url = next((row for row in rows if is_url(row.path)), None)
+    url = next((row for row in rows if is_store_url(row.path)), None)
     if url is not None:
         raise UsageError(
             f"{url.place} names the picture {shown(url.path)}, and pictures are read from disks; copy them to one, and "
