@@ -37,6 +37,7 @@ from .running.stalls import stall_limit
 from .shards import ShardWriter
 from .timing.grid import FrameGrid
 from .timing.source_times import (
+    at_times,
     check_order,
     grid_of,
     longest_rise,
@@ -280,7 +281,7 @@ def _plan_decoded(
         check_order(source, times, rising)
     known = decoded_pts.copy()
     known[part] = times
-    plan = plan_video(with_pts(source, times[rising]), options, ffmpeg_path, known)
+    plan = plan_video(at_times(source, times[rising]), options, ffmpeg_path, known)
     plan = _moved(plan, joins_of(stated_pts[rising], times[rising]), times[rising])
     keeps = np.zeros(len(decoded_pts), dtype=bool)
     keeps[part] = rising

@@ -45,6 +45,7 @@ from .shards import ShardWriter
 from .timing.grid import FrameGrid
 from .timing.pieces import Piece, Run, joined_grid, runs_of
 from .timing.source_times import (
+    at_times,
     check_order,
     gaps_of,
     longest_rise,
@@ -189,7 +190,7 @@ class _Work:
         known[part], keeps[part] = times, rising
         kept = None if keeps.all() else kept_numbers(keeps.tolist())
         joins = joins_of(decoded_pts[part][rising], times[rising])
-        source = with_pts(source, times[rising])
+        source = at_times(source, times[rising])
         runs = runs_of(self._pieces(source), times_of(source), NO_ENTRIES, source.timebase, 0)
         self._encode(source, runs, look, decoded_pts=known, kept=kept, joins=joins)
 

@@ -49,6 +49,20 @@ B_FRAMES = {
     "libx265": ("-c:v", "libx265", "-x265-params", "log-level=none:bframes=3:keyint=12:open-gop=0:pools=none"),
     "mpeg4": ("-c:v", "mpeg4", "-bf", "2", "-g", "12", "-q:v", "2"),
 }
+# In frames: how long each part is, where it begins (None: a pause), and its speed in 65536ths.
+SPEEDS = {
+    "slower": (((30, 0), (60, 30, 1 << 15)), [*range(30), *np.repeat(range(30, 60), 2)]),
+    "slower in the middle": (
+        ((10, 5), (20, 15, 1 << 15), (10, 25)),
+        [*range(5, 15), *np.repeat(range(15, 25), 2), *range(25, 35)],
+    ),
+    "all of it slower": (((60, 20, 1 << 15),), range(20, 50)),
+    "faster": (((30, 0), (15, 30, 1 << 17)), [*np.repeat(range(30), 2), *range(30, 60)]),
+    "a part left out, and a pause": (
+        ((10, 0), (5, None), (10, 40, 1 << 15)),
+        [*range(9), *[9] * 6, *np.repeat(range(40, 45), 2)],
+    ),
+}
 
 
 def edited(
@@ -161,6 +175,14 @@ def test_stretches_of_a_video_of_several_edits_are_those_of_what_it_shows(tmp_pa
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")[0]] == [*range(20, 25), *range(31, 41)]
 
 
+def test_stretches_of_a_video_that_is_shown_slower_are_those_of_what_it_shows(tmp_path: Path) -> None:
+    source = edited(tmp_path, ((30, 0), (60, 30 * FRAME, 1 << 15)), movie_timescale=30)
+    (tmp_path / "list.csv").write_text(f"path,start,end\n{source.name},0.5,2\n")
+    report = shortgop.prepare(tmp_path / "list.csv", tmp_path / "cuts", cuts="start,end", runner="inline")
+    assert report.failures == ()
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")[0]] == list(SPEEDS["slower"][1])[15:60]
+
+
 def test_a_video_of_several_edits_that_is_damaged_is_refused(tmp_path: Path) -> None:
     source = parts_of(tmp_path, "libx264", PARTS["one behind the other"])
     data = bytearray(source.read_bytes())
@@ -173,10 +195,23 @@ def test_a_video_of_several_edits_that_is_damaged_is_refused(tmp_path: Path) -> 
     assert "-ignore_editlist 1" in failure.reason
 
 
-@pytest.mark.parametrize("speed", [0, 1 << 15, 1 << 17])
-def test_an_edit_that_shows_its_part_at_another_speed_is_refused(speed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("coded", [X264, B_FRAMES["libx264"]], ids=["plain", "b-frames"])
+@pytest.mark.parametrize("kind", SPEEDS)
+def test_parts_that_edits_show_slower_or_faster_are_shown_so(kind: str, coded: Sequence[str], tmp_path: Path) -> None:
+    """As phones slow motion down. FFmpeg shows parts as they were recorded, and more of them or less."""
+    parts, shown = SPEEDS[kind]
+    first_pts = min(pts for pts, _ in packets_of(edited(tmp_path, (), options=coded)))
+    edits = [(part[0], EMPTY if part[1] is None else part[1] * FRAME + first_pts, *part[2:]) for part in parts]
+    source = edited(tmp_path, edits, options=coded, movie_timescale=30)
+    assert numbers(source, tmp_path / "dataset") == list(shown)
+
+
+@pytest.mark.parametrize("edit", [(1000, 30 * FRAME, 0), (1000, 10 * FRAME, 1 << 15)], ids=["stands still", "again"])
+def test_an_edit_that_shows_a_picture_for_long_or_a_part_again_slower_is_refused(
+    edit: tuple[int, ...], tmp_path: Path
+) -> None:
     """FFmpeg shows it as it was recorded, so that what comes after it is late or early."""
-    source = edited(tmp_path, ((1000, 0), (1000, 30 * FRAME, speed)))
+    source = edited(tmp_path, ((1000, 0), edit))
     assert "slower or faster than it was recorded, or one picture for long" in refused(source, tmp_path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
-from itertools import dropwhile, islice
+from itertools import dropwhile, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from .sample_entry import movie_timescale, track_box
 _ENTRIES = {0: struct.Struct(">Iii"), 1: struct.Struct(">Qqi")}
 _FIELDS = struct.Struct(">BxxxI")
 _EMPTY = -1
-_USUAL_RATE = 1 << 16
+USUAL_RATE = 1 << 16
 # For so many frames encoders may delay others that have B-frames before them.
 _MOST_DELAY = 4
 _FRAMES_LOOKED_AT = 64
@@ -33,11 +33,16 @@ class Edit(NamedTuple):
 
     duration: int
     begin: int
-    rate: int = _USUAL_RATE
+    rate: int = USUAL_RATE
 
     @property
     def is_pause(self) -> bool:
         return self.begin == _EMPTY
+
+    @property
+    def end(self) -> int:
+        """Where it ends in the media, if its duration is in units of the media."""
+        return self.begin + round(self.duration * self.rate / USUAL_RATE)
 
 
 def why_edits_are_misread(edits: list[Edit]) -> str:
@@ -49,7 +54,7 @@ def why_edits_are_misread(edits: list[Edit]) -> str:
     if parts and not any(edit.duration for edit in parts):
         said = "has an edit list that states no duration, and FFmpeg shows nothing of its video"
         return f"{said}; {WITHOUT_EDITS_REMEDY}"
-    if any(edit.duration and edit.rate != _USUAL_RATE for edit in parts):
+    if any(edit.duration and edit.rate != USUAL_RATE for edit in parts):
         return (
             "has an edit list that shows a part of its video slower or faster than it was recorded, or one picture for "
             f"long, and FFmpeg does not; {WITHOUT_EDITS_REMEDY}"
@@ -62,6 +67,16 @@ def edits_in_units(path: str, edits: list[Edit], timescale: int) -> list[Edit]:
     movie = movie_timescale(path)
     later = dropwhile(lambda edit: edit.is_pause, edits)
     return [edit._replace(duration=(2 * edit.duration * timescale + movie) // (2 * movie)) for edit in later]
+
+
+def changes_speed(path: str, track: VideoStream) -> bool:
+    """Whether edits of a track show a part of it slower or faster, as phones slow motion down, and FFmpeg does not; and
+    all parts in the order in which they were recorded, none twice."""
+    edits = edit_list(path, track.id) if track.frames and track.time_base else []
+    if all(edit.rate == USUAL_RATE for edit in edits):
+        return False
+    parts = [edit for edit in edits_in_units(path, edits, round(1 / (track.time_base or 1))) if not edit.is_pause]
+    return all(edit.rate > 0 for edit in parts) and all(one.end <= other.begin for one, other in pairwise(parts))
 
 
 def hides_decoded_first(path: str, track: VideoStream) -> bool:
@@ -127,7 +142,7 @@ def _offsets(path: str, track: VideoStream) -> Array | None:
 def _plain_cut(path: str, track_id: int) -> Edit | None:
     """The edit of a track that has a single one, at the usual rate, perhaps behind a pause; None for other tracks."""
     edits = list(dropwhile(lambda edit: edit.is_pause, edit_list(path, track_id)))
-    return edits[0] if len(edits) == 1 and edits[0].duration and edits[0].rate == _USUAL_RATE else None
+    return edits[0] if len(edits) == 1 and edits[0].duration and edits[0].rate == USUAL_RATE else None
 
 
 def edit_list(path: str, track_id: int) -> list[Edit]:

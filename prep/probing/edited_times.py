@@ -2,7 +2,8 @@
 
 It gives the time at which an edit begins to the frame that is decoded first of those that the edit shows. With
 B-frames that is not the first one, so that all of the edit comes some frames late, or early. And in place of a pause
-after some of the video it shows the beginning of the video again.
+after some of the video it shows the beginning of the video again. Parts that are to be slower or faster it shows as
+they were recorded; such a track is read without its edits.
 """
 
 from __future__ import annotations
@@ -16,17 +17,19 @@ from av.video.stream import VideoStream
 
 from ...errors import EncodeError
 from ...manifests.ragged import Array
-from .edit_list import WITHOUT_EDITS_REMEDY, Edit, edits_in_units, offset_runs
+from .edit_list import USUAL_RATE, WITHOUT_EDITS_REMEDY, Edit, edit_list, edits_in_units, offset_runs
 from .opening import open_source, open_without_edits
 
 
 @dataclass(frozen=True, eq=False)
 class EditedTimes:
     """`pts`: when the frames of all edits are shown, int64, rising. `in_pauses`: the numbers of other frames, which
-    FFmpeg shows in place of pauses, counted among all that it shows."""
+    FFmpeg shows in place of pauses or between parts, counted among all that it shows. `last_duration`: how
+    long the last frame is shown, 0 where it is as long as others."""
 
     pts: Array
     in_pauses: Array
+    last_duration: int = 0
 
 
 def edited_times(path: str, stream: VideoStream, edits: list[Edit]) -> EditedTimes | None:
@@ -60,6 +63,28 @@ def edited_times(path: str, stream: VideoStream, edits: list[Edit]) -> EditedTim
     if not len(edited.in_pauses) and np.abs(pts - stated).max() <= interval / 2:
         return None
     return replace(edited, pts=pts)
+
+
+def retimed(path: str, stream: VideoStream, recorded: Array) -> EditedTimes:
+    """The times of a track that is read without its edits, where these show parts of it slower or faster; `recorded`:
+    when its frames were recorded, int64, rising. EncodeError where that cannot be told."""
+    begin, end, times = 0, 0, []
+    is_shown = np.zeros(len(recorded), dtype=bool)
+    for edit in edits_in_units(path, edit_list(path, stream.id), round(1 / (stream.time_base or 1))):
+        if not edit.is_pause:
+            due = slice(*np.searchsorted(recorded, [edit.begin, edit.end]).tolist())
+            times.append(begin + (recorded[due] - edit.begin) * USUAL_RATE // edit.rate)
+            is_shown[due] = True
+            end = begin + edit.duration
+        begin += edit.duration
+    pts = np.concatenate(times)
+    if not len(pts) or (np.diff(pts) <= 0).any():
+        raise EncodeError(
+            f"{path} has an edit list that shows nothing of its video, or too much of it at once; "
+            f"{WITHOUT_EDITS_REMEDY}",
+            file=path,
+        )
+    return EditedTimes(pts, np.flatnonzero(~is_shown), max(0, end - int(pts[-1])))
 
 
 def _in_edits(parts: list[Edit], media: dict[int, int], shown: list[int]) -> EditedTimes | None:

@@ -24,8 +24,8 @@ from .bursts import without_bursts
 from .container_crop import ContainerCrop, container_crop
 from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
-from .edit_list import edit_list, frames_before_cut, why_edits_are_misread
-from .edited_times import edited_times
+from .edit_list import changes_speed, edit_list, frames_before_cut, why_edits_are_misread
+from .edited_times import edited_times, retimed
 from .opening import (
     best_video,
     demuxer_of,
@@ -72,13 +72,13 @@ class SourceVideo:
     `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
     then finds out as it goes, and leaves out a frame each time that it was too few. `repeats_times`: every packet
     states a time, and some the same one; ffmpeg is told to keep to these times. `is_without_edits`: the edits of an MP4
-    do not count, as they hide what is decoded first; of the frames in the order shown, the first `num_hidden` are left
-    out in their place. `has_hidden`: FFmpeg hides the frames of some packets. `in_pauses`: the numbers of the frames
-    that FFmpeg shows in place of pauses between edits, where pts are those of several edits; None where FFmpeg's own
-    are right. `has_guessed_rate`: it has neither times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those
-    of all frames, where it states the times of some only, and not the rate of the others; otherwise none.
-    `arrivals`: the pts of packets, int64, where these are the times at which frames arrived, several at once, and
-    `pts` are evened; otherwise none.
+    do not count, as they hide what is decoded first, or as FFmpeg shows parts at another speed than they say; of the
+    frames in the order shown, the first `num_hidden` are left out in their place. `has_hidden`: FFmpeg hides the frames
+    of some packets. `in_pauses`: the numbers of the frames that FFmpeg shows in place of pauses or between the parts of
+    edits, where pts are those of several edits; None where FFmpeg's own are right. `has_guessed_rate`: it has neither
+    times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those of all frames, where it states the times of
+    some only, and not the rate of the others; otherwise none. `arrivals`: the pts of packets, int64, where these are
+    the times at which frames arrived, several at once, and `pts` are evened; otherwise none.
     """
 
     path: str
@@ -167,10 +167,12 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
             raise EncodeError(f"{path} {why}", file=path)
         source = _probe_stream(path, container, stream, by_index=by_index)
         edited = edited_times(path, stream, edits)
+        if source.pts is not None and is_without_edits(container) and changes_speed(path, stream):
+            edited = retimed(path, stream, source.pts)
         if edited is None:
             return source
         return replace(
-            with_pts(source, edited.pts),
+            with_pts(source, edited.pts, edited.last_duration),
             has_decode_times=True,
             entries=NO_ENTRIES,
             in_pauses=edited.in_pauses,

@@ -212,6 +212,12 @@ def with_decode_times(source: SourceVideo, packet_pts: Array) -> SourceVideo:
     return replace(with_pts(source, source.decode_times), has_decode_times=True, repeats_times=False)
 
 
+def at_times(source: SourceVideo, times: Array) -> SourceVideo:
+    """The source with its frames at these times. The last one is shown for as long as edits say, if they do."""
+    has_edits = source.in_pauses is not None and source.pts is not None and times[-1] == source.pts[-1]
+    return with_pts(source, times, source.end_pts - int(times[-1]) if has_edits else 0)
+
+
 def used_numbers(source: SourceVideo, used: range, num_decoded: int) -> Array:
     """The numbers of the frames to use of those in `used`, of the ones that the decoder puts out: int64, rising. Those
     in place of a pause and before a cut are left out; the decoder may leave out some of the first itself."""
