@@ -222,8 +222,10 @@ def test_an_edit_without_duration_is_called_that(tmp_path: Path) -> None:
 
 def test_an_edit_list_of_pauses_alone_is_called_that(tmp_path: Path) -> None:
     """It was called a stream without data, too."""
-    source = edited(tmp_path, ((500, EMPTY), (1500, EMPTY)))
-    assert "has an edit list of pauses alone, which shows nothing of its video" in refused(source, tmp_path)
+    for number, edits in enumerate((((500, EMPTY), (1500, EMPTY)), ((500, EMPTY, 1 << 15), (1500, EMPTY)))):
+        source = edited(tmp_path, edits)
+        found = refused(source, tmp_path / str(number))
+        assert "has an edit list of pauses alone, which shows nothing of its video" in found
 
 
 def test_an_edit_list_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:

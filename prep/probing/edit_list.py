@@ -76,7 +76,8 @@ def changes_speed(path: str, track: VideoStream) -> bool:
     if all(edit.rate == USUAL_RATE for edit in edits):
         return False
     parts = [edit for edit in edits_in_units(path, edits, round(1 / (track.time_base or 1))) if not edit.is_pause]
-    return all(edit.rate > 0 for edit in parts) and all(one.end <= other.begin for one, other in pairwise(parts))
+    in_order = all(one.end <= other.begin for one, other in pairwise(parts))
+    return bool(parts) and in_order and all(edit.rate > 0 for edit in parts)
 
 
 def hides_decoded_first(path: str, track: VideoStream) -> bool:
