@@ -82,8 +82,14 @@ FRAMES = 150
 
 
 def fenced(name: str, place: int = 0) -> str:
+    """The block of a page at this place among those that have fences."""
     (page,) = (page for page in PAGES if page.name == name and page.parent.name != "design")
     return [block.text for block in blocks(page) if block.language][place]
+
+
+def fenced_for(name: str, test: str) -> str:
+    """The block of a page that this test of here runs. Blocks before it come and go."""
+    return fenced(name, FENCED[name].index(f"test_documents.{test}"))
 
 
 def begins(line: str, table: dict[str, str]) -> bool:
@@ -288,7 +294,7 @@ def test_reading_from_a_store(names: dict[str, Any], s3_url: str, folder: Path) 
 
 
 def test_a_loop_with_the_loader_of_torch(names: dict[str, Any]) -> None:
-    exec(few(fenced("training.md", 0)), names)
+    exec(few(fenced_for("training.md", "test_a_loop_with_the_loader_of_torch")), names)
     assert names["batch"]["frames"].shape == (3, 16, 3, 64, 64)
     assert sorted(names["batch"]["label"].tolist()) == [0, 2, 7]
     assert names["loss"] > 0
@@ -297,7 +303,12 @@ def test_a_loop_with_the_loader_of_torch(names: dict[str, Any]) -> None:
 
 
 def test_two_outputs_of_one_decode(names: dict[str, Any]) -> None:
-    exec(few(fenced("training.md", 6)).replace("batch_size=8", "batch_size=3").replace("pairs, 8", "pairs, 3"), names)
+    exec(
+        few(fenced_for("training.md", "test_two_outputs_of_one_decode"))
+        .replace("batch_size=8", "batch_size=3")
+        .replace("pairs, 8", "pairs, 3"),
+        names,
+    )
     (batch,) = names["loader"]
     assert batch["input"].shape == (3, 3, 3, 112, 112)
     assert batch["target"].shape == (3, 1, 3, 64, 64)
@@ -313,7 +324,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
     with shortgop.ClipLoader(names["dataset"], names["sampler"], workers=0) as loader:
         first, second = ((batch["draw"].tolist(), batch.state) for batch in loader)
     names["checkpoint"] = {"loader": first[1]}
-    exec(few(fenced("training.md", 14)), names)
+    exec(few(fenced_for("training.md", "test_a_loop_with_a_clip_loader")), names)
     names["loader"].close()
     assert names["batch"]["draw"].tolist() == second[0]
     assert names["checkpoint"] == {"loader": second[1]}
@@ -321,7 +332,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
 
 
 def test_the_dataset_class_before_and_after(names: dict[str, Any]) -> None:
-    text, _, after = fenced("training.md", 19).rpartition("\n\n\n")
+    text, _, after = fenced_for("training.md", "test_the_dataset_class_before_and_after").rpartition("\n\n\n")
     exec(text, names)
     before = names["Clips"]()
     before.paths, before.labels = ["kitchen/001.mp4"], [7]
