@@ -184,8 +184,7 @@ class BucketSampler(Sampler[list[int]]):
 
 
 def _checked_sizes(given: int | Sequence[int], datasets: int, world_size: int) -> tuple[int, ...]:
-    sizes = listed(given, "batch_sizes") if isinstance(given, Sequence) or hasattr(given, "__iter__") else None
-    checked = [given] * datasets if sizes is None else sizes
+    checked = listed(given, "batch_sizes") if hasattr(given, "__iter__") else [given] * datasets
     if len(checked) != datasets:
         raise UsageError(f"batch_sizes has {len(checked)} for {counted(datasets, 'dataset')}; each has one")
     result = tuple(at_least_one(each, "a batch size") for each in checked)

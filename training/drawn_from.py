@@ -39,8 +39,8 @@ def check_drawn_from(draws: Sequence[int], dataset: Any) -> None:
     else:
         return
     raise UsageError(
-        f"the sampler is {what}: give the DataLoader the dataset that the ElasticSampler was made of, or make a "
-        "sampler of this one"
+        f"the sampler is {what}: give the DataLoader the dataset that the sampler was made of, or make a sampler of "
+        "this one"
     )
 
 
