@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .training.bucket_sampler import BucketSampler
     from .training.clip_dataset import ClipDataset
     from .training.clip_table import ClipTable
+    from .training.clips_by import ClipsBy
     from .training.effective import (
         best_chunk,
         chunk_correlation,
@@ -96,6 +97,7 @@ __all__ = [
     "ClipLoader",
     "ClipTable",
     "ClipsAt",
+    "ClipsBy",
     "CorruptDataError",
     "DamagedSourceError",
     "Dataset",
@@ -171,6 +173,7 @@ _MODULES = {
     "training.bucket_sampler": ("BucketSampler",),
     "training.clip_dataset": ("ClipDataset",),
     "training.clip_table": ("ClipTable",),
+    "training.clips_by": ("ClipsBy",),
     "training.effective": (
         *("best_chunk", "chunk_correlation", "effective_batch_size", "gops_per_sample", "measured_chunk_correlation"),
     ),

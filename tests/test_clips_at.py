@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
+import shortgop
 from shortgop.errors import UsageError
 from shortgop.training.ends import PADDING
 from shortgop.training.offsets import Offsets
@@ -111,3 +113,17 @@ def test_several_places_of_one_clip_are_refused_at_once(places: Any, shown: str)
         ClipsAt([0, 1], **places)
     ClipsAt([0, 1], frames=cast(Any, torch.tensor([4, 5])))
     ClipsAt([0, 1], seconds=cast(Any, np.array([4.5, 5])))
+
+
+def test_the_row_of_an_item_in_the_table_is_its_draw_modulo_the_rows(clips_folder: Path) -> None:
+    """Also where an order draws rows several times in an epoch: labels of clips are found by it."""
+    places = [30, 4, 17, 0]
+    clips = shortgop.ClipDataset(clips_folder, ClipsAt([0, 1, 0, 1], frames=places))
+    order = shortgop.Weighted([1, 2, 3, 4], num_samples=10, of="clips")
+    sampler = shortgop.ElasticSampler(clips, 5, order=order)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        for batch in shortgop.ClipLoader(clips, sampler, workers=0):
+            rows = batch["draw"] % len(clips)
+            assert torch.tensor(places)[rows].tolist() == batch["start"].tolist()
+            assert (rows % 2).tolist() == batch["video"].tolist()

@@ -35,6 +35,7 @@ FENCED = {
         "test_training_page.test_columns_and_some_of_the_videos",
         "test_training_page.test_training_and_validation_have_no_file_in_common",
         "test_training_page.test_columns_and_some_of_the_videos",
+        "test_training_page.test_a_rule_of_ones_own",
         "test_training_page.test_clips_of_frames_one_second_apart",
         "test_training_page.test_parts_of_videos",
         "test_documents.test_two_outputs_of_one_decode",

@@ -60,6 +60,33 @@ def test_batches_of_random_frames(loaders: list[Any]) -> None:
     assert len({read_number(frame[0]) // 500 for frame in first}) == 4
 
 
+def test_a_rule_of_ones_own(tmp_path: Path) -> None:
+    """Clips at all four strides, from the whole video, padded where it is too short; and a crop of its own for each
+    clip of an item."""
+    for number, count in enumerate((80, 20)):
+        pts = constant_rate_pts(Fraction(10), count)
+        make_video(tmp_path / f"{number}.mp4", pts=pts, timebase=Fraction(1, 10), first_number=1000 * number)
+    make_dataset(sorted(tmp_path.glob("*.mp4")), tmp_path / "dataset")
+    block = re.search(r"```python\n(def any_stride.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"shortgop": shortgop, "np": np}
+    exec(block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("(224, 224)", "(64, 96)"), names)
+    strides = set()
+    for item in names["clips"].items(range(20)):
+        numbers, first = item["frame_numbers"], 1000 * item["video"]
+        assert [read_number(frame) for frame in item["frames"]] == (first + numbers).tolist()
+        strides.add(int(numbers[1] - numbers[0]))
+        assert item["mask"].all() or (item["video"] == 1 and numbers[-1] == numbers[item["mask"]].max())
+    assert strides == {1, 2, 3, 4}
+    shown = re.search(r"`outputs=(\{f\"clip.*?\})`", PAGE.read_text())
+    assert shown is not None
+    own = eval(shown[1].replace("...", 'size=(64, 64), crop="random-resized"'), {"shortgop": shortgop})
+    policy = shortgop.RandomClips(16, clips_per_video=2, joined=True)
+    item = shortgop.ClipDataset(tmp_path / "dataset", policy, outputs=own)[0]
+    assert item["clip0"].shape == item["clip1"].shape == (16, 3, 64, 64)
+    assert item["crop_clip0"].tolist() != item["crop_clip1"].tolist()
+
+
 def test_parts_of_videos(tmp_path: Path) -> None:
     kitchen = tmp_path / "videos" / "kitchen"
     kitchen.mkdir(parents=True)

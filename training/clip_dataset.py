@@ -20,6 +20,7 @@ from ..warned import warn
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
 from .clips import NO_CLIPS, Clip, Clips, check_share, checked_epoch, in_epoch, one_draw
+from .clips_by import ClipsBy
 from .drawn_from import check_drawn_from, new_name
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
@@ -70,8 +71,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
 
     - `dataset`: the path of a prepared dataset, or a shortgop.Dataset. With a path, what is not named here is passed
       on to shortgop.open: `size`, `crop`, `dtype`, `normalize`, `threads`, `device`, `snapshot`, ...
-    - `clips`: a policy (AllClips, RandomClips, UniformClips, CenterClips, RandomFrames, SegmentFrames, ClipsAt), a
-      ClipTable, or a MultiRate or Offsets alone, which stands for RandomClips of it.
+    - `clips`: a policy (AllClips, RandomClips, UniformClips, CenterClips, RandomFrames, SegmentFrames, ClipsBy,
+      ClipsAt), a ClipTable, or a MultiRate or Offsets alone, which stands for RandomClips of it.
     - `outputs`: what frames become, as a dict of shortgop.Output by name: several of them are made of one decode, and
       each has a size, crop, dtype, ... and frames of its own. Without it items have `frames` as the dataset was opened.
     - `videos`: ids or numbers, to take clips of these alone, in this order: where a list of ids says which. Where
@@ -346,7 +347,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
             return True
         if isinstance(self._policy, SegmentFrames):
             return self._policy.place == "random"
-        return isinstance(self._policy, (RandomClips, RandomFrames)) or bool(getattr(self._policy, "jitter", 0))
+        drawn = isinstance(self._policy, (RandomClips, RandomFrames, ClipsBy))
+        return drawn or bool(getattr(self._policy, "jitter", 0))
 
     def _items(self, clips: list[Clip], rows: Rows | None) -> list[Item]:
         rows = rows if self._transform is None else None

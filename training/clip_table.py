@@ -199,7 +199,8 @@ def listed_index(table: ClipTable, videos: VideoTable, places: Array) -> ListedI
         raise UsageError(
             f"clip {clip} of the table has frame {int(table.frames[clip, column])} of video "
             f"{videos.name(int(places[clip]))!r}, which has {counted(int(num_frames[clip]), 'frame')}: it is the "
-            "table of another dataset"
+            "table of another dataset, or was made of a column of the list, such as num_frames of sources "
+            "(columns.built_in has the dataset's own)"
         )
     firsts = offsets_of(np.bincount(places, minlength=len(videos)))
     return ListedIndex(table, videos, places, np.argsort(places, kind="stable"), firsts)

@@ -54,7 +54,7 @@ from .offsets import (
 
 Align = Literal["reference"]
 # Of a video. Those of a billion videos can then be counted with 64 bits.
-_MOST_CLIPS = 1 << 31
+MOST_CLIPS = 1 << 31
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class RandomClips:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video", most=_MOST_CLIPS)
+            self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video", most=MOST_CLIPS)
         )
         placed_clips(self)
 
@@ -222,7 +222,7 @@ class UniformClips:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video", most=_MOST_CLIPS)
+            self, "clips_per_video", at_least_one(self.clips_per_video, "clips_per_video", most=MOST_CLIPS)
         )
         placed_clips(self)
 

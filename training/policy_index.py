@@ -11,6 +11,7 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from .clip_table import ClipTable, listed_index
 from .clips import Clips, placed_index
+from .clips_by import ChosenIndex, ClipsBy
 from .joined import JoinedIndex
 from .offsets import MultiRate, Offsets
 from .policies import ClipsAt, Placement, RandomClips, RandomFrames, SegmentFrames, UniformClips
@@ -18,15 +19,15 @@ from .segments import SegmentIndex
 from .table_index import table_index
 from .video_table import VideoTable
 
-Policy = Placement | RandomFrames | SegmentFrames | ClipsAt | ClipTable | MultiRate | Offsets
-Indexed = Placement | RandomFrames | SegmentFrames | ClipsAt | ClipTable
+Policy = Placement | RandomFrames | SegmentFrames | ClipsBy | ClipsAt | ClipTable | MultiRate | Offsets
+Indexed = Placement | RandomFrames | SegmentFrames | ClipsBy | ClipsAt | ClipTable
 
 
 def policy_of(clips: Any) -> Indexed:
     """The policy that `clips` is or stands for. WrongTypeError when it is none."""
     if isinstance(clips, (MultiRate, Offsets)):
         return RandomClips(clips)
-    if isinstance(clips, (Placement, RandomFrames, SegmentFrames, ClipsAt, ClipTable)):
+    if isinstance(clips, (Placement, RandomFrames, SegmentFrames, ClipsBy, ClipsAt, ClipTable)):
         return clips
     raise WrongTypeError(
         f"clips is {clips!r}; it is a policy such as shortgop.RandomClips(16, stride=4), or a shortgop.ClipTable"
@@ -43,6 +44,8 @@ def index_of(
     """The index of a policy over `videos`, which lie in the rows `chosen`, or in all; `rows_of` finds them by name."""
     if isinstance(policy, SegmentFrames):
         return SegmentIndex(policy, videos, seed)
+    if isinstance(policy, ClipsBy):
+        return ChosenIndex(policy, videos, seed)
     if not isinstance(policy, (ClipsAt, ClipTable)):
         placed = placed_index(policy, videos, seed)
         if isinstance(policy, (RandomClips, UniformClips)) and policy.joined:

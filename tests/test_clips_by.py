@@ -1,0 +1,146 @@
+"""ClipsBy: clips whose frames a function of the user's own chooses."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from torch.utils.data import DataLoader
+
+import shortgop
+from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.training.clips_by import ChosenIndex
+from synthetic import read_number
+from video_tables import listed, video_table
+
+
+def any_stride(video: Any, random: np.random.Generator, most: int = 4) -> Any:
+    """Four frames at a stride from 1 to `most`, anywhere."""
+    stride = random.integers(1, most + 1)
+    return random.integers(video.num_frames - 3 * stride) + stride * np.arange(4)
+
+
+def what_it_is_told(video: Any, _: np.random.Generator) -> list[int]:
+    """The end of the video, by clip."""
+    return [video.num_frames - 1 - video.clip, round(video.fps)]
+
+
+def test_each_draw_has_frames_of_its_own_that_the_seed_and_the_draw_decide() -> None:
+    index = ChosenIndex(shortgop.ClipsBy(any_stride, 4), video_table([40, 25]), seed=1)
+    frames = np.array([clip.frames for clip in index.clips(range(0, 8000, 2))])
+    strides = np.diff(frames)
+    assert (strides == strides[:, :1]).all()
+    counts = np.bincount(strides[:, 0], minlength=5)[1:]
+    assert len(counts) == 4
+    assert ((counts > 880) & (counts < 1120)).all()
+    assert frames.min() == 0
+    assert frames.max() == 39
+    other = ChosenIndex(shortgop.ClipsBy(any_stride, 4), video_table([40, 25]), seed=2)
+    assert listed(other, range(20)) != listed(index, range(20))
+    assert listed(index, [7, 3]) == [listed(index, [7])[0], listed(index, [3])[0]]
+
+
+def test_the_function_is_told_the_video_and_which_of_its_clips_it_is() -> None:
+    index = ChosenIndex(shortgop.ClipsBy(what_it_is_told, 2, clips_per_video=3), video_table([40, 31]), seed=0)
+    assert listed(index) == [(0, [39, 30]), (0, [38, 30]), (0, [37, 30]), (1, [30, 30]), (1, [29, 30]), (1, [28, 30])]
+    assert index.firsts.tolist() == [0, 3, 6]
+
+
+def test_frames_that_a_video_lacks_are_an_error_or_replaced() -> None:
+    def beyond(video: Any, _: np.random.Generator) -> Any:
+        return range(-2, video.num_frames + 2)
+
+    table = video_table([3])
+    with pytest.raises(UsageError, match=r"beyond, which ClipsBy called for draw 0, of video 'v0': a clip calls for"):
+        ChosenIndex(shortgop.ClipsBy(beyond, 7), table, seed=0).clips([0])
+    for ends, frames in (("clamp", [0, 0, 0, 1, 2, 2, 2]), ("loop_video", [1, 2, 0, 1, 2, 0, 1])):
+        (clip,) = ChosenIndex(shortgop.ClipsBy(beyond, 7, ends=cast(Any, ends)), table, seed=0).clips([0])
+        assert clip.frames.tolist() == frames
+        assert clip.mask is not None
+        assert clip.mask.tolist() == [False, False, True, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (None, "it returned None, and not 2 frame numbers"),
+        (3, "it returned 3, and not 2 frame numbers"),
+        ([1, 2, 3], "it returned 3 frames, and num_frames is 2"),
+        (np.linspace(0, 5.5, 2), r"a frame that it returned is .*0.0.*; it has to be an integer"),
+    ],
+)
+def test_what_the_function_may_not_return(returned: Any, message: str) -> None:
+    index = ChosenIndex(shortgop.ClipsBy(lambda *_: returned, 2), video_table([9]), seed=0)
+    with pytest.raises(UsageError, match=message):
+        index.clips([0])
+
+
+def test_an_error_of_the_function_says_for_which_clip_it_was_called() -> None:
+    index = ChosenIndex(shortgop.ClipsBy(any_stride, 4), video_table([9, 3]), seed=0)
+    with pytest.raises(ValueError, match="high <= 0") as caught:
+        index.clips([3])
+    assert caught.value.__notes__ == ["any_stride, which ClipsBy called for draw 3, of video 'v1'"]
+
+
+def test_what_it_cannot_be_told() -> None:
+    with pytest.raises(WrongTypeError, match="choose is 16; it is a function of a video"):
+        shortgop.ClipsBy(cast(Any, 16), 4)
+    with pytest.raises(UsageError, match=r'ends="drop" leaves out .*which only the function knows'):
+        shortgop.ClipsBy(any_stride, 4, ends="drop")
+    with pytest.raises(UsageError, match="num_frames is 0"):
+        shortgop.ClipsBy(any_stride, 0)
+
+
+def test_states_tell_functions_by_their_names_and_arguments() -> None:
+    def fingerprint(choose: Any, **options: Any) -> str:
+        return ChosenIndex(shortgop.ClipsBy(choose, 4, **options), video_table([9]), seed=0).fingerprint
+
+    short = functools.partial(any_stride, most=2)
+    assert repr(shortgop.ClipsBy(short, 4, ends="clamp")) == "ClipsBy(partial(any_stride, most=2), 4, ends='clamp')"
+    assert fingerprint(short) == fingerprint(functools.partial(any_stride, most=2))
+    others = [fingerprint(each) for each in (any_stride, what_it_is_told, short)]
+    assert len({*others, fingerprint(short, clips_per_video=2), fingerprint(short, ends="clamp")}) == 5
+
+
+def test_a_dataset_of_them_is_read_by_all_loaders(clips_folder: Path) -> None:
+    """The frames that the function chose are shown: the same ones by any loader, others in each epoch."""
+    outputs = {"frames": shortgop.Output(), "last": shortgop.Output(frames=[-1])}
+    clips = shortgop.ClipDataset(clips_folder, shortgop.ClipsBy(any_stride, 4, clips_per_video=2), outputs=outputs)
+    assert len(clips) == 2 * len(clips.source)
+    sampler = shortgop.ElasticSampler(clips, 2)
+    epochs = []
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        loaders: list[Any] = [
+            shortgop.ClipLoader(clips, sampler, workers=1),
+            DataLoader(clips, 2, sampler=sampler, num_workers=1, multiprocessing_context="fork"),
+        ]
+        ours, theirs = ([{**batch} for batch in loader] for loader in loaders)
+        for batch, other in zip(ours, theirs, strict=True):
+            assert batch["frame_numbers"].tolist() == other["frame_numbers"].tolist()
+            for place, video in enumerate(batch["video"].tolist()):
+                expected = [1000 * video + frame for frame in batch["frame_numbers"][place].tolist()]
+                assert [read_number(frame) for frame in batch["frames"][place]] == expected
+                assert read_number(other["last"][place][0]) == expected[-1]
+        epochs.append(sorted(frames for batch in ours for frames in batch["frame_numbers"].tolist()))
+    assert epochs[0] != epochs[1]
+    for _ in range(2):
+        list(DataLoader(clips, batch_size=2))
+    with pytest.warns(DatasetWarning, match=r"call dataset.set_epoch"):
+        list(DataLoader(clips, batch_size=2))
+
+
+def test_clips_of_stretches_are_counted_from_their_start(clips_folder: Path) -> None:
+    seen = []
+
+    def last_two(video: Any, _: np.random.Generator) -> list[int]:
+        seen.append((video.num_frames, video.stretch))
+        return [video.num_frames - 2, video.num_frames - 1]
+
+    videos = shortgop.Stretches([0, 0, 1], frames=[(10, 22), (2, 5), (0, None)])
+    clips = shortgop.ClipDataset(clips_folder, shortgop.ClipsBy(last_two, 2), videos=videos)
+    assert [clips[draw]["frame_numbers"].tolist() for draw in range(3)] == [[20, 21], [3, 4], [39, 40]]
+    assert seen == [(12, 0), (3, 1), (41, 2)]
