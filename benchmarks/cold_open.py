@@ -20,7 +20,8 @@ from results import OURS, Case, Row
 from zarr.storage import LocalStore
 
 from shortgop.comparison.timing import alternate
-from shortgop.manifests.dataset_files.layout import create, read_root, shard_key, snapshot_key
+from shortgop.manifests.dataset_files.layout import shard_key, snapshot_key
+from shortgop.manifests.dataset_files.root_file import create, read_root
 from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.ragged import Array, Ragged, from_texts

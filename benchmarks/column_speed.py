@@ -22,7 +22,8 @@ import numpy as np
 from cold_open import make_repeated
 
 import shortgop
-from shortgop.manifests.dataset_files.layout import read_root, snapshot_key
+from shortgop.manifests.dataset_files.layout import snapshot_key
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.dataset_files.snapshot_columns import open_column_kinds
 from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.ragged import Ragged, from_texts

@@ -24,7 +24,7 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import look_at
 from shortgop.jobs.planning import Known, plan_window, sort_out
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.dataset_files import layout
+from shortgop.manifests.dataset_files import root_file
 from shortgop.manifests.tables import empty
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile, Size
@@ -85,8 +85,8 @@ def cost_of(path: Path, made: str, runs: int = _RUNS) -> Cost:
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:
             dataset = DiskStorage(Path(folder) / "dataset")
-            layout.make_place(dataset)
-            layout.create(dataset, _OPTIONS.profile.to_json())
+            root_file.make_place(dataset)
+            root_file.create(dataset, _OPTIONS.profile.to_json())
             before = _used()
             done = run_unit(dataset, unit, _OPTIONS, lambda _: None)
             own, below = (after - each for after, each in zip(_used(), before, strict=True))

@@ -36,9 +36,9 @@ from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.windows import WINDOW_SOURCES
-from shortgop.manifests.dataset_files.layout import create, read_root, set_id_roots
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create, read_root, set_id_roots
 from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.ragged import from_texts

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 import scale_data
 
-from shortgop.manifests.dataset_files.layout import FORMAT_VERSION
 from shortgop.manifests.dataset_files.parts import pack, unpack
+from shortgop.manifests.dataset_files.root_file import FORMAT_VERSION
 from shortgop.manifests.tables import Timeline
 from shortgop.manifests.zarr_files import zip_bytes
 

@@ -31,9 +31,9 @@ from process_memory import peak_bytes
 
 import shortgop
 import shortgop.readers.dataset  # so that opening does not include the import of torch
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.manifests.merging.folding import Folding
 from shortgop.manifests.merging.merge import merge_tables

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from zarr.storage import LocalStore
 
-from shortgop.manifests.dataset_files.layout import change_root, create, shard_key, snapshot_key
+from shortgop.manifests.dataset_files.layout import shard_key, snapshot_key
 from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.root_file import change_root, create
 from shortgop.manifests.label_columns import LabelColumn
 from shortgop.manifests.merging.edits import drops_table, edits_table
 from shortgop.manifests.merging.merge import merge, patterns_table

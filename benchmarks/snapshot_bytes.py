@@ -29,8 +29,9 @@ from page_cache import forget
 from s3_place import means, s3_at
 from zarr.storage import LocalStore
 
-from shortgop.manifests.dataset_files.layout import ROOT_KEY, read_root
+from shortgop.manifests.dataset_files.layout import ROOT_KEY
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.ragged import Array
 from shortgop.manifests.shared_memory.host_copies import HostCopies

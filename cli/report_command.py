@@ -51,7 +51,7 @@ def report_at_the_end(out_path: str | None, dataset: str) -> Iterator[None]:
     if out_path is None:
         yield
         return
-    from ..manifests.dataset_files.layout import is_dataset
+    from ..manifests.dataset_files.root_file import is_dataset
     from ..reporting.dataset_report import check_report, write_report
 
     check_report(out_path, dataset, clips=_CLIPS)

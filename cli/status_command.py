@@ -93,7 +93,7 @@ def _second(since: str | None, *, watch: bool) -> float | None:
 def _read(storage: Storage) -> JobStatus:
     """ShortGopError if it cannot be read."""
     from ..jobs.progress.job_status import STATUS_KEY, read_status
-    from ..manifests.dataset_files.layout import read_root
+    from ..manifests.dataset_files.root_file import read_root
 
     try:
         return read_status(storage)

@@ -28,9 +28,9 @@ from gpu_ffmpeg import ffmpeg_of
 
 import shortgop
 import synthetic
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.export import export
 from shortgop.manifests.tables import shards_table

@@ -14,8 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from ..manifests.dataset_files.layout import read_root, snapshot_key
+from ..manifests.dataset_files.layout import snapshot_key
 from ..manifests.dataset_files.parts import unit_of_content, write_part
+from ..manifests.dataset_files.root_file import read_root
 from ..manifests.dataset_files.snapshots import open_failures
 from ..manifests.tables import Failures, empty, failures_table
 from ..prep.timing.stretch import Stretch

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, islice
 
 from ..errors import DatasetBusyError, UsageError
-from ..manifests.dataset_files import layout
+from ..manifests.dataset_files import root_file
 from ..manifests.dataset_files.in_place import changing
 from ..manifests.dataset_files.publish import latest_root, publish, unpublished
 from ..manifests.dataset_files.snapshots import open_manifest
@@ -180,14 +180,14 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
     _refuse_own_memory(out, how.where)
     # Tried before anything is written: what fails here would fail in every worker.
     _try_tools(how.options.profile, how.where)
-    is_there = layout.is_dataset(out)
+    is_there = root_file.is_dataset(out)
     if not is_there:
         _try_cluster(how.where)
-    layout.make_place(out)
+    root_file.make_place(out)
     with changing(out) if is_there else out.lock():
         _begin(out, how.options.profile)
         # All that the dataset has is compared with the sources before anything is encoded.
-        compares = layout.read_root(out).snapshot is not None
+        compares = root_file.read_root(out).snapshot is not None
         with job_followed(out, tally, at_once=compares) as has_work:
             if compares:
                 if not listing.is_complete:
@@ -211,7 +211,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
             tidy(out, how.keep_seconds)
             # Where nothing was encoded, nothing has been published since.
             manifest = _current(out).manifest if decided.to_prepare else decided.known.manifest
-            after = _Snapshot(layout.read_root(out).snapshot, manifest)
+            after = _Snapshot(root_file.read_root(out).snapshot, manifest)
             mixed = mixed_columns(out, (before.name, before.manifest), after.name)
     num_sources = len(table) if decided.num_sources is None else decided.num_sources
     return _report(decided, survey, totals, after, how, num_sources=num_sources, mixed=mixed)
@@ -219,8 +219,8 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
 
 def _begin(out: Storage, profile: Profile) -> None:
     """Make the dataset if there is none, and give it this profile. The caller holds the writer lock."""
-    if not layout.is_dataset(out):
-        layout.create(out, profile.to_json())
+    if not root_file.is_dataset(out):
+        root_file.create(out, profile.to_json())
     # Finished parts of a job that died come first: a video among them decides the dataset's profile.
     publish(out)
     _bind(out, profile)
@@ -291,18 +291,18 @@ def _report(
 
 def _remember(out: Storage, listing: Listing) -> None:
     """Let the dataset remember the folders that gave this job's sources their ids. The caller holds the writer lock."""
-    known, new = layout.read_root(out).id_roots, listing.id_roots[: layout.MAX_ID_ROOTS]
+    known, new = root_file.read_root(out).id_roots, listing.id_roots[: root_file.MAX_ID_ROOTS]
     # Of the same folders another job has made the same ids.
     if known not in (listing.roots_before, new):
         raise DatasetBusyError(
             f"another job has prepared other folders into {out} meanwhile, which may change ids; run this again",
             file=out.url,
         )
-    layout.set_id_roots(out, new)
+    root_file.set_id_roots(out, new)
 
 
 def _current(out: Storage) -> _Snapshot:
-    name = layout.read_root(out).snapshot
+    name = root_file.read_root(out).snapshot
     return _Snapshot(name, empty() if name is None else open_manifest(out, name, copies=copies_in(None)))
 
 
@@ -315,7 +315,7 @@ def _made_again(before: Manifest, after: Manifest, ids: Collection[str]) -> set[
 
 def existing_profile(out: Storage) -> Profile | None:
     """The profile of the dataset at `out`. None if there is no dataset, or if no video in it fixes the profile."""
-    if not layout.is_dataset(out):
+    if not root_file.is_dataset(out):
         return None
     root = latest_root(out)
     bound = root.snapshot is not None and len(open_manifest(out, root.snapshot, copies=copies_in(None)).videos) > 0
@@ -356,7 +356,7 @@ def _bind(out: Storage, profile: Profile) -> None:
     """Give a dataset without videos this profile. UsageError if a dataset with videos has another one."""
     known = existing_profile(out)
     if known is None:
-        layout.set_profile(out, profile.to_json())
+        root_file.set_profile(out, profile.to_json())
     elif known != profile:
         differences = ", ".join(
             f"{name} {value} there and {profile.to_json()[name]} here"

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from ..errors import ShortGopError
-from ..manifests.dataset_files import layout
+from ..manifests.dataset_files import root_file
 from ..prep.options import SourcePolicy
 from ..prep.running.stalls import given_up_when
 from ..storage.interface import Storage
@@ -154,7 +154,7 @@ def list_first(  # noqa: PLR0917  # what the user gave, and where it goes
     """Find the first sources of a job: all of them if they are no more than `window_sources`. `find_below` finds
     sources, given the folders that ids are below. UsageError for what is wrong with an argument or with one of these
     sources, SourceError if a folder does not answer."""
-    roots_before = layout.read_root(out).id_roots if layout.is_dataset(out) else ()
+    roots_before = root_file.read_root(out).id_roots if root_file.is_dataset(out) else ()
 
     def find() -> Listing:
         roots = id_roots(roots_before, folders_of(arguments), id_root)

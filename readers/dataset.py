@@ -14,7 +14,8 @@ import numpy as np
 import torch
 
 from ..errors import UsageError, WrongTypeError
-from ..manifests.dataset_files.layout import FORMAT_VERSION, has_snapshot, read_root
+from ..manifests.dataset_files.layout import has_snapshot
+from ..manifests.dataset_files.root_file import FORMAT_VERSION, read_root
 from ..manifests.dataset_files.snapshots import open_current, open_manifest
 from ..manifests.dataset_files.video_columns import LabelColumns
 from ..manifests.operations.lost import lost_shards, lost_text, lost_videos

@@ -13,7 +13,7 @@ from typing import Any
 from ..arguments import integer
 from ..errors import CorruptDataError, DatasetWarning, OutputError, UsageError
 from ..jobs.progress.job_status import JobStatus, read_status, status_changed
-from ..manifests.dataset_files.layout import read_root
+from ..manifests.dataset_files.root_file import read_root
 from ..manifests.tables import Manifest, empty
 from ..prep.profile import profile_from_json
 from ..readers.dataset import Dataset as Opened

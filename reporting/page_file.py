@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from ..errors import DatasetError, OutputError, UsageError
-from ..manifests.dataset_files.layout import is_dataset, read_root
+from ..manifests.dataset_files.root_file import is_dataset, read_root
 from ..manifests.operations.output_files import check_output, new_file, sources_in
 from ..storage.interface import Storage
 from ..storage.locate import file_path, is_url, lies_inside, refuse_half_a_url, storage_at

@@ -25,9 +25,9 @@ from killed_steps import Killer, killer
 from layers_everywhere import layers_everywhere
 from nvcuvid_stub import Stub, compiled
 from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server, share_models
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.layering import layers
 from shortgop.manifests.merging.merge import merge
 from shortgop.prep import gpu_attempts

@@ -14,9 +14,10 @@ import numpy as np
 from dataset_paths import shard_path, snapshot_path
 from dataset_places import place_of, steady_name
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.dataset_files.layout import create, read_root, shard_key
+from shortgop.manifests.dataset_files.layout import shard_key
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create, read_root
 from shortgop.manifests.dataset_files.snapshots import open_manifest, open_timeline
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.manifests.tables import Manifest, empty

@@ -13,7 +13,7 @@ from typing import Any
 
 import av
 
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.manifest_rows import Identity

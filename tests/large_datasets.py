@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dataset_places import place_of
 from example_manifests import failure, video
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.interface import Storage

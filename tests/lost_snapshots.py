@@ -11,7 +11,8 @@ import shortgop
 from dataset_places import overwrite
 from datasets import make_dataset
 from shortgop.cli import app
-from shortgop.manifests.dataset_files.layout import read_root, snapshot_key, snapshots
+from shortgop.manifests.dataset_files.layout import snapshot_key, snapshots
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.compact import compact

@@ -42,17 +42,10 @@ from example_manifests import failure
 from flaky_proxy import FLAKY, flaky_proxy
 from s3_server import s3_server
 from shortgop.errors import DatasetBusyError
-from shortgop.manifests.dataset_files.layout import (
-    ROOT_KEY,
-    Root,
-    change_root,
-    create,
-    read_root,
-    root_document,
-    snapshots,
-)
+from shortgop.manifests.dataset_files.layout import ROOT_KEY, snapshots
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import Root, change_root, create, read_root, root_document
 from shortgop.manifests.dataset_files.snapshot_files import snapshot_attributes
 from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.storage.interface import Storage

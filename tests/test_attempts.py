@@ -25,9 +25,10 @@ from example_manifests import failure, rows, video
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.dataset_files.layout import create, shard_key, snapshots
+from shortgop.manifests.dataset_files.layout import shard_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
 from shortgop.manifests.dataset_files.tidy import remove_stray_shards, tidy
 from shortgop.manifests.merging.merge import merge

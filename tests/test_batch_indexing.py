@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 import shortgop
 from example_manifests import failure
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.readers.decoder_trial import try_decoders
 from shortgop.storage.disk import DiskStorage
 

@@ -25,8 +25,8 @@ from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.steps import Step
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import finished_units
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from sweep import only_in_a_sweep

@@ -26,9 +26,10 @@ from example_manifests import video
 from shortgop.cli import app
 from shortgop.errors import MissingDataError
 from shortgop.jobs.prepare import Where, existing_profile, prepare
-from shortgop.manifests.dataset_files.layout import create, shard_key, snapshots
+from shortgop.manifests.dataset_files.layout import shard_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.operations.collect import collect

@@ -25,9 +25,9 @@ from example_manifests import video
 from shortgop.errors import CorruptDataError
 from shortgop.manifests import label_columns
 from shortgop.manifests.dataset_files import publish as publish_module
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshot_columns import open_column_kinds, open_own_columns
 from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.manifests.label_columns import derived_columns, text_array

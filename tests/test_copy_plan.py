@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from example_manifests import drop, video
 from shortgop.errors import UsageError
 from shortgop.manifests import matching
-from shortgop.manifests.dataset_files.layout import Root
+from shortgop.manifests.dataset_files.root_file import Root
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.operations import copy_plan
 from shortgop.manifests.operations.copy_plan import (

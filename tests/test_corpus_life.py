@@ -24,7 +24,8 @@ import shortgop
 from dataset_places import Places, copied
 from killed_command import CommandRunner, command_runner
 from shortgop.errors import MissingDataError
-from shortgop.manifests.dataset_files.layout import read_root, shard_key, snapshots
+from shortgop.manifests.dataset_files.layout import shard_key, snapshots
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.dataset_files.snapshot_files import layers_below
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify

@@ -28,9 +28,9 @@ from shortgop.errors import (
     UnreadableDataError,
 )
 from shortgop.manifests.dataset_files import parts
-from shortgop.manifests.dataset_files.layout import create, is_dataset, read_root
 from shortgop.manifests.dataset_files.parts import finished_parts, finished_units, read_part, write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create, is_dataset, read_root
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.operations.lost import lost_shards
@@ -248,7 +248,7 @@ def test_a_process_that_has_too_many_files_open_is_told_so(published: Path, tmp_
     """Nothing in the dataset is called damaged or missing, and nothing is to be removed or copied."""
     code = (
         "import os, resource, sys; from pathlib import Path\n"
-        "from shortgop.manifests.dataset_files.layout import read_root\n"
+        "from shortgop.manifests.dataset_files.root_file import read_root\n"
         "from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest\n"
         "from shortgop.manifests.dataset_files.parts import read_part\n"
         "from shortgop.storage.disk import DiskStorage\n"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scale_data import make
 
 from example_manifests import rows
-from shortgop.manifests.dataset_files.layout import read_root, snapshot_key
+from shortgop.manifests.dataset_files.layout import snapshot_key
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.layering.layer_tables import EncodedTables, read_first, read_whole
 from shortgop.manifests.layering.layers import combined_tables
 from shortgop.manifests.shared_memory.new_arrays import in_memory

@@ -16,7 +16,7 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.known_paths import KnownPaths
 from shortgop.jobs.labels import annotate as annotate_by_list
 from shortgop.jobs.units import Item
-from shortgop.manifests.dataset_files.layout import set_profile
+from shortgop.manifests.dataset_files.root_file import set_profile
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.merging.edits import dropped
 from shortgop.manifests.operations.annotate import annotate, plan_edits

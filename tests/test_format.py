@@ -183,7 +183,7 @@ def test_the_page_lists_every_table_and_column() -> None:
 
 
 def test_the_pages_example_is_a_root(tmp_path: Path) -> None:
-    from shortgop.manifests.dataset_files.layout import read_root
+    from shortgop.manifests.dataset_files.root_file import read_root
     from shortgop.prep.profile import Profile
 
     page = (ROOT / "docs" / "format.md").read_text()

@@ -15,9 +15,9 @@ from dataset_paths import snapshot_path
 from datasets import as_folder, make_dataset
 from example_manifests import drop, edit, rows
 from layers_everywhere import layers_everywhere
-from shortgop.manifests.dataset_files.layout import read_root
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.dataset_files.snapshot_files import layers_below
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
 from shortgop.manifests.merging.merge import merge

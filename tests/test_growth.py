@@ -13,9 +13,10 @@ from scale_data import made_up, numbered
 
 from shortgop.manifests import label_columns
 from shortgop.manifests.dataset_files import publish as publish_module
-from shortgop.manifests.dataset_files.layout import create, snapshots
+from shortgop.manifests.dataset_files.layout import snapshots
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshot_columns import open_own_columns
 from shortgop.manifests.dataset_files.snapshot_files import layers_below
 from shortgop.manifests.dataset_files.snapshots import open_manifest

@@ -23,7 +23,7 @@ from shortgop.jobs.steps import Look, MoreMemory, Sections, Step, Whole, run_ste
 from shortgop.jobs.task_memory import UNKNOWN_BYTES, task_bytes
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Terms, UnitResult
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg

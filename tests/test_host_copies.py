@@ -20,9 +20,10 @@ from scale_data import make
 import shortgop
 from example_manifests import drop, edit, failure, video
 from shortgop.errors import CorruptDataError
-from shortgop.manifests.dataset_files.layout import create, snapshot_key
+from shortgop.manifests.dataset_files.layout import snapshot_key
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshots import open_manifest
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.shared_memory.host_copies import HostCopies

@@ -20,7 +20,7 @@ from datasets import current_manifest
 from shortgop.cli import app
 from shortgop.jobs.finding.ids import id_roots, path_below, paths_of
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.manifests.dataset_files.layout import MAX_ID_ROOTS, read_root, set_id_roots
+from shortgop.manifests.dataset_files.root_file import MAX_ID_ROOTS, read_root, set_id_roots
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo

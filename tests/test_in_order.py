@@ -11,9 +11,9 @@ import pytest
 from example_manifests import failure
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.manifests.dataset_files.in_order import in_order
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at

@@ -14,8 +14,9 @@ from dataset_places import Places, copied, left_over, place_of, shard_names
 from datasets import make_dataset, rows_of
 from example_manifests import failure
 from killed_steps import EDITS, MOVES, OPERATIONS, Killer, annotated, dropped
-from shortgop.manifests.dataset_files.layout import is_dataset, read_root, set_id_roots, set_profile, snapshots
+from shortgop.manifests.dataset_files.layout import snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, write_part
+from shortgop.manifests.dataset_files.root_file import is_dataset, read_root, set_id_roots, set_profile
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify
 from shortgop.storage.interface import Storage

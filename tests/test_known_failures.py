@@ -15,9 +15,9 @@ from shortgop.jobs import known_failures
 from shortgop.jobs.known_failures import recorded_failures
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import give_up
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.zarr_files import zarr_zip as zips
 from shortgop.storage.disk import DiskStorage

@@ -74,7 +74,7 @@ MAY_START_PROCESSES = {"prep/running/processes.py"}
 MAY_ASK_FOR_FOLDERS = {
     "jobs/cluster/shared_files.py",  # a folder has to be the same one on all machines
     "manifests/dataset_files/in_order.py",  # waiting for one answer after the other costs nothing on a disk
-    "manifests/dataset_files/layout.py",  # what is no dataset may be a file
+    "manifests/dataset_files/missing_root.py",  # what is no dataset may be a file
     "manifests/operations/lost.py",  # a list of a store costs a request for a thousand shards
     "manifests/dataset_files/publish.py",  # an empty folder of shards is none in a store
     "readers/gops.py",  # reading ahead

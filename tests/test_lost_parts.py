@@ -19,8 +19,9 @@ from lost_snapshots import (
     with_a_wrong_byte,
 )
 from shortgop.errors import MissingDataError
-from shortgop.manifests.dataset_files.layout import part_key, read_root, snapshot_key, snapshots
+from shortgop.manifests.dataset_files.layout import part_key, snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.copying import copy_videos
 from shortgop.manifests.operations.recovery import repair_snapshot

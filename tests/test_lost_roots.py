@@ -20,8 +20,9 @@ from example_manifests import failure
 from killed_steps import Killer
 from lost_snapshots import HISTORIES, cut, edited, lost, make_four_videos, shown, verified
 from shortgop.errors import CorruptDataError, DatasetError, FormatVersionError, NotADatasetError, OutputError
-from shortgop.manifests.dataset_files.layout import ROOT_KEY, Root, create, part_key, read_root, snapshot_key, snapshots
+from shortgop.manifests.dataset_files.layout import ROOT_KEY, part_key, snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, write_part
+from shortgop.manifests.dataset_files.root_file import Root, create, read_root
 from shortgop.manifests.operations import lost_root
 from shortgop.manifests.operations.lost_root import restore_root
 from shortgop.storage.interface import Storage

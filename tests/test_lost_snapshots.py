@@ -33,9 +33,10 @@ from lost_snapshots import (
 )
 from shortgop.cli import app
 from shortgop.errors import DatasetBusyError, DatasetError, MissingDataError
-from shortgop.manifests.dataset_files.layout import create, read_root, snapshot_key, snapshots
+from shortgop.manifests.dataset_files.layout import snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish, write_snapshot
+from shortgop.manifests.dataset_files.root_file import create, read_root
 from shortgop.manifests.operations import recovery
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect

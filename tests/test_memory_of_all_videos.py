@@ -16,8 +16,9 @@ from scale_data import made_up
 
 from shortgop.manifests import matching
 from shortgop.manifests.dataset_files import publish as publish_module
-from shortgop.manifests.dataset_files.layout import Root, shard_key
+from shortgop.manifests.dataset_files.layout import shard_key
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import Root
 from shortgop.manifests.layering import layers, row_runs
 from shortgop.manifests.operations import copying, rollback, summary
 from shortgop.manifests.operations.copy_plan import COPIED, plan_copy

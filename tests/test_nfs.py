@@ -19,18 +19,17 @@ import pytest
 from example_manifests import failure
 from range_cache_items import ONE, content, entry, item
 from shortgop.errors import DatasetBusyError, DatasetWarning, NotADatasetError
-from shortgop.manifests.dataset_files.layout import (
-    ROOT_KEY,
+from shortgop.manifests.dataset_files.layout import ROOT_KEY, snapshots
+from shortgop.manifests.dataset_files.parts import finished_parts, write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import (
     change_root,
     create,
     is_dataset,
     make_place,
     read_root,
     root_document,
-    snapshots,
 )
-from shortgop.manifests.dataset_files.parts import finished_parts, write_part
-from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.shared_memory import host_copies
 from shortgop.manifests.shared_memory.host_copies import copies_in
 from shortgop.storage import disk_lock, range_cache

@@ -17,9 +17,10 @@ from datasets import as_folder, make_dataset
 from example_manifests import failure
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.dataset_files.layout import Root, read_root, snapshots
+from shortgop.manifests.dataset_files.layout import snapshots
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import Root, read_root
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
 from shortgop.manifests.dataset_files.tidy import parse_duration, remove_old_snapshots
 from shortgop.prep.profile import Profile

@@ -23,7 +23,7 @@ from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import ANY_TERMS, OnProgress, UnitProgress, UnitResult
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

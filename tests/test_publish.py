@@ -21,9 +21,10 @@ from example_manifests import failure, rows, video
 from shortgop import whole_files as commits
 from shortgop.errors import CorruptDataError, MissingDataError, NotADatasetError, OutputError
 from shortgop.manifests.dataset_files import publish as publish_module
-from shortgop.manifests.dataset_files.layout import ROOT_KEY, create, snapshot_key
+from shortgop.manifests.dataset_files.layout import ROOT_KEY, snapshot_key
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshot_files import snapshot_attributes
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest, timeline_of
 from shortgop.manifests.merging.merge import merge

@@ -15,7 +15,7 @@ import shortgop
 from datasets import current_manifest, make_dataset
 from odd_pictures import h264_packets, timed
 from shortgop.errors import SourceError
-from shortgop.manifests.dataset_files.layout import read_root
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.prep.picture_quality import Quality, quality_of
 from shortgop.prep.profile import parse_size, profile_from_json
 from shortgop.reporting.dataset_report import read_page

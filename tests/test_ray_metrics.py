@@ -19,7 +19,7 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.order import Order
 from shortgop.jobs.steps import Cut, Join, Look, OneSection, Outcome, Step, Whole, run_step
 from shortgop.jobs.units import Item, Unit
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources

@@ -11,7 +11,7 @@ from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.steps import Whole
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import ANY_TERMS, UnitProgress, UnitResult
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

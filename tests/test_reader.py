@@ -18,7 +18,7 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
 from datasets import current_manifest, make_dataset
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.operations.export import export
 from shortgop.readers.decoder_trial import try_decoders, versions
 from shortgop.readers.decoders import pyav

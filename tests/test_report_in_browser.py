@@ -10,7 +10,7 @@ import pytest
 
 from browser import REQUIRE_BROWSER, Seen, browser_or_skip, look_at
 from report_footage import make_footage
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.reporting.dataset_report import write_report
 from shortgop.storage.disk import DiskStorage
 

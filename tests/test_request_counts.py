@@ -20,9 +20,9 @@ from shortgop.cli import app
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshots import open_current, timeline_of
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

@@ -26,7 +26,7 @@ from shortgop.jobs.steps import Look, NoRoom, Whole, copy_bytes, lacking_room, r
 from shortgop.jobs.task_memory import ALL_BYTES
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import Terms, UnitResult
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from shortgop.prep.timing.stretch import Stretch

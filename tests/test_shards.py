@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.shards import ShardWriter
 from shortgop.storage.disk import DiskStorage
 

@@ -19,8 +19,8 @@ from datasets import timeline_rows
 from example_manifests import colliding_parts, drop, edit, failure, rows, video
 from large_datasets import MANY, OLD, add, published
 from shortgop.errors import MissingDataError
-from shortgop.manifests.dataset_files.layout import read_root
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.dataset_files.snapshot_files import layers_below, parts_in, snapshot_attributes
 from shortgop.manifests.dataset_files.snapshots import open_failures, open_layer, open_manifest, timeline_of
 from shortgop.manifests.dataset_files.tidy import remove_old_snapshots

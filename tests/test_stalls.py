@@ -17,7 +17,7 @@ import pytest
 import shortgop
 from datasets import current_manifest
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.encode import prepare_video
 from shortgop.prep.manifest_rows import Identity

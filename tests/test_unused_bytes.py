@@ -21,9 +21,9 @@ from s3_uploads import unfinished_uploads
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.units import Item, Unit, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import finished_parts, open_part
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.stored_bytes import live_bytes

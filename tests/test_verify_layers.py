@@ -24,9 +24,9 @@ from datasets import make_dataset
 from example_manifests import colliding_parts, drop, edit, failure, video
 from large_datasets import OLD, add, published
 from layers_everywhere import layers_everywhere
-from shortgop.manifests.dataset_files.layout import read_root
 from shortgop.manifests.dataset_files.parts import pack
 from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.dataset_files.snapshot_files import layers_below
 from shortgop.manifests.dataset_files.snapshots import (
     open_current,

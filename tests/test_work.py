@@ -12,8 +12,8 @@ from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.steps import Whole, run_step
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import UnitProgress, run_unit
-from shortgop.manifests.dataset_files.layout import create
 from shortgop.manifests.dataset_files.parts import pack, read_part
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.merging.merge import merge
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

@@ -26,9 +26,10 @@ from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.prepare import existing_profile
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
-from shortgop.manifests.dataset_files.layout import change_root, create, read_root, snapshot_key, snapshots
+from shortgop.manifests.dataset_files.layout import snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, write_part
 from shortgop.manifests.dataset_files.publish import catch_up, publish
+from shortgop.manifests.dataset_files.root_file import change_root, create, read_root
 from shortgop.manifests.dataset_files.snapshot_files import snapshot_attributes
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.prep.options import Options
@@ -132,7 +133,7 @@ class Writers:
     def test_a_dataset_that_somebody_else_makes_at_the_same_moment_is_not_replaced(
         self, places: Places, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from shortgop.manifests.dataset_files import layout as files
+        from shortgop.manifests.dataset_files import root_file as files
 
         place = places.new()
         create(place, {"gop_frames": 4})

@@ -87,7 +87,7 @@ def test_what_is_larger_than_a_chunk_is_not_small(monkeypatch: pytest.MonkeyPatc
 def test_a_small_dataset_is_published_without_importing_zarr(tmp_path: Path) -> None:
     code = f"""
 import sys
-from shortgop.manifests.dataset_files.layout import create
+from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.tables import empty

@@ -1,6 +1,7 @@
 """The files of a dataset, and their life. Start at `layout`.
 
-layout                      the keys of a dataset's files, and its root
+layout                      the keys of a dataset's files, and which are there
+root_file, missing_root     the root: how it is read and changed, and what to say where it is missing
 parts, sections             the results of one unit of work, and of a section of a long video
 publish                     parts become a snapshot
 snapshots, snapshot_files, snapshot_columns  how a snapshot is opened: its tables, its file, its label columns

@@ -21,7 +21,8 @@ from ..tables import TABLE_TYPES, Manifest, Table
 from ..zarr_files import zarr_zip as zips
 from ..zarr_files.zarr_read import read_attributes, read_manifest
 from ..zarr_files.zarr_small import is_small, small_files
-from .layout import listed, part_key, version_to_state
+from .layout import listed, part_key
+from .root_file import version_to_state
 
 
 def pack(

@@ -27,17 +27,9 @@ from ..tables import Manifest
 from ..zarr_files.zarr_small import is_small
 from ..zarr_files.zarr_zip import pack_folder
 from .in_order import in_order
-from .layout import (
-    Root,
-    change_root,
-    listed,
-    read_root,
-    shard_key,
-    snapshot_key,
-    snapshots,
-    version_to_state,
-)
+from .layout import listed, shard_key, snapshot_key, snapshots
 from .parts import finished_parts, open_part, pack
+from .root_file import Root, change_root, read_root, version_to_state
 from .snapshot_files import parts_in, parts_of_layers, snapshot_attributes
 from .snapshots import open_layer, open_manifest, open_timelines
 

@@ -19,9 +19,10 @@ from ...storage.interface import Storage, Stored
 from ..ragged import from_texts
 from ..stacking import row_content, stacked, with_videos
 from ..tables import Manifest, Timeline
-from .layout import listed, version_to_state
+from .layout import listed
 from .parts import finished_units, had_videos, pack, unpack
 from .publish import has_its_shards
+from .root_file import version_to_state
 
 # A job that was interrupted may be started again so much later without losing its sections.
 KEEP_SECONDS = 7 * 24 * 3600.0

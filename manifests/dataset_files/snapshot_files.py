@@ -15,7 +15,8 @@ from ...errors import DatasetError, MissingDataError, UnreadableDataError, not_r
 from ...storage.interface import Storage
 from ..zarr_files import zarr_zip as zips
 from ..zarr_files.zarr_read import LAYERS, OpenFile, read_attributes, read_layers
-from .layout import gone_text, has_snapshot, is_gone, read_root, snapshot_folder, snapshot_key
+from .layout import has_snapshot, snapshot_folder, snapshot_key
+from .root_file import gone_text, is_gone, read_root
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ from ..zarr_files.zarr_read import (
     read_manifest,
     read_timeline,
 )
-from .layout import Root, read_root
+from .root_file import Root, read_root
 from .snapshot_files import explained, layers_in, open_snapshot, reading
 
 # Differs from that of earlier versions whose copies had other arrays or files.

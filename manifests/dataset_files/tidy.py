@@ -16,8 +16,9 @@ from ...errors import DatasetError, UnreadableDataError, UsageError
 from ...storage.interface import Storage
 from ..shared_memory.host_copies import copies_in
 from .in_order import in_order
-from .layout import is_shard, read_root, shard_key, shard_lengths, snapshot_key, snapshots, unit_of_shard
+from .layout import is_shard, shard_key, shard_lengths, snapshot_key, snapshots, unit_of_shard
 from .parts import finished_parts, had_videos, read_part
+from .root_file import read_root
 from .sections import remove_old_sections, shards_of_sections
 from .snapshot_files import layers_below, parts_in
 from .snapshots import open_manifest, open_once

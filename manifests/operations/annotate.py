@@ -9,9 +9,9 @@ from typing import Any
 
 from ...storage.interface import Storage
 from ..dataset_files.in_place import changing
-from ..dataset_files.layout import read_root
 from ..dataset_files.parts import unit_of_content, write_part
 from ..dataset_files.publish import publish
+from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshots import open_current
 from ..dataset_files.tidy import KEEP_SECONDS, remove_old_snapshots
 from ..dataset_files.video_columns import LabelColumns

@@ -16,9 +16,10 @@ from ...errors import CorruptDataError, DatasetError, MissingDataError
 from ...storage.interface import Storage
 from ..dataset_files.in_order import in_order
 from ..dataset_files.in_place import changing
-from ..dataset_files.layout import read_root, shard_lengths, snapshots
+from ..dataset_files.layout import shard_lengths, snapshots
 from ..dataset_files.parts import clean_part, finished_parts, open_part
 from ..dataset_files.publish import publish
+from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshot_files import layers_below
 from ..dataset_files.snapshots import open_current, open_once
 from ..dataset_files.tidy import old_snapshots, remove_old_snapshots, remove_stray_shards, stray_shards

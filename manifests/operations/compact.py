@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from ...storage.interface import Storage
 from ..dataset_files.in_place import changing
-from ..dataset_files.layout import read_root
 from ..dataset_files.publish import publish
+from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshot_files import layers_below
 from ..dataset_files.snapshots import open_current
 from ..dataset_files.tidy import KEEP_SECONDS, tidy

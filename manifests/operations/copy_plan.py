@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import UsageError
 from ...storage.interface import Storage
 from ...wording import counted
-from ..dataset_files.layout import Root
+from ..dataset_files.root_file import Root
 from ..matching import equal_gops, equal_lists, matching_rows
 from ..merging.edits import dropped, sorted_json
 from ..ragged import Array, Ragged, concatenate

@@ -16,9 +16,9 @@ from ...errors import UsageError
 from ...storage.interface import Storage
 from ...storage.locate import lies_inside
 from ..chosen_ids import ChosenIds
-from ..dataset_files.layout import Root, create, is_dataset, make_place, read_root, set_profile
 from ..dataset_files.parts import finished_parts, unit_of_content, write_part
 from ..dataset_files.publish import differing, publish
+from ..dataset_files.root_file import Root, create, is_dataset, make_place, read_root, set_profile
 from ..dataset_files.snapshots import open_current, timeline_of
 from ..matching import matching_rows
 from ..merging.edits import Drop, dropped, drops_table, last_number

@@ -9,9 +9,9 @@ import numpy as np
 
 from ...storage.interface import Storage
 from ..dataset_files.in_place import changing
-from ..dataset_files.layout import read_root
 from ..dataset_files.parts import unit_of_content, write_part
 from ..dataset_files.publish import publish
+from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshots import open_current
 from ..equal_contents import rows_of_identities
 from ..merging.edits import Drop, drops_table, last_number

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...errors import CorruptDataError, MissingDataError
 from ...storage.interface import Storage, Stored
-from ..dataset_files.layout import has_snapshot, read_root, snapshots
+from ..dataset_files.layout import has_snapshot, snapshots
+from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshot_files import snapshot_attributes
 from ..dataset_files.snapshots import open_once
 from ..matching import equal_lists, matching_rows

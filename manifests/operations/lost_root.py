@@ -14,18 +14,11 @@ from ...errors import CorruptDataError, DatasetError, MissingDataError, NotAData
 from ...storage.interface import Storage
 from ..dataset_files.aside import copied_aside
 from ..dataset_files.in_place import repairing
-from ..dataset_files.layout import (
-    MAX_ID_ROOTS,
-    ROOT_KEY,
-    Root,
-    read_root,
-    root_document,
-    snapshot_key,
-    snapshots,
-    tells_its_root,
-)
+from ..dataset_files.layout import ROOT_KEY, snapshot_key, snapshots
+from ..dataset_files.missing_root import tells_its_root
 from ..dataset_files.parts import finished_parts, open_part
 from ..dataset_files.publish import has_its_shards, next_snapshot, publish
+from ..dataset_files.root_file import MAX_ID_ROOTS, Root, read_root, root_document
 from ..dataset_files.snapshot_files import parts_in, snapshot_attributes
 from ..dataset_files.snapshots import open_once
 from ..tables import Manifest

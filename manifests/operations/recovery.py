@@ -18,17 +18,7 @@ from ...storage.interface import Storage
 from ...wording import byte_size, counted
 from ..dataset_files.aside import copied_aside
 from ..dataset_files.in_place import repairing
-from ..dataset_files.layout import (
-    Root,
-    is_shard,
-    part_key,
-    read_root,
-    shard_key,
-    shard_lengths,
-    snapshot_key,
-    snapshots,
-    unit_of_shard,
-)
+from ..dataset_files.layout import is_shard, part_key, shard_key, shard_lengths, snapshot_key, snapshots, unit_of_shard
 from ..dataset_files.parts import finished_parts, open_part, unit_of
 from ..dataset_files.publish import (
     attributes_of_snapshot,
@@ -39,6 +29,7 @@ from ..dataset_files.publish import (
     switch_to,
     write_snapshot,
 )
+from ..dataset_files.root_file import Root, read_root
 from ..dataset_files.sections import shards_of_sections
 from ..dataset_files.snapshot_files import parts_in, remedy_of, snapshot_attributes
 from ..dataset_files.snapshots import open_manifest, open_once

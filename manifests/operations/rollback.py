@@ -13,9 +13,10 @@ from ...errors import CorruptDataError, MissingDataError, UsageError
 from ...storage.interface import Storage
 from ...wording import counted
 from ..dataset_files.in_place import changing
-from ..dataset_files.layout import Root, read_root, snapshots
+from ..dataset_files.layout import snapshots
 from ..dataset_files.parts import unit_of_content, write_part
 from ..dataset_files.publish import catch_up, has_its_shards, publish
+from ..dataset_files.root_file import Root, read_root
 from ..dataset_files.snapshots import open_current, open_once, timeline_of
 from ..matching import equal_gops, equal_lists, matching_rows
 from ..merging.edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json

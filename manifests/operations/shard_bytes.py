@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ...errors import CorruptDataError, DatasetError, MissingDataError, not_read
 from ...storage.interface import Storage
-from ..dataset_files.layout import gone_text, is_gone
+from ..dataset_files.root_file import gone_text, is_gone
 from ..tables import Manifest
 
 _Bytes = TypeVar("_Bytes", bytes, memoryview)
