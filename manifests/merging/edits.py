@@ -42,6 +42,21 @@ class Drop:
 _Column = tuple[int, int, str]
 
 
+def edit_between(video_id: str, number: int, now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Edit | None:
+    """The edit that turns a video's present columns into those that are wanted; None if they are these already.
+
+    Values are compared with their types: 3 is not "3", 3.0 or true.
+    """
+    new = {name: value for name, value in wanted.items() if name not in now or not _is_same(now[name], value)}
+    gone = [name for name in now if name not in wanted]
+    return Edit(video_id, number, new, gone) if new or gone else None
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    # Most columns that are wanted are the present ones themselves.
+    return one is other or to_json(one) == to_json(other)
+
+
 def edits_table(edits: Iterable[Edit]) -> Edits:
     """A table of edits in the form that merging keeps: of each column of a video the last edit, sorted by id and
     number."""

@@ -15,7 +15,7 @@ from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshots import open_current
 from ..dataset_files.tidy import KEEP_SECONDS, remove_old_snapshots
 from ..dataset_files.video_columns import LabelColumns
-from ..merging.edits import Edit, edits_table, last_number, to_json
+from ..merging.edits import Edit, edit_between, edits_table, last_number
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
 from .column_changes import MixedColumn, NewColumn, mixed_columns, new_columns
@@ -85,23 +85,20 @@ def plan_edits(
 ) -> list[Edit]:
     """The edits after which the manifest's videos have these columns and none of `remove`; sorted by id.
 
-    A column that is named in both is set. Values are compared with their types: 3 is not "3", 3.0 or true. Ids that are
-    not in the manifest are passed over, and so are columns that have their value already.
+    A column that is named in both is set. Ids that are not in the manifest are passed over, and so are columns that
+    have their value already.
     """
     number = last_number(manifest) + 1
-    edits = []
     ids, attributes = manifest.videos.id, manifest.videos.attributes
     named = {row: columns[video_id] for video_id, row in manifest.row_of_id.of(columns).items()}
+    edits = []
     # A column is taken from all videos, and set for those that are named. Rows ascend by id.
     for row in range(len(ids)) if remove else sorted(named):
-        wanted = named.get(row, {})
         known = json.loads(attributes.text(row) or "{}")
-        new = {
-            name: value for name, value in wanted.items() if name not in known or to_json(known[name]) != to_json(value)
-        }
-        gone = [name for name in remove if name in known and name not in wanted]
-        if new or gone:
-            edits.append(Edit(ids.text(row), number, new, gone))
+        kept = {name: value for name, value in known.items() if name not in remove}
+        edit = edit_between(ids.text(row), number, known, kept | dict(named.get(row, {})))
+        if edit is not None:
+            edits.append(edit)
     return edits
 
 

@@ -19,7 +19,7 @@ from ..dataset_files.publish import catch_up, has_its_shards, publish
 from ..dataset_files.root_file import Root, read_root
 from ..dataset_files.snapshots import open_current, open_once, timeline_of
 from ..matching import equal_gops, equal_lists, matching_rows
-from ..merging.edits import Drop, Edit, drops_of, drops_table, edits_table, last_number, to_json
+from ..merging.edits import Drop, Edit, drops_of, drops_table, edit_between, edits_table, last_number
 from ..ragged import Array
 from ..shared_memory.host_copies import copies_in
 from ..stacking import with_videos
@@ -136,8 +136,9 @@ def _plan(now: Manifest, earlier: Manifest, snapshot: str) -> _Plan:
         )
         differs = is_same & ~equal_lists(now.videos.attributes, rows_now, earlier.videos.attributes, rows)
         for row, row_now in zip(rows[differs].tolist(), rows_now[differs].tolist(), strict=True):
-            texts = now.videos.attributes.text(row_now), earlier.videos.attributes.text(row)
-            edit = _edit(earlier.videos.id.text(row), number, *texts)
+            have = json.loads(now.videos.attributes.text(row_now) or "{}")
+            wanted = json.loads(earlier.videos.attributes.text(row) or "{}")
+            edit = edit_between(earlier.videos.id.text(row), number, have, wanted)
             if edit is not None:
                 edits.append(edit)
         again = ~is_there
@@ -175,11 +176,3 @@ def _stored_again(earlier: Manifest, rows: Array, revisions: Array, gone: Mappin
         after_edit=np.full(len(again.videos), number, dtype="<i8"),
     )
     return replace(again, videos=videos)
-
-
-def _edit(video_id: str, number: int, now: str, earlier: str) -> Edit | None:
-    """The edit that turns the present attributes into the earlier ones; None if they are the same."""
-    have, want = json.loads(now or "{}"), json.loads(earlier or "{}")
-    new = {name: value for name, value in want.items() if name not in have or to_json(have[name]) != to_json(value)}
-    gone = [name for name in have if name not in want]
-    return Edit(video_id, number, new, gone) if new or gone else None
