@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .ragged import Array, Ragged, offsets_of, ragged_as_is, ragged_indices
+from .ragged import Array, Ragged, offsets_of, ragged_as_is, ragged_indices, stretches_of
 from .tables import Manifest
 
 # Ids that are looked for at a time. They, and the rows that they lie between, stay in a processor's cache.
@@ -46,9 +46,7 @@ def equal_lists(one: Ragged, rows: Array, other: Ragged, other_rows: Array) -> A
     equal: Array = lengths == other.offsets[other_rows + 1] - other_starts
     left = np.flatnonzero(equal)
     ends = offsets_of(lengths[left])
-    first = 0
-    while first < len(left):
-        last = max(first + 1, int(np.searchsorted(ends, ends[first] + _COMPARED_VALUES, side="right")) - 1)
+    for first, last in stretches_of(ends, _COMPARED_VALUES):
         some = left[first:last]
         values = one.values[ragged_indices(starts[some], lengths[some])]
         others = other.values[ragged_indices(other_starts[some], lengths[some])]
@@ -56,7 +54,6 @@ def equal_lists(one: Ragged, rows: Array, other: Ragged, other_rows: Array) -> A
         differing = offsets_of(values != others)
         bounds = ends[first : last + 1] - ends[first]
         equal[some] = differing[bounds[1:]] == differing[bounds[:-1]]
-        first = last
     return equal
 
 

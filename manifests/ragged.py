@@ -7,7 +7,7 @@ specification of Zarr does not settle Zarr's own string types.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar, overload
@@ -184,6 +184,17 @@ def offsets_of(lengths: Array) -> Array:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def stretches_of(offsets: Array, most: int) -> Iterator[tuple[int, int]]:
+    """Rows [first, last) in their order, as many at a time as have `most` values together; a row that has more comes
+    alone."""
+    first = 0
+    while first < len(offsets) - 1:
+        fitting = int(np.searchsorted(offsets, offsets[first] + most, side="right")) - 1
+        last = max(first + 1, fitting)
+        yield first, last
+        first = last
 
 
 def ragged_indices(starts: Array, lengths: Array) -> Array:

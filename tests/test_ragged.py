@@ -14,6 +14,7 @@ from shortgop.manifests.ragged import (
     from_texts,
     offsets_of,
     ragged_indices,
+    stretches_of,
 )
 
 byte_rows = st.lists(st.binary(max_size=5), max_size=8)
@@ -62,6 +63,15 @@ def test_ragged_indices_are_the_ranges_one_after_the_other(ranges: list[tuple[in
 
 def test_offsets_are_running_sums() -> None:
     assert offsets_of(np.array([3, 0, 2])).tolist() == [0, 3, 3, 5]
+
+
+@given(st.lists(st.integers(0, 9), max_size=9), st.integers(0, 12), st.integers(0, 3))
+def test_stretches_have_as_many_values_as_fit_or_one_row(lengths: list[int], most: int, before: int) -> None:
+    stretches = list(stretches_of(offsets_of(np.array(lengths, np.int64)) + before, most))
+    assert [row for first, last in stretches for row in range(first, last)] == list(range(len(lengths)))
+    for first, last in stretches:
+        assert last == first + 1 or sum(lengths[first:last]) <= most
+        assert last == len(lengths) or sum(lengths[first : last + 1]) > most
 
 
 @pytest.mark.parametrize("offsets", [[], [0], [1, 3], [0, 2, 1, 3], [0, 4]], ids=str)

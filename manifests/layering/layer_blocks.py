@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import CorruptDataError
-from ..ragged import Array, Ragged, concatenate, ever_falls, offsets_of
+from ..ragged import Array, Ragged, concatenate, ever_falls, offsets_of, stretches_of
 from ..schema import OFFSETS, SCHEMA
 from ..tables import TABLE_TYPES, TABLES_OF_IDS, Manifest, empty
 from ..zarr_files import zarr_sizes
@@ -64,7 +64,7 @@ def read_attribute_blocks(open_file: OpenFile) -> Iterator[Ragged]:
     column = _Column(open_file, "videos/attributes", version_of(open_file))
     for start in range(0, len(column), zarr_sizes.CHUNK_ROWS):
         offsets = column.offsets(start, min(start + zarr_sizes.CHUNK_ROWS, len(column)))
-        for first, last in _cuts(offsets):
+        for first, last in stretches_of(offsets, _BLOCK_BYTES):
             yield column.texts(offsets[first : last + 1])
 
 
@@ -118,21 +118,11 @@ def _blocks_of_videos(columns: dict[str, _Column]) -> Iterator[Any]:
         num_bytes = _GOP_BYTES * (fixed["num_frames"] // np.maximum(fixed["gop_frames"], 1) + 1)
         for each in offsets.values():
             num_bytes = num_bytes + np.diff(each)
-        for first, last in _cuts(offsets_of(num_bytes)):
+        for first, last in stretches_of(offsets_of(num_bytes), _BLOCK_BYTES):
             rows: dict[str, Any] = {name: column[first:last] for name, column in fixed.items()}
             for name, each in offsets.items():
                 rows[name] = columns[name].texts(each[first : last + 1])
             yield TABLE_TYPES["videos"](**rows)
-
-
-def _cuts(ends: Array) -> Iterator[tuple[int, int]]:
-    """Rows [first, last), one or more at a time. `ends` are the running sums of their bytes."""
-    first = 0
-    while first < len(ends) - 1:
-        last = int(np.searchsorted(ends, ends[first] + _BLOCK_BYTES, side="right")) - 1
-        last = max(first + 1, last)
-        yield first, last
-        first = last
 
 
 def _ascending(ids: Ragged, last_before: Ragged | None) -> Ragged:

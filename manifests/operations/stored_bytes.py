@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ragged import Array, offsets_of
+from ..ragged import Array, offsets_of, stretches_of
 from ..tables import Manifest
 
 # GOPs that are summed up at a time, unless a single video has more.
@@ -42,11 +42,7 @@ def _segment_bytes(manifest: Manifest, start: int, stop: int) -> Array:
 def live_bytes(manifest: Manifest) -> Array:
     """The bytes of each shard that belong to videos of the manifest: int64. Some videos are looked at at a time."""
     found = np.zeros(len(manifest.shards), np.int64)
-    start, first_gops = 0, manifest.first_gops
-    while start < len(manifest.videos):
-        most = int(first_gops[start]) + _SUMMED_GOPS
-        stop = max(start + 1, int(np.searchsorted(first_gops, most, side="right")) - 1)
+    for start, stop in stretches_of(manifest.first_gops, _SUMMED_GOPS):
         shards = manifest.segments.shard[manifest.first_segments[start] : manifest.first_segments[stop]]
         found += np.bincount(shards, _segment_bytes(manifest, start, stop), len(found)).astype(np.int64)
-        start = stop
     return found
