@@ -7,7 +7,7 @@ What can be missing is what the dataset lost as well. Where a file tells of that
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -107,7 +107,7 @@ def made_again(
     """Like `recover`, for a caller who holds the writer lock and knows that the root's snapshot is damaged.
     `listed_before` are the snapshots that there were before the root was read."""
     current = root.snapshot or ""
-    found = _Found(dataset, root)
+    shards_there = shard_lengths(dataset)
     parts = sorted(finished_parts(dataset))
     if not parts:
         raise MissingDataError(
@@ -117,103 +117,75 @@ def made_again(
             file=dataset.place("parts"),
         )
     with contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as folding:
-        for part in parts:
-            found.add_part(part, folding)
-        _add_earlier(dataset, current, listed_before, found, folding)
-        lacking = [*found.damaged.values(), *_lost_parts(dataset, found), *_unnamed_shards(dataset, current, found)]
+        rows = _Rows(dataset, shards_there.keys(), folding)
+        told = _read_parts(dataset, root, parts, rows)
+        used, missing = _add_earlier(dataset, current, listed_before, told.used, rows)
+        # Nothing is lost of a part whose rows an earlier snapshot has.
+        damaged = {part: why for part, why in told.damaged.items() if part not in used}
+        lacking = [
+            *damaged.values(),
+            *_lost_parts(dataset, root, missing - damaged.keys(), len(used | missing | damaged.keys())),
+            *_unnamed_shards(dataset, current, shards_there, told),
+        ]
         if lacking and not accept_loss:
             raise _not_all(dataset, lacking)
-        _add_newer(found, folding)
+        rows.add_those_without_shards()
         came, timelines = folding.result()
         tables, runs = merge_tables(came, timelines)
         snapshot = next_snapshot(root, listed_before)
         blocks = timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS)
         # Under its own name every later publication would read it.
-        kept = tuple(copied_aside(dataset, part_key(part)) for part in found.damaged)
-        write_snapshot(dataset, snapshot, tables, attributes_of_snapshot(found.names, root.profile), blocks)
-    switch_to(dataset, snapshot, root.profile, len(found.names))
-    for part in found.damaged:
+        kept = tuple(copied_aside(dataset, part_key(part)) for part in damaged)
+        write_snapshot(dataset, snapshot, tables, attributes_of_snapshot(used, root.profile), blocks)
+    switch_to(dataset, snapshot, root.profile, len(used))
+    for part in damaged:
         dataset.remove(part_key(part))
     return Recovered(current, snapshot, len(parts), len(tables.videos), why, tuple(lacking), kept)
 
 
-@dataclass
-class _Found:
-    """What the files of a dataset hold of the lost snapshot.
+class _Rows:
+    """Collects the rows of the lost snapshot in `folding`. `shards_there` are the files in the folder of shards."""
 
-    `lengths` are those of the files in the folder of shards. `names` are the parts whose rows are there, and `gone`
-    those that a snapshot names and that are not. `lost` opens the rows again of which a shard is missing. `damaged`
-    says what is wrong with parts that cannot be used. `shards` are those that parts name, and `units` those that have,
-    or had, videos.
-    """
+    def __init__(self, dataset: Storage, shards_there: Collection[str], folding: Folding) -> None:
+        self._dataset, self._shards_there, self._folding = dataset, set(shards_there), folding
+        self._without_shards: list[Callable[[], Manifest]] = []
 
-    dataset: Storage
-    root: Root
-    lengths: Mapping[str, int] = field(init=False)
-    names: set[str] = field(default_factory=set)
-    gone: set[str] = field(default_factory=set)
-    lost: list[Callable[[], Manifest]] = field(default_factory=list)
-    damaged: dict[str, str] = field(default_factory=dict)
-    shards: set[str] = field(default_factory=set)
-    units: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.lengths = shard_lengths(self.dataset)
-
-    def add_part(self, part: str, folding: Folding) -> None:
-        try:
-            rows, attributes = open_part(self.dataset, part)
-        except UnreadableDataError:
-            raise
-        except DatasetError as error:
-            self.damaged[part] = error.message.partition("; ")[0]
-            return
-        self.shards.update(rows.shards.name.texts(), attributes.get("unused", {}))
-        if len(rows.videos) or attributes.get("cleaned"):
-            self.units.add(unit_of(part))
-        # Its worker outlived a job with other options: no snapshot has it.
-        if len(rows.videos) and differing(attributes.get("profile", {}), self.root.profile):
-            return
-        self.names.add(part)
-        self.add_rows(rows, folding, lambda: open_part(self.dataset, part)[0])
-
-    def add_rows(self, rows: Manifest, folding: Folding, again: Callable[[], Manifest]) -> None:
+    def add(self, rows: Manifest, again: Callable[[], Manifest]) -> None:
         """Take rows in; `again` opens them once more."""
         if self._has_its_shards(rows):
-            folding.add(rows)
+            self._folding.add(rows)
             return
         # Its videos may be stored elsewhere since. What it says without them still counts.
-        folding.add(with_videos(rows, _NONE))
-        self.lost.append(again)
+        self._folding.add(with_videos(rows, _NONE))
+        self._without_shards.append(again)
 
     def _has_its_shards(self, rows: Manifest) -> bool:
-        if self.lengths:
-            return self.lengths.keys() >= set(rows.shards.name.texts())
-        return has_its_shards(self.dataset, rows)
+        if self._shards_there:
+            return self._shards_there.issuperset(rows.shards.name.texts())
+        return has_its_shards(self._dataset, rows)
+
+    def add_those_without_shards(self) -> None:
+        """Add those videos whose shards are missing that nothing replaced: they are lost, and their rows say what was.
+
+        Of two that were stored at the same time, by workers of which one was thought dead, the one whose shards are
+        there counts. As a rule a shard is missing because all of its videos were written into others.
+        """
+        if not self._without_shards:
+            return
+        there, _ = merge_tables(*self._folding.result())
+        for again in self._without_shards:
+            rows = again()
+            row_of = there.row_of_id.of(rows.ids)
+            newer = [
+                row
+                for row, video_id in enumerate(rows.ids)
+                if video_id not in row_of or _age(rows, row) > _age(there, row_of[video_id])
+            ]
+            if newer:
+                self._folding.add(with_videos(rows, np.array(newer, np.int64)))
 
 
 _NONE = np.zeros(0, np.int64)
-
-
-def _add_newer(found: _Found, folding: Folding) -> None:
-    """Add those videos whose shards are missing that nothing replaced: they are lost, and their rows say what was.
-
-    Of two that were stored at the same time, by workers of which one was thought dead, the one whose shards are there
-    counts. As a rule a shard is missing because all of its videos were written into others.
-    """
-    if not found.lost:
-        return
-    there, _ = merge_tables(*folding.result())
-    for again in found.lost:
-        rows = again()
-        row_of = there.row_of_id.of(rows.ids)
-        newer = [
-            row
-            for row, video_id in enumerate(rows.ids)
-            if video_id not in row_of or _age(rows, row) > _age(there, row_of[video_id])
-        ]
-        if newer:
-            folding.add(with_videos(rows, np.array(newer, np.int64)))
 
 
 def _age(manifest: Manifest, row: int) -> tuple[int, int]:
@@ -221,25 +193,65 @@ def _age(manifest: Manifest, row: int) -> tuple[int, int]:
     return int(manifest.videos.after_edit[row]), int(manifest.videos.revision[row])
 
 
+@dataclass
+class _Told:
+    """What the parts that are there tell. `used` are those whose rows were taken, and `damaged` says what is wrong with
+    those that cannot be used. `shards` are those that parts name, and `units` those that have, or had, videos."""
+
+    used: set[str] = field(default_factory=set)
+    damaged: dict[str, str] = field(default_factory=dict)
+    shards: set[str] = field(default_factory=set)
+    units: set[str] = field(default_factory=set)
+
+
+def _read_parts(dataset: Storage, root: Root, parts: Iterable[str], rows: _Rows) -> _Told:
+    """Add the rows of all parts that can be used."""
+    told = _Told()
+    for part in parts:
+        try:
+            found, attributes = open_part(dataset, part)
+        except UnreadableDataError:
+            raise
+        except DatasetError as error:
+            told.damaged[part] = error.message.partition("; ")[0]
+            continue
+        told.shards.update(found.shards.name.texts(), attributes.get("unused", {}))
+        if len(found.videos) or attributes.get("cleaned"):
+            told.units.add(unit_of(part))
+        # Its worker outlived a job with other options: no snapshot has it.
+        if len(found.videos) and differing(attributes.get("profile", {}), root.profile):
+            continue
+        told.used.add(part)
+        rows.add(found, partial(_rows_of_part, dataset, part))
+    return told
+
+
+def _rows_of_part(dataset: Storage, part: str) -> Manifest:
+    return open_part(dataset, part)[0]
+
+
 def _add_earlier(
-    dataset: Storage, current: str, listed_before: Collection[str], found: _Found, folding: Folding
-) -> None:
-    """Where parts are gone, take the rows that were made of them from earlier snapshots, the latest first."""
+    dataset: Storage, current: str, listed_before: Collection[str], read: Collection[str], rows: _Rows
+) -> tuple[set[str], set[str]]:
+    """Where parts are gone, add the rows that were made of them from earlier snapshots, the latest first.
+
+    `read` are the parts whose rows were added already. Returns these and those that earlier snapshots were made of, and
+    the parts that a snapshot names and that are still not among them.
+    """
     latest_first = sorted(listed_before, key=int, reverse=True)
     named = {snapshot: _parts_named(dataset, snapshot) for snapshot in latest_first}
-    found.gone = set().union(*named.values()) - found.names
+    used = set(read)
+    missing = set().union(*named.values()) - used
     for snapshot in latest_first:
-        if snapshot == current or not found.gone & named[snapshot]:
+        if snapshot == current or not missing & named[snapshot]:
             continue
         again = partial(open_manifest, dataset, snapshot, timeline=True)
         with contextlib.suppress(MissingDataError, CorruptDataError):
             whole = parts_in(dataset, snapshot)
-            found.add_rows(again(), folding, again)
-            found.names |= whole
-            found.gone -= whole
-    for part in found.names & found.damaged.keys():
-        # Nothing of it is lost.
-        del found.damaged[part]
+            rows.add(again(), again)
+            used |= whole
+            missing -= whole
+    return used, missing
 
 
 def _parts_named(dataset: Storage, snapshot: str) -> set[str]:
@@ -249,22 +261,25 @@ def _parts_named(dataset: Storage, snapshot: str) -> set[str]:
     return set()
 
 
-def _lost_parts(dataset: Storage, found: _Found) -> Iterator[str]:
-    for part in sorted(found.gone - found.damaged.keys()):
+def _lost_parts(dataset: Storage, root: Root, missing: Collection[str], num_known: int) -> Iterator[str]:
+    """Parts of which nothing is there: those that snapshots name, and those that nothing names, where fewer than the
+    snapshot was made of are known."""
+    for part in sorted(missing):
         yield f"{dataset.place(part_key(part))} is missing"
     # A part that set labels or dropped videos has no shard that tells of it.
-    unknown = (found.root.num_parts or 0) - len(found.names | found.gone | found.damaged.keys())
+    unknown = (root.num_parts or 0) - num_known
     if unknown > 0:
-        yield f"{counted(unknown, 'part')} more of the {found.root.num_parts} of the snapshot, of unknown names"
+        yield f"{counted(unknown, 'part')} more of the {root.num_parts} of the snapshot, of unknown names"
 
 
-def _unnamed_shards(dataset: Storage, current: str, found: _Found) -> Iterator[str]:
+def _unnamed_shards(dataset: Storage, current: str, lengths: Mapping[str, int], told: _Told) -> Iterator[str]:
     """Shards of which no part tells, so that their videos cannot be found. An attempt that lost against another one at
-    its unit may have left some, and so may a worker that was killed."""
+    its unit may have left some, and so may a worker that was killed. `lengths` are those of the files in the folder of
+    shards."""
     strays = {
         name: num_bytes
-        for name, num_bytes in found.lengths.items()
-        if is_shard(name) and name not in found.shards and unit_of_shard(name) not in found.units
+        for name, num_bytes in lengths.items()
+        if is_shard(name) and name not in told.shards and unit_of_shard(name) not in told.units
     }
     if strays:
         for name in shards_of_sections(dataset):
