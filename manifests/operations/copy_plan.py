@@ -21,7 +21,8 @@ from ..tables import Manifest
 _IDS_SHOWN = 3
 # What is known of the ids of small sources is put together, up to so many.
 _MOST_TOGETHER = 1 << 20
-# What becomes of a video of a source.
+# What becomes of a video of a source: it is copied, perhaps in the place of the target's; or it is not, since there is
+# the same one already, perhaps with other columns, or its id was dropped from the target.
 COPIED, REPLACES, ALREADY, OTHER_COLUMNS, DROPPED = (1 << bit for bit in range(5))
 # What is said of an id once, however many sources it is in.
 _SAID = ALREADY | OTHER_COLUMNS | DROPPED
@@ -113,38 +114,46 @@ def _decide(
 ) -> None:
     """Decide about some rows of a source. Each has the row of the target's video of its id, and of what is known of it
     from the `sources` before it; -1 where there is none."""
-    manifest, fate = source.manifest, source.fate[rows]
+    fate = source.fate[rows]
     is_left = fate == 0
-    # Of each row the source before it that is to bring its id, and its row there. That counts in place of what the
-    # target has.
-    owner, owner_row, said = np.full(len(rows), -1), np.full(len(rows), -1), np.zeros(len(rows), "u1")
+    owner, owner_row, said = _known_before(before, len(rows))
+    # What a source before it is to bring counts in place of what the target has.
+    is_new = is_left & (owner < 0)
+    fate[is_new & (rows_now < 0)] = COPIED
+    here = np.flatnonzero(is_new & (rows_now >= 0))
+    fate[here] = _fate_beside(source.manifest, rows[here], target, rows_now[here])
+    for number in np.unique(owner[is_left & (owner >= 0)]).tolist():
+        here = np.flatnonzero(is_left & (owner == number))
+        is_same = same_content(source.manifest, rows[here], sources[number].manifest, owner_row[here])
+        fate[here[is_same]] = ALREADY
+    for place in np.flatnonzero(fate == 0).tolist():
+        other = target.dataset if owner[place] < 0 else sources[owner[place]].dataset
+        _note_clash(clashes, source.manifest.videos.id.text(int(rows[place])), other, source.dataset, target.dataset)
+    source.fate[rows] = fate & ~said
+
+
+def _known_before(before: Sequence[tuple[_Known, Array]], count: int) -> tuple[Array, Array, Array]:
+    """Of each of `count` ids the source before that is to bring it, and its row there, -1 where none is; and what was
+    said of it. Each of `before` comes with the place of each id in it, -1 where it has none."""
+    owner, owner_row, said = np.full(count, -1), np.full(count, -1), np.zeros(count, "u1")
     for known, matches in before:
         here = np.flatnonzero(matches >= 0)
         owner[here] = np.maximum(owner[here], known.owner[matches[here]])
         owner_row[here] = np.maximum(owner_row[here], known.row[matches[here]])
         said[here] |= known.said[matches[here]]
-    of_target = is_left & (owner < 0) & (rows_now >= 0)
-    known_of = [(target.dataset, target.manifest, np.flatnonzero(of_target), rows_now)]
-    for number in np.unique(owner[is_left & (owner >= 0)]).tolist():
-        other = sources[number]
-        known_of.append((other.dataset, other.manifest, np.flatnonzero(is_left & (owner == number)), owner_row))
-    fate[is_left & (owner < 0) & (rows_now < 0)] = COPIED
-    clashing: list[tuple[int, Storage]] = []
-    for place, other_manifest, here, rows_there in known_of:
-        ours, theirs = rows[here], rows_there[here]
-        is_same = same_content(manifest, ours, other_manifest, theirs)
-        fate[here[is_same]] = ALREADY
-        if other_manifest is target.manifest:
-            replaces = ~is_same & target.update
-            replaces &= manifest.videos.revision[ours] > target.manifest.videos.revision[theirs]
-            fate[here[replaces]] = COPIED | REPLACES
-            others = here[is_same][_other_columns(manifest, ours[is_same], target.manifest, theirs[is_same])]
-            fate[others] |= OTHER_COLUMNS
-            is_same |= replaces
-        clashing += [(each, place) for each in rows[here[~is_same]].tolist()]
-    for row, place in sorted(clashing, key=lambda each: each[0]):
-        _note_clash(clashes, manifest.videos.id.text(row), place, source.dataset, target.dataset)
-    source.fate[rows] = fate & ~said
+    return owner, owner_row, said
+
+
+def _fate_beside(manifest: Manifest, rows: Array, target: _Target, rows_now: Array) -> Array:
+    """What becomes of videos whose ids the target has: flags, 0 where it has another video that stays."""
+    is_same = same_content(manifest, rows, target.manifest, rows_now)
+    fate = np.where(is_same, ALREADY, 0)
+    same = np.flatnonzero(is_same)
+    fate[same[_other_columns(manifest, rows[same], target.manifest, rows_now[same])]] |= OTHER_COLUMNS
+    if target.update:
+        is_later = manifest.videos.revision[rows] > target.manifest.videos.revision[rows_now]
+        fate[~is_same & is_later] = COPIED | REPLACES
+    return fate
 
 
 def _with_source(known: Sequence[_Known], source: CopySource, number: int) -> list[_Known]:
