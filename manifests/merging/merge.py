@@ -8,15 +8,15 @@ never held in memory whole: at eight bytes a frame they are by far the largest t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from ..ragged import Array, Ragged, concatenate, from_rows, from_texts
 from ..stacking import row_content, stacked, take, with_videos
-from ..tables import Edits, Failures, Manifest, Patterns, Table, Timeline, empty
+from ..tables import Edits, Failures, Manifest, Patterns, Table, Timeline, Videos, empty
 from .edits import Drop, Edit, drops_of, drops_table, edited, edits_of, joined, merged_edits
 from .frame_runs import FrameRuns, ReadRows, timeline_blocks
 
@@ -57,30 +57,31 @@ def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = 
         length=everything.videos.num_frames,
     )
     drops = drops_of(everything.drops)
-    order, equal = _by_id(everything, drops, origins, timelines)
+    kept = _kept(everything, drops, origins, timelines)
     edit_origins = np.repeat(np.arange(len(manifests)), [len(m.edits) for m in manifests]).tolist()
     edits, owner = merged_edits(everything.edits, edit_origins, drops)
-    merged = with_videos(everything, order)
-    attributes = _attributes(
-        everything, edits, merged.videos.id, owner, order=order, equal=equal, origins=origins.manifest
-    )
+    merged = with_videos(everything, kept.rows)
+    attributes = _attributes(everything.videos, merged.videos.id, kept, origins.manifest, edits=edits, owner=owner)
     return replace(
         merged,
         videos=replace(merged.videos, attributes=attributes),
         failures=_latest(everything.failures, merged.videos.id, drops),
         edits=edits,
         drops=drops_table(drops),
-    ), FrameRuns(origins.manifest[order], origins.start[order], origins.length[order])
+    ), FrameRuns(origins.manifest[kept.rows], origins.start[kept.rows], origins.length[kept.rows])
 
 
-def _by_id(
-    manifest: Manifest, drops: Mapping[str, Drop], origins: FrameRuns, timelines: Sequence[ReadRows]
-) -> tuple[Array, dict[int, list[int]]]:
-    """The row of the video to keep for each id, sorted by id. And, where rows of an id differ from the kept one in
-    their attributes alone: all of these rows, by the place of the kept one in the first result.
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """The videos that are kept: the row of one for each id, sorted by id. Where other rows of an id differ from it in
+    their attributes alone, `equal` has all of these rows, by its place in `rows`."""
 
-    Only ids that come more than once are looked at one by one.
-    """
+    rows: Array
+    equal: Mapping[int, list[int]]
+
+
+def _kept(manifest: Manifest, drops: Mapping[str, Drop], origins: FrameRuns, timelines: Sequence[ReadRows]) -> _Kept:
+    """Only ids that come more than once are looked at one by one."""
     keys = manifest.videos.id.sort_keys()
     rows = np.argsort(keys, kind="stable")
     rows = rows[_not_dropped(keys[rows], manifest.videos.after_edit[rows], drops)]
@@ -100,7 +101,7 @@ def _by_id(
         order[place] = known[0]
         if len(known) > 1:
             equal[place] = known
-    return order, equal
+    return _Kept(order, equal)
 
 
 def _not_dropped(keys: Array, after_edit: Array, drops: Mapping[str, Drop]) -> Array:
@@ -176,40 +177,41 @@ def _all_columns(manifest: Manifest, row: int) -> tuple[Any, ...]:
 
 
 def _attributes(
-    everything: Manifest,
-    edits: Edits,
-    ids: Ragged,
-    owner: Mapping[str, int],
-    *,
-    order: Array,
-    equal: Mapping[int, list[int]],
-    origins: Array,
+    videos: Videos, ids: Ragged, kept: _Kept, origins: Array, *, edits: Edits, owner: Mapping[str, int]
 ) -> Ragged:
-    """The attributes of the videos that are kept, with their edits. `ids` are theirs, `order` are their rows.
-
-    A manifest's videos have its own edits already. So nothing has to be done if no other manifest edits the id: `owner`
-    gives the manifest that has all edits of an id.
-    """
-    texts, origin = everything.videos.attributes, origins[order]
-    edited_at = zip(_places(ids, list(owner)), owner.values(), strict=True)
-    by_others = {place for place, number in edited_at if place is not None and int(origin[place]) != number}
-    todo = sorted(by_others.union(equal))
-    if not todo:
-        return texts.take(order)
-    of = {ids.text(place) for place in todo}
-    rows_of_todo = [number for number, video_id in enumerate(edits.id.texts()) if video_id in of]
-    edits_of_id: dict[str, list[Edit]] = {}
-    for edit in edits_of(take(edits, np.array(rows_of_todo, dtype=np.int64))):
-        edits_of_id.setdefault(edit.id, []).append(edit)
+    """The attributes of the videos that are kept, whose ids are `ids`, with their edits. `origins` has the manifest
+    that each of all videos comes from, and `owner` the one that has all edits of an id, or -1."""
+    texts = videos.attributes
+    places = sorted(_edited_elsewhere(ids, origins[kept.rows], owner) | kept.equal.keys())
+    if not places:
+        return texts.take(kept.rows)
+    edits_of_id = _edits_by_id(edits, {ids.text(place) for place in places})
     changed = []
-    for place in todo:
-        rows = equal.get(place, [int(order[place])])
-        after = int(everything.videos.after_edit[rows[0]])
-        own = joined([texts.text(each) for each in rows])
+    for place in places:
+        rows = kept.equal.get(place, [int(kept.rows[place])])
+        own = joined([texts.text(row) for row in rows])
+        after = int(videos.after_edit[rows[0]])
         changed.append(edited(own, edits_of_id.get(ids.text(place), []), after=after))
-    rows_of_texts = order.copy()
-    rows_of_texts[todo] = len(texts) + np.arange(len(todo))
+    # Only what changed is copied once more.
+    rows_of_texts = kept.rows.copy()
+    rows_of_texts[places] = len(texts) + np.arange(len(places))
     return concatenate([texts, from_texts(changed)]).take(rows_of_texts)
+
+
+def _edited_elsewhere(ids: Ragged, origins: Array, owner: Mapping[str, int]) -> set[int]:
+    """The places of those ids, which ascend, that another manifest edits than the one that their video comes from: the
+    videos of a manifest have its own edits already."""
+    edited_at = zip(_places(ids, list(owner)), owner.values(), strict=True)
+    return {place for place, number in edited_at if place is not None and int(origins[place]) != number}
+
+
+def _edits_by_id(edits: Edits, ids: Container[str]) -> dict[str, list[Edit]]:
+    """The edits of these ids, each in the order of their numbers."""
+    rows = [row for row, video_id in enumerate(edits.id.texts()) if video_id in ids]
+    found: dict[str, list[Edit]] = {}
+    for edit in edits_of(take(edits, np.array(rows, dtype=np.int64))):
+        found.setdefault(edit.id, []).append(edit)
+    return found
 
 
 def _latest(failures: Failures, ids: Ragged, drops: Mapping[str, Drop]) -> Failures:
