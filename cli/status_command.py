@@ -112,32 +112,46 @@ def _first(storage: Storage, after: float | None) -> JobStatus:
     waits. A job that runs writes it every few seconds, and one that finds nothing to do writes it too. So an older one
     is that of a job that is over or dead.
     """
+    try:
+        # What cannot be read from the beginning is no store that fails now and then.
+        old, found = _look(storage, after)
+        if found is not None and (after is None or _is_after(old, after)):
+            return found
+        err.print_line(f"nothing {'yet' if old is None else 'new yet'} at {storage}: waiting for a job to begin")
+        return _next(storage, after, old)
+    except NotADatasetError as error:
+        # Exit status 1 would say that the job has failed.
+        raise UsageError(error.message, file=error.file) from error
+
+
+def _next(storage: Storage, after: float | None, old: Stored | None) -> JobStatus:
+    """The first status that is found from now on; with `after` that of another file than the old one."""
+    read = time.monotonic()
+    while True:
+        time.sleep(_LOOK_EVERY_SECONDS)
+        try:
+            stored, found = _look(storage, after)
+        except NotADatasetError:
+            raise
+        except ShortGopError:
+            if time.monotonic() - read >= _GIVE_UP_SECONDS:
+                raise
+            continue
+        read = time.monotonic()
+        if found is not None and (after is None or stored != old):
+            return found
+
+
+def _look(storage: Storage, after: float | None) -> tuple[Stored | None, JobStatus | None]:
+    """The status, and its file, which is only looked for with `after`; None where no job has written any."""
     from ..jobs.progress.job_status import NoStatusError
 
-    waits, read = False, time.monotonic()
-    old: Stored | None = None
-    while True:
-        try:
-            # Before the status is read, which may be written in between.
-            stored = None if after is None else _stored(storage)
-            found = _read(storage)
-            if after is None or (old is None or stored != old if waits else _is_after(stored, after)):
-                return found
-            old, read = stored, time.monotonic()
-        except NotADatasetError as error:
-            # Exit status 1 would say that the job has failed.
-            raise UsageError(error.message, file=error.file) from error
-        except NoStatusError:
-            read = time.monotonic()
-        except ShortGopError:
-            # What cannot be read from the beginning is no store that fails now and then.
-            if not waits or time.monotonic() - read >= _GIVE_UP_SECONDS:
-                raise
-        if not waits:
-            new = "new " if old is not None else ""
-            err.print_line(f"nothing {new}yet at {storage}: waiting for a job to begin")
-            waits = True
-        time.sleep(_LOOK_EVERY_SECONDS)
+    try:
+        # Before the status is read, which may be written in between.
+        stored = None if after is None else _stored(storage)
+        return stored, _read(storage)
+    except NoStatusError:
+        return None, None
 
 
 def _stored(storage: Storage) -> Stored | None:
