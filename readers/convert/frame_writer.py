@@ -37,7 +37,7 @@ class FrameWriter:
         # What is not converted straight into its slot: a whole frame as bytes, and some lines as floats.
         self._bytes: Array = np.empty((0, 0, 0), dtype=np.uint8)
         self._floats: Array = self._bytes
-        self._arrangement = Arrangement(False)
+        self._arrangement = Arrangement(packed=False)
         # What was found for the last frame, since the next one is mostly of the same kind.
         self._slot_found: tuple[Geometry | None, object, Arrangement | None] = (None, None, None)
         self._tiles_found: tuple[object, object, object, tuple[TileWriter, ...]] = (None, None, None, ())
@@ -57,16 +57,21 @@ class FrameWriter:
         pixels = self._bytes[:, :, ::-1] if geometry.flip else self._bytes
         if self._pixels.dtype == torch.uint8:
             slot[...] = pixels
-            return
-        lines = slot.shape[1] if self._pixels.dtype == torch.float32 else self._floats.shape[1]
-        for top in range(0, slot.shape[1], lines):
-            part, into = pixels[:, top : top + lines], slot[:, top : top + lines]
-            floats = into if self._pixels.dtype == torch.float32 else self._floats[:, : part.shape[1]]
-            np.multiply(part, self._scale, out=floats)
-            if self._pixels.normalize is not None:
-                np.add(floats, self._offset, out=floats)
-            if floats is not into:
-                _round(floats, into, self._pixels.dtype)
+        elif self._pixels.dtype == torch.float32:
+            self._normalize(pixels, slot)
+        else:
+            lines = self._floats.shape[1]
+            for top in range(0, slot.shape[1], lines):
+                part = pixels[:, top : top + lines]
+                floats = self._floats[:, : part.shape[1]]
+                self._normalize(part, floats)
+                _round(floats, slot[:, top : top + lines], self._pixels.dtype)
+
+    def _normalize(self, part: Array, floats: Array) -> None:
+        """Write bytes as the floats asked for, as float32."""
+        np.multiply(part, self._scale, out=floats)
+        if self._pixels.normalize is not None:
+            np.add(floats, self._offset, out=floats)
 
     def _straight(self, slot: Array, geometry: Geometry) -> Arrangement | None:
         """The arrangement of a slot that frames are converted into straight away; None where they are not.
@@ -81,7 +86,7 @@ class FrameWriter:
             raise DecodeError(f"a frame of {geometry.size} for a slot of shape {slot.shape}")
         arrangement = None
         if self._pixels.color == "yuv420":
-            arrangement = Arrangement(False)
+            arrangement = Arrangement(packed=False)
         elif self._pixels.dtype == torch.uint8 and not geometry.flip:
             arrangement = arrangement_of(slot, self._pixels)
         self._slot_found = geometry, form, arrangement
@@ -119,13 +124,9 @@ class FrameWriter:
         return found
 
     def _tiles_of(self, frame: VideoFrame, geometry: Geometry, arrangement: Arrangement) -> tuple[TileWriter, ...]:
-        matrix, name = int(frame.colorspace), frame.format.name
-        full_range = frame.color_range == _FULL_RANGE or name == _PLANAR[1]
-        source, size = (geometry.height, geometry.width), geometry.size
-        # For an odd height or width, libswscale uses other code, whose rounding differs between output formats.
-        odd = source == size and (size[0] % 2 or size[1] % 2)
-        if name not in _PLANAR or matrix not in swscale.MATRICES or odd or swscale.library() is None:
+        if not _can_tile(frame, geometry):
             return ()
+        source, size, matrix, full_range = (geometry.height, geometry.width), geometry.size, *_colors_of(frame)
         key = (source, size, arrangement, matrix, full_range)
         found = self._converters.get(key)
         if found is None:
@@ -142,42 +143,61 @@ class FrameWriter:
 
     def _reformat(self, frame: VideoFrame, slot: Array, geometry: Geometry, *, packed: bool) -> None:
         """Convert a frame with PyAV, which makes a new frame, and copy that into the slot."""
-        cut = (geometry.height, geometry.width) != (frame.height, frame.width)
-        color = self._pixels.color
+        if self._pixels.color == "yuv420":
+            converted = self._converted(_cropped(frame, geometry), geometry, frame.format.name)
+            slot.reshape(-1)[...] = np.concatenate([_plane(converted, number).reshape(-1) for number in range(3)])
+            return
+        rgb = swscale.RGB24 if packed or not geometry.scales else swscale.GBRP
+        target = rgb if self._pixels.color == "rgb" else swscale.YUV444P
+        if geometry.scales:
+            slot[...] = self._channels(self._converted(_cropped(frame, geometry), geometry, target))
+            return
         # A crop that is not resized is cut out of the converted frame, so that its pixels equal the whole frame's.
-        if cut and (geometry.scales or color == "yuv420"):
-            frame, cut = _cropped(frame, geometry), False
+        channels = self._channels(self._converted(frame, geometry, target))
+        top, left = geometry.top, geometry.left
+        slot[...] = channels[:, top : top + geometry.height, left : left + geometry.width]
+
+    def _converted(self, frame: VideoFrame, geometry: Geometry, target: str) -> VideoFrame:
+        """The whole frame in a format of libswscale; resized if the geometry does."""
         if self._reformatter is None:
             self._reformatter = VideoReformatter()
-        rgb = swscale.RGB24 if packed or not geometry.scales else swscale.GBRP
-        formats = {"rgb": rgb, "ycbcr": swscale.YUV444P, "grey": swscale.YUV444P, "yuv420": frame.format.name}
+        height, width = geometry.size if geometry.scales else (frame.height, frame.width)
         flags = swscale.BILINEAR | (swscale.FULL_CHROMA | swscale.ACCURATE_ROUNDING if geometry.scales else 0)
-        converted = self._reformatter.reformat(
+        return self._reformatter.reformat(
             frame,
-            width=frame.width if cut else geometry.size[1],
-            height=frame.height if cut else geometry.size[0],
-            format=formats[color],
-            dst_color_range=ColorRange.JPEG if color in ("ycbcr", "grey") else None,
+            width=width,
+            height=height,
+            format=target,
+            dst_color_range=ColorRange.JPEG if self._pixels.color in ("ycbcr", "grey") else None,
             interpolation=Interpolation(flags),
             # By default libswscale starts a thread for each core, for each frame.
             threads=1,
         )
-        if color == "yuv420":
-            parts = [_plane(converted, number).reshape(-1) for number in range(3)]
-            slot.reshape(-1)[...] = np.concatenate(parts)
-            return
-        if color == "rgb":
-            channels = converted.to_ndarray().transpose(2, 0, 1)
-        else:
-            channels = np.stack([_plane(converted, number) for number in range(self._pixels.channels)])
-        if cut:
-            top, left = geometry.top, geometry.left
-            channels = channels[:, top : top + geometry.height, left : left + geometry.width]
-        slot[...] = channels
+
+    def _channels(self, frame: VideoFrame) -> Array:
+        """The channels of a converted frame: (channels, height, width)."""
+        if self._pixels.color == "rgb":
+            return frame.to_ndarray().transpose(2, 0, 1)
+        return np.stack([_plane(frame, number) for number in range(self._pixels.channels)])
+
+
+def _can_tile(frame: VideoFrame, geometry: Geometry) -> bool:
+    """Whether frames of this kind are converted in tiles, straight into a slot. PyAV converts the others."""
+    # For an odd height or width, libswscale uses other code, whose rounding differs between output formats.
+    is_odd = not geometry.scales and any(side % 2 for side in geometry.size)
+    is_known = frame.format.name in _PLANAR and int(frame.colorspace) in swscale.MATRICES
+    return is_known and not is_odd and swscale.library() is not None
+
+
+def _colors_of(frame: VideoFrame) -> tuple[int, bool]:
+    """The matrix of a frame's colours, and whether they have the full range."""
+    return int(frame.colorspace), frame.color_range == _FULL_RANGE or frame.format.name == _PLANAR[1]
 
 
 def _cropped(frame: VideoFrame, geometry: Geometry) -> VideoFrame:
-    """The crop of a frame, as a new frame."""
+    """The crop of a frame, as a new frame, or the frame itself where that is all of it."""
+    if (geometry.height, geometry.width) == (frame.height, frame.width):
+        return frame
     if frame.format.name not in _PLANAR:
         raise DecodeError(f"a crop of a frame in {frame.format.name}, which is not 8-bit 4:2:0")
     part = VideoFrame(geometry.width, geometry.height, frame.format.name)
