@@ -29,6 +29,7 @@ from .pictures.picture_check import check_picture
 from .pictures.sizes import check_taken, picture_layout
 from .probing.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probe import UNREADABLE_REMEDY, SourceVideo, probe, with_pts
+from .probing.recordings import on_one_clock
 from .running.attempts import raise_if_failed, raise_if_killed, tried_again
 from .running.ffmpeg import crops_by_itself, filters_packets, running
 from .running.frame_report import Shown, parse_stats
@@ -44,6 +45,7 @@ from .timing.source_times import (
     may_have_lost,
     mended_times,
     plan_times,
+    spaced,
     used_numbers,
     with_decode_times,
 )
@@ -169,7 +171,7 @@ def look_closer(source: SourceVideo) -> None:
     found = tried_again(
         path, lambda: read_in_time(path, lambda: scan(path, stream_index, has_unknown_delay=delay), "reading it")
     )
-    found, joined = continued_scan(found, source.timebase)
+    found, joined = continued_scan(found, source.timebase, source.period)
     evened = None
     if joined is None and source.has_bursts and source.pts is not None:
         evened = Evened(source.arrivals, source.pts)
@@ -274,8 +276,11 @@ def _plan_decoded(
     part = used_numbers(source, run, len(decoded_pts))
     stated_pts = decoded_pts[part]
     times = mended_times(source, decoded_pts, part, is_damaged=is_damaged)
+    if source.is_joined:
+        times = on_one_clock(times, source.period)
     if options.policy.salvage:
         times = continued_times(times, source.timebase)
+        times = spaced(times) if source.is_joined and source.repeats_times else times
     rising = longest_rise(times)
     if not options.policy.salvage:
         check_order(source, times, rising)
@@ -331,7 +336,8 @@ def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) ->
     if source.repeats_times and not known.repeats_times:
         # ffmpeg is no longer told to keep to the times of packets.
         shown = tried_again(source.path, lambda: decode_shown(known, ffmpeg_path, tolerant=tolerant))
-    return known if tolerant else replace(known, estimated_times=estimated_times(known, shown)), shown.pts
+    is_one = not (tolerant or known.is_joined)
+    return replace(known, estimated_times=estimated_times(known, shown)) if is_one else known, shown.pts
 
 
 def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Shown:

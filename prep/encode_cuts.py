@@ -30,7 +30,7 @@ from .encode import (
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
 from .kept_frames.damage import Damage
-from .kept_frames.joins import Join, joins_of, recordings
+from .kept_frames.joins import Join, joins_of
 from .kept_frames.kept import Kept, kept_numbers
 from .kept_frames.salvage import check_salvage, salvaged_frames, salvaged_runs
 from .manifest_rows import EncodedVideo, Identity, video_manifest
@@ -38,6 +38,7 @@ from .options import Options
 from .part_of_file import NeedsWholeFileError, PartlyFetched, fetched_runs, probe_by_index
 from .pictures.picture_filters import least_lead_frames
 from .probing.probe import NO_ENTRIES, SourceVideo, probe, with_pts
+from .probing.recordings import on_one_clock, recordings
 from .running.attempts import tried_again
 from .running.mounts import read_in_time
 from .running.stalls import stall_limit
@@ -184,6 +185,8 @@ class _Work:
         them as possible, so that times rise."""
         part = used_numbers(source, used, len(decoded_pts))
         times = mended_times(source, decoded_pts, part)
+        if source.is_joined:
+            times = on_one_clock(times, source.period)
         rising = longest_rise(times)
         self._check_is_one_recording(source, times, rising)
         known, keeps = decoded_pts.copy(), np.zeros(len(decoded_pts), dtype=bool)
@@ -245,7 +248,8 @@ class _Work:
         self._encode(source, runs, None, kept=kept, joins=joins, due=due)
 
     def _check_is_one_recording(self, source: SourceVideo, decoded_pts: Array, rising: Array) -> None:
-        if self.options.policy.salvage and len(recordings(decoded_pts.tolist(), source.timebase)) > 1:
+        is_joined = source.is_joined or len(recordings(decoded_pts.tolist(), source.timebase)) > 1
+        if self.options.policy.salvage and is_joined:
             raise DamagedSourceError(
                 f"{self.path} consists of several recordings, each with times of its own, so no stretch of it can be "
                 "cut out; remux it first",

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import shortgop
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.prep.kept_frames.joins import Join, Joined, continued_times, joins_of, recordings
+from shortgop.prep.kept_frames.joins import Join, Joined, continued_times, joins_of
 from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.recordings import recordings
 from shortgop.prep.profile import Profile
 from shortgop.prep.running.frame_report import NO_PTS
 from shortgop.storage.disk import DiskStorage
@@ -126,9 +127,10 @@ def test_a_single_wrong_time_begins_no_recording() -> None:
     assert recordings([*times, *times[:3]], MS) == [0, 100]
 
 
-def test_times_with_a_pause_of_their_own_are_not_taken_for_recordings() -> None:
-    times = [*range(0, 4000, 40), *range(60_000, 64_000, 40)]
-    assert recordings([*times, *times], MS) == [0]
+def test_a_pause_within_a_recording_stays_one() -> None:
+    times = np.array([*range(0, 4000, 40), *range(60_000, 64_000, 40)])
+    assert recordings([*times, *times], MS) == [0, 200]
+    assert continued_times(np.array([*times, *times]), MS).tolist() == [*times, *times + 64_000]
 
 
 @given(st.integers(0, 30), st.integers(1, 60), st.integers(1, 60), st.integers(10, 60))

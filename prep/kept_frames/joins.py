@@ -1,31 +1,21 @@
-"""Recordings that were joined byte by byte. The times of each start anew; here they are moved so that they continue.
-
-A recording starts where times jump back in decode order, after several packets with later times, either by more than a
-second or to before the first of these packets. A single wrong timestamp looks different, and so do stretches of one
-recording that changed places: behind the second, times continue where the first ended.
-"""
+"""Recordings that were joined byte by byte. The times of each start anew; here they are moved so that they continue."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 
 from ...manifests.ragged import Array
+from ..probing.recordings import recordings, unwrapped
 from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT
 from ..running.frame_report import NO_PTS
-from .scanned import Scan
+from .scanned import Scan, ScannedPacket
 
-_JUMP_SECONDS = 1
-_FEWEST_LATER = 3
-_MAX_STEPS = 5
-# A longer time between two packets of a recording may also be a wrong timestamp.
-_MAX_PAUSE_SECONDS = 10
-# Each is a term of an expression that ffmpeg evaluates for every frame.
-_MAX_JOINS = 1000
+# How many frames another decoder may put out or leave out at one place, and how many must agree behind it.
+_MOST_OTHERS, _FEWEST_ALIKE = 32, 8
 
 
 @dataclass(frozen=True)
@@ -40,22 +30,21 @@ class Join:
 @dataclass(frozen=True, eq=False)
 class Joined:
     """The times of the frames of a joined source, int64, in the order of the decoder's output: `stated_pts` as in the
-    file, `pts` moved so that they continue. Frames without a time have NO_PTS."""
+    file, `pts` moved so that they continue. Frames without a time have NO_PTS. `period`: after how many units times
+    begin anew."""
 
     stated_pts: Array
     pts: Array
+    period: int | None = None
 
     def of(self, decoded_pts: Array) -> Array:
         """The continued times of the frames that another decoder put out with the times `decoded_pts` in the file.
-        NO_PTS from the first to the last frame in which the two outputs differ."""
-        fewer = min(len(decoded_pts), len(self.stated_pts))
-        head = _agreeing(decoded_pts[:fewer], self.stated_pts[:fewer])
-        tail = _agreeing(decoded_pts[::-1][: fewer - head], self.stated_pts[::-1][: fewer - head])
-        found = np.full(len(decoded_pts), NO_PTS)
-        found[:head] = self.pts[:head]
-        if tail:
-            found[-tail:] = self.pts[-tail:]
-        return found
+        NO_PTS for those in which the two outputs differ."""
+        places = _places(self._in_period(decoded_pts), self._in_period(self.stated_pts))
+        return np.where(places < 0, NO_PTS, self.pts[places])
+
+    def _in_period(self, pts: Array) -> Array:
+        return pts if self.period is None else np.where(pts == NO_PTS, NO_PTS, pts % self.period)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,35 +70,28 @@ class Evened:
         )
 
 
-def continued_scan(scan: Scan, timebase: Fraction) -> tuple[Scan, Joined | None]:
+def continued_scan(scan: Scan, timebase: Fraction, period: int | None = None) -> tuple[Scan, Joined | None]:
     """The scan, with each recording's times moved after the one before; None in place of Joined where there is only one
-    recording."""
-    packets = scan.packets
-    starts = recordings([packet.dts for packet in packets], timebase)
-    is_swapped = scan.stopped != ANOTHER_FRAGMENTED and any(packet.complaint == LEFT_OUT for packet in packets)
+    recording. Times begin anew after `period` units, if they do."""
+    dts = unwrapped([packet.dts for packet in scan.packets], period)
+    starts = recordings(dts, timebase)
+    is_swapped = scan.stopped != ANOTHER_FRAGMENTED and any(packet.complaint == LEFT_OUT for packet in scan.packets)
     if len(starts) < 2 or is_swapped:
         return scan, None
-    stated = [packet.pts for packet in packets]
-    moves = _moves(stated, starts)
-    moved = [
-        replace(
-            packet,
-            pts=None if packet.pts is None else packet.pts + move,
-            dts=None if packet.dts is None else packet.dts + move,
-        )
-        for packet, move in zip(packets, moves, strict=True)
-    ]
+    packets = [_later(packet, units) for packet, units in zip(scan.packets, _laps(scan.packets, dts), strict=True)]
+    moves = _moves([packet.pts for packet in packets], starts)
+    moved = [_later(packet, move) for packet, move in zip(packets, moves, strict=True)]
     for start in starts[1:]:
         # Before an entry, the break is only the start of another recording.
         begins = "" if packets[start].is_entry else packets[start].break_before or "another recording begins"
         moved[start] = replace(moved[start], break_before=begins)
-    joined = Joined(*(_times([each[number] for number in scan.shown]) for each in (stated, [p.pts for p in moved])))
-    return replace(scan, packets=tuple(moved)), joined
+    stated_pts, pts = (_times([each[number].pts for number in scan.shown]) for each in (scan.packets, moved))
+    return replace(scan, packets=tuple(moved)), Joined(stated_pts, pts, period)
 
 
 def continued_times(decoded_pts: Array, timebase: Fraction) -> Array:
     """The times of decoded frames in the order of the decoder's output, with each recording moved after the one
-    before."""
+    before. They are on one clock (`unwrapped`)."""
     stated = decoded_pts.tolist()
     return decoded_pts + np.array(_moves(stated, recordings(stated, timebase)), dtype=np.int64)
 
@@ -119,36 +101,6 @@ def joins_of(stated_pts: Array, pts: Array) -> tuple[Join, ...]:
     moves = pts - stated_pts
     places = np.flatnonzero(np.diff(moves, prepend=0))
     return tuple(Join(int(place), int(moves[place] - (moves[place - 1] if place else 0))) for place in places)
-
-
-def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
-    """The numbers of the packets at which recordings start, from their times in decode order; only [0] where that is
-    uncertain."""
-    jump, pause = (seconds / timebase for seconds in (_JUMP_SECONDS, _MAX_PAUSE_SECONDS))
-    starts = [0]
-    current: list[int] = []
-    longest_step = long_step = usual_step = end_before = 0
-    for number, time in enumerate(times):
-        if time is None:
-            continue
-        if current and time < current[-1]:
-            is_earlier = time < current[-1] - jump or time <= current[0]
-            later = sum(each >= time for each in current[-_FEWEST_LATER:])
-            if is_earlier and later >= _FEWEST_LATER:
-                starts.append(number)
-                steps = sorted(after - before for before, after in pairwise(current))
-                longest_step, usual_step, end_before = steps[-1], steps[len(steps) // 2], current[-1]
-                long_step = steps[len(steps) * 3 // 4]
-                current = []
-        step = time - current[-1] if current else 0
-        # Times jump forward again after a few packets: these had wrong timestamps.
-        returns = len(current) < _FEWEST_LATER and step > _MAX_STEPS * longest_step
-        # Times that were rounded to milliseconds are no jump, nor those of a variable rate.
-        continues = step > 2 * long_step and 0 < time - end_before <= _MAX_STEPS * usual_step
-        if step > pause or (len(starts) > 1 and (returns or continues)):
-            return [0]
-        current.append(time)
-    return starts if len(starts) <= _MAX_JOINS else [0]
 
 
 def _moves(pts: Sequence[int | None], starts: Sequence[int]) -> list[int]:
@@ -164,8 +116,54 @@ def _moves(pts: Sequence[int | None], starts: Sequence[int]) -> list[int]:
     return moves
 
 
+def _laps(packets: Sequence[ScannedPacket], dts: Sequence[int | None]) -> Iterator[int]:
+    """By how much each packet is later if it is decoded at these times: where that is not known, as the one before."""
+    units = 0
+    for packet, time in zip(packets, dts, strict=True):
+        units = units if packet.dts is None or time is None else time - packet.dts
+        yield units
+
+
+def _later(packet: ScannedPacket, units: int) -> ScannedPacket:
+    pts, dts = (None if time is None else time + units for time in (packet.pts, packet.dts))
+    return replace(packet, pts=pts, dts=dts)
+
+
 def _times(pts: Sequence[int | None]) -> Array:
     return np.array([NO_PTS if each is None else each for each in pts], dtype=np.int64)
+
+
+def _places(one: Array, other: Array) -> Array:
+    """For each element of `one` the number of the element of `other` that it is, in their order; -1 where they differ.
+    From the last to the first difference all differ where they cannot be told."""
+    fewer = min(len(one), len(other))
+    head = _agreeing(one[:fewer], other[:fewer])
+    tail = _agreeing(one[::-1][: fewer - head], other[::-1][: fewer - head])
+    found = np.full(len(one), -1)
+    found[:head] = np.arange(head)
+    found[len(one) - tail :] = np.arange(len(other) - tail, len(other))
+    at, place = head, head
+    stop, end = len(one) - tail, len(other) - tail
+    while at < stop and place < end:
+        skipped = _skipped(one[at:stop], other[place:end])
+        if skipped is None:
+            break
+        at, place = at + skipped[0], place + skipped[1]
+        alike = _agreeing(*(each[: min(stop - at, end - place)] for each in (one[at:], other[place:])))
+        found[at : at + alike] = np.arange(place, place + alike)
+        at, place = at + alike, place + alike
+    return found
+
+
+def _skipped(one: Array, other: Array) -> tuple[int, int] | None:
+    """How many elements of both have to be left out, as few as possible, so that several agree behind them; None where
+    these are too many."""
+    for total in range(_MOST_OTHERS + 1):
+        for first in range(total + 1):
+            part = [each[skip : skip + _FEWEST_ALIKE] for each, skip in ((one, first), (other, total - first))]
+            if len(part[0]) == len(part[1]) == _FEWEST_ALIKE and (part[0] == part[1]).all():
+                return first, total - first
+    return None
 
 
 def _agreeing(one: Array, other: Array) -> int:

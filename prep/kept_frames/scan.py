@@ -153,6 +153,8 @@ class _Scanner:
         self._keyframes: set[int] = set()
         self._corrupt: set[int] = set()
         self._empty: set[int] = set()
+        # The last packets of recordings, behind which another one was joined.
+        self._ends: set[int] = set()
         # Whether a decoder leaves out the picture of a packet behind the entry at which it starts, where that is known.
         self._leading: dict[int, bool | None] = {}
         self._interlaced = False
@@ -258,6 +260,7 @@ class _Scanner:
         if continuity is None:
             return _INCOMPLETE
         if continuity.excuses(packet.pos):
+            (self._ends if continuity.ends_recording(packet.pos) else set()).add(len(self._packets))
             return ""
         return REPEATED if continuity.repeats(packet.pos) else _INCOMPLETE
 
@@ -288,8 +291,11 @@ class _Scanner:
         # Whether no packet behind the entry had a frame yet. Pictures that may lack one, and packets without times, are
         # shown before it then, and refer to frames before it.
         begins = False
-        for number, packet in enumerate(self._packets):
-            is_entry = packet.is_entry if self._has_headers else number in self._keyframes
+        entries = [self._is_entry(number) for number in range(len(self._packets))]
+        for number, is_entry in enumerate(entries):
+            packet = self._packets[number]
+            if number in self._ends and not self._ends_whole(number, entries):
+                packet = replace(packet, is_incomplete=True, complaint=packet.complaint or _INCOMPLETE)
             complaint = packet.complaint or ("a frame is corrupt" if number in self._corrupt else "")
             entry_pts = packet.pts if is_entry else entry_pts
             begins = is_entry or (begins and number not in shown)
@@ -301,6 +307,19 @@ class _Scanner:
             if one_to_one and frameless and not (leads or complaint):
                 complaint = "a packet decodes to no frame"
             yield replace(packet, complaint=complaint, is_entry=is_entry)
+
+    def _is_entry(self, number: int) -> bool:
+        return self._packets[number].is_entry if self._has_headers else number in self._keyframes
+
+    def _ends_whole(self, number: int, entries: list[bool]) -> bool:
+        """Whether no frame behind the end of a recording can refer to one before it: the next one begins with an entry,
+        and none is shown before that."""
+        start = next((place for place in range(number + 1, min(number + 3, len(entries))) if entries[place]), None)
+        if start is None:
+            return False
+        stop = next((place for place in range(start + 1, len(entries)) if entries[place]), len(entries))
+        pts = self._packets[start].pts
+        return not any(leads_to(packet, pts) for packet in self._packets[start + 1 : stop])
 
 
 def _unknown() -> None:

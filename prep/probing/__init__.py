@@ -11,6 +11,7 @@ still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say
 packet_times                when frames are shown, by the times of packets
 bursts                      frames that arrived several at once
+recordings                  where recordings that were joined start
 signs, chains, holes        signs of damage: in packets, between chunks of a file, and as holes in times
 transport_packets, cut_end  what is missing from a transport stream, and files that end before their end
 unread, mp4_fragments       video that FFmpeg does not read

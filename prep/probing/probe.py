@@ -38,6 +38,7 @@ from .opening import (
 from .ordered_chapters import has_other_order
 from .packet_times import decode_times, falls, frame_times, may_be_times_of_decoding, rising, stated_times
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS, PLAIN_PICTURE, UNSPECIFIED, SourcePicture, picture_of
+from .recordings import is_joined, period_of
 from .sample_entry import is_index_cut_off
 from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, PacketLog, suspicion_of_end
 from .still_pictures import why_motion_photo, why_still
@@ -77,7 +78,8 @@ class SourceVideo:
     of some packets. `in_pauses`: the numbers of the frames that FFmpeg shows in place of pauses or between the parts of
     edits, where pts are those of several edits; None where FFmpeg's own are right. `has_guessed_rate`: it has neither
     times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those of all frames, where it states the times of
-    some only, and not the rate of the others; otherwise none. `arrivals`: the pts of packets, int64, where these are
+    some only, and not the rate of the others; otherwise none. `is_joined`: recordings were joined in it, whose times
+    start anew. `arrivals`: the pts of packets, int64, where these are
     the times at which frames arrived, several at once, and `pts` are evened; otherwise none.
     """
 
@@ -116,6 +118,12 @@ class SourceVideo:
     has_guessed_rate: bool = False
     estimated_times: Array = field(default_factory=NO_ENTRIES.copy)
     arrivals: Array = field(default_factory=NO_ENTRIES.copy)
+    is_joined: bool = False
+
+    @property
+    def period(self) -> int | None:
+        """After how many units its times begin anew; None if they do not."""
+        return period_of(self.demuxer)
 
     @property
     def has_bursts(self) -> bool:
@@ -220,8 +228,12 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     frame = frames[0]
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
-    order, has_decode_times = frame_times(packets, stream, demuxer_of(container), frames)
-    decoded = decode_times(packets, rising(pts)) if stream.codec_context.has_b_frames else None
+    demuxer = demuxer_of(container)
+    may_be_joined = "mp4" not in container.format.name
+    joined = may_be_joined and is_joined(packets.dts, stream.time_base, period_of(demuxer))
+    order, has_decode_times = (None, False) if joined else frame_times(packets, stream, demuxer, frames)
+    has_decoded = stream.codec_context.has_b_frames and not joined
+    decoded = decode_times(packets, rising(pts)) if has_decoded else None
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
     picture = picture_of(
         frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
@@ -246,7 +258,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
             Fraction(rate) for rate in (stream.average_rate, stream.guessed_rate, stream.base_rate) if rate
         ),
         num_packets=len(pts),
-        demuxer=demuxer_of(container),
+        demuxer=demuxer,
         suspicion=packets.suspicion,
         picture=picture,
         crop=crop,
@@ -258,10 +270,11 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         is_cut_off=is_cut_off(path, container.format.name),
         has_unknown_delay=packets.has_unknown_delay,
         repeats_times=order is None and None not in pts,
+        is_joined=joined,
         is_without_edits=is_without_edits(container),
         num_hidden=frames_before_cut(path, stream) if is_without_edits(container) else 0,
         has_hidden=packets.has_hidden,
-        has_guessed_rate=demuxer_of(container) in _WITHOUT_TIMES and not stream.codec_context.framerate,
+        has_guessed_rate=demuxer in _WITHOUT_TIMES and not stream.codec_context.framerate,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
     )
     source = source if order is None else with_pts(source, order, durations[last])

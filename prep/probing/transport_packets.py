@@ -31,6 +31,8 @@ _STARTS_TIMED, _MOST_BETWEEN_BYTES = 2000, 1 << 20
 # one in ten intervals may be longer than those that count as usual.
 _MOST_STEPS, _ORDINARY_PART = 1.75, 0.9
 
+# By more, in units of 1/90000 s, times jump to another recording: back, or ahead past what may be lost frames.
+_MOST_BACK, _MOST_AHEAD = 90_000, 900_000
 # The stream_id of video in a PES header: 0xE0 to 0xEF.
 _VIDEO_IDS = [bytes([number]) for number in range(0xE0, 0xF0)]
 
@@ -44,7 +46,8 @@ class Continuity:
     """The PES packets of one stream, in the order of the file. `starts`: their positions, rising. `is_whole`: no
     transport packet is missing in them, by their counters. `fits`: they are as long as they state. `trusted`: the
     length that they state may be relied on. `is_repeated`: a transport packet of theirs occurs twice. `is_segment_end`:
-    they are the last ones of a segment, behind which another one was joined."""
+    they are the last ones of a segment, behind which another one was joined. `is_recording_end`: the times of that one
+    are others, so that they do not say whether a frame is missing between them."""
 
     starts: Array
     is_whole: NDArray[np.bool_]
@@ -52,6 +55,7 @@ class Continuity:
     trusted: NDArray[np.bool_]
     is_repeated: NDArray[np.bool_]
     is_segment_end: NDArray[np.bool_]
+    is_recording_end: NDArray[np.bool_]
 
     def excuses(self, position: int | None) -> bool:
         """Whether all of the PES packet at this position is there, and only the length that it states is wrong, or
@@ -65,6 +69,11 @@ class Continuity:
         near = slice(place, place + 2)
         is_there = self.is_whole[near] & (self.fits[near] | ~self.trusted[near])
         return bool(is_there.all() and self.is_segment_end[near].any())
+
+    def ends_recording(self, position: int | None) -> bool:
+        """Whether a recording ends with the PES packet at this position, or the one behind it."""
+        place = self._place(position)
+        return place >= 0 and bool(self.is_recording_end[place : place + 2].any())
 
     def repeats(self, position: int | None) -> bool:
         """Whether a transport packet of the PES packet at this position occurs twice."""
@@ -110,42 +119,59 @@ def continuity_of(path: str, pid: int, codec: str) -> Continuity | None:
         stated.append(firsts[numbers, length_at] << 8 | firsts[numbers, length_at + 1])
         counter, payload, last_place = int(counters[-1]), payload + int(counts.sum()), int(places[-1])
     begin, broken = np.concatenate(starts), np.concatenate(breaks)
-    joins = _joins_of_segments(path, layout, begin, broken, np.concatenate(befores), ends_are_told=codec == "h264")
+    joins, others = _joins_of_segments(
+        path, layout, begin, broken, np.concatenate(befores), ends_are_told=codec == "h264"
+    )
+    joins = np.union1d(joins, others)
     # What breaks at the first packet of the next one may lack the end of this one.
     is_whole = ~_have(np.setdiff1d(broken, joins), begin, side="right")
     fits, trusted = _lengths(np.concatenate(stated), np.concatenate([*read, [payload]]), is_whole)
     is_repeated = _have(np.concatenate(repeats), begin, side="left")
-    return Continuity(begin, is_whole, fits, trusted, is_repeated, _have(joins, begin, side="right"))
+    is_segment_end, is_recording_end = (_have(each, begin, side="right") for each in (joins, others))
+    return Continuity(begin, is_whole, fits, trusted, is_repeated, is_segment_end, is_recording_end)
 
 
 def _joins_of_segments(
     path: str, layout: tuple[int, int], starts: Array, breaks: Array, befores: Array, *, ends_are_told: bool
-) -> Array:
+) -> tuple[Array, Array]:
     """The positions of the transport packets, of those in `breaks`, where the counters of a stream do not go on, with
-    which a segment begins that was joined, and before which nothing is missing.
+    which a segment begins that was joined, and of those with which another recording begins.
 
     Each segment begins as the file does: with tables, a PES packet, and the same counters. The one before it ends with
-    a whole PES packet, whose frame the next one follows as usual. `befores`: the positions of the stream's packets
-    before the breaks. `ends_are_told`: a decoder notices where the end of a frame is missing.
+    a whole PES packet, whose frame the next one follows as usual, so that nothing is missing; or it is another
+    recording, whose times and counters are others. `befores`: the positions of the stream's packets before the breaks.
+    `ends_are_told`: a decoder notices where the end of a frame is missing.
     """
+    joins: list[int] = []
+    others: list[int] = []
     candidates = np.isin(breaks, starts[1:]) & (breaks - befores <= _MOST_BETWEEN_BYTES)
     if not candidates.any():
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
     size = layout[1]
     with Path(path).open("rb") as file:
         first = _rows_at(file, layout[0], int(starts[0]) + size, size)
         known = [_decode_time(_rows_at(file, at, at + size, size)[-1]) for at in starts[:_STARTS_TIMED].tolist()]
         longest = _longest_step(np.array([time for time in known if time is not None], np.int64))
-        found = []
         for at, before in zip(breaks[candidates].tolist(), befores[candidates].tolist(), strict=True):
             rows = _rows_at(file, before, at + size, size)
             last_start = int(starts[np.searchsorted(starts, at) - 1])
             last, next_ = _decode_time(_rows_at(file, last_start, last_start + size, size)[-1]), _decode_time(rows[-1])
-            follows = last is not None and next_ is not None and 0 < (next_ - last) % _TIMES <= longest
             has_end = ends_are_told or not _lacks_stuffing(rows[0])
-            if follows and has_end and _begin_counters(rows[1:]) == _begin_counters(first) is not None:
-                found.append(at)
-    return np.array(found, np.int64)
+            counters = _begin_counters(rows[1:])
+            if last is None or next_ is None or counters is None or not has_end:
+                continue
+            if 0 < (next_ - last) % _TIMES <= longest and counters == _begin_counters(first):
+                joins.append(at)
+            elif _is_jump(next_ - last, rows):
+                others.append(at)
+    return np.array(joins, np.int64), np.array(others, np.int64)
+
+
+def _is_jump(step: int, rows: _Rows) -> bool:
+    """Whether another recording may begin with the last of these packets, as times jump by this step from the frame of
+    the first one, so that none can be missing, and there is no video of another stream between them."""
+    step = (step + _TIMES // 2) % _TIMES - _TIMES // 2
+    return not -_MOST_BACK <= step <= _MOST_AHEAD and not _video_starts(rows, _pids(rows[-1:]).tolist())
 
 
 def _longest_step(times: Array) -> float:
@@ -215,6 +241,11 @@ def other_video_behind(path: str, position: int, known: Collection[int]) -> bool
     first, size = layout
     at = first + max(0, position - first) // size * size
     _, rows = next(_blocks(path, at, size), (0, np.zeros((0, size), np.uint8)))
+    return _video_starts(rows, known)
+
+
+def _video_starts(rows: _Rows, known: Collection[int]) -> bool:
+    """Whether a PES packet of video begins in these packets, in a PID other than the known ones."""
     begins = (rows[:, 0] == _SYNC) & (rows[:, 1] & 0x40 != 0) & (rows[:, 3] & 0x10 != 0)
     rows = rows[begins & ~np.isin(_pids(rows), list(known))]
     head = np.where(rows[:, 3] & 0x20 != 0, 5 + rows[:, 4].astype(np.int64), 4)

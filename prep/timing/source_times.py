@@ -256,7 +256,7 @@ def mended_times(  # noqa: PLR0911  # one for each way in which times are wrong
     if source.pts is None and source.demuxer in STATES_SOME_TIMES:
         is_estimated = len(source.estimated_times) == len(decoded_all) and not is_damaged
         times = source.estimated_times[used] if is_estimated else evened(decoded_pts)
-        return spaced(times) if source.repeats_times else times
+        return spaced(times) if source.repeats_times and not source.is_joined else times
     if source.pts is not None and not source.pts_falls and len(decoded_all) == len(source.pts):
         # Where pts rise in the order of decoding although frames are shown in another one, they are times of decoding.
         return source.pts[used]
@@ -264,7 +264,7 @@ def mended_times(  # noqa: PLR0911  # one for each way in which times are wrong
         # FFmpeg gives the time of what is not coded to a frame near it.
         coded = np.setdiff1d(source.pts, source.not_coded)
         return coded if len(coded) == len(decoded_pts) else decoded_pts
-    times = spaced(decoded_pts) if source.repeats_times else decoded_pts
+    times = spaced(decoded_pts) if source.repeats_times and not source.is_joined else decoded_pts
     return _apart(times) if len(source.decode_times) else times
 
 
