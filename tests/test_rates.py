@@ -124,6 +124,30 @@ def test_a_recording_that_was_cut_keeps_its_rate(units: int, part: float) -> Non
     assert grid.dropped <= 2
 
 
+@pytest.mark.parametrize(
+    "rate", [Fraction(30), Fraction(30000, 1001), Fraction(24), Fraction(24000, 1001), Fraction(60)]
+)
+@pytest.mark.parametrize("units", [1000, 15360, 90000])
+@pytest.mark.parametrize("part", [0.65, 1.2, 2.4])
+def test_a_recording_that_was_joined_several_times_keeps_its_rate(rate: Fraction, units: int, part: float) -> None:
+    """Longer intervals at the joins made 30 frames/s 29.97, and shorter ones 23.976 frames/s 24."""
+    intervals = np.full(900, float(units / rate))
+    intervals[[100, 190, 350, 480, 610, 777]] *= part
+    pts = np.round(np.cumsum(intervals)).astype(np.int64)
+    mean = Fraction(len(pts) * units, int(pts[-1]))
+    assert planned(pts, hints=(mean,), timebase=Fraction(1, units)).rule.fps == rate
+
+
+@pytest.mark.parametrize(("units", "step"), [(30, 2), (60, 4), (30, 1), (24, 1), (48, 2), (60, 1)])
+@pytest.mark.parametrize("hint", [None, Fraction(2000, 133)])
+def test_a_rate_that_a_coarse_timebase_has_exactly_is_no_other_one(
+    units: int, step: int, hint: Fraction | None
+) -> None:
+    """15 frames/s became 14.985, which for half a minute lies within a unit."""
+    pts = step * np.arange(90)
+    assert planned(pts, Fraction(1, units), () if hint is None else (hint,)).rule.fps == Fraction(units, step)
+
+
 @pytest.mark.parametrize("places", [(3, 7), (2, 5, 8), (4, 12, 20, 28)])
 def test_several_pairs_of_frames_that_nearly_coincide_do_not_multiply_a_short_clip(places: tuple[int, ...]) -> None:
     pts = steps(*[33, 33, 34] * (3 if places[-1] < 10 else 10))

@@ -14,7 +14,8 @@ how many frames it drops and repeats (`variable_rate`):
 3. Of the candidates from that rate up to five quarters of it, take the one that drops the fewest frames; of several,
    the first in the order of (1), so that a 30 fps recording with missing frames gets 30 and not 29.97. But where nine
    in ten intervals are those of a standard rate, and that drops no more frames than there are shorter intervals, take
-   it: recordings that were cut or joined keep their rate, at the price of a frame at each place.
+   it: recordings that were cut or joined keep their rate, at the price of a frame at each place. Of several, the one at
+   which all of these intervals together last as long as they do.
 
 If no candidate drops so few, take the one that drops the fewest, and of several the lowest.
 """
@@ -25,6 +26,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...manifests.ragged import Array
 from .grid import TickRule, count_dropped, ordinary_interval
@@ -60,16 +62,18 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
     they are not evenly spaced.
 
     `hints` are the rates that the container states. Standard rates are tried before other ones, which demuxers may have
-    worked out from the times of a few frames. A rate is accepted only if
-    every pts lies within one unit of the timebase of its place at that rate, each frame has its own tick, and an MP4
-    can have the rate. For a single frame it is the first hint, or 25 frames/s.
+    worked out from the times of a few frames. A rate is accepted only if every pts lies within one unit of the timebase
+    of its place at that rate, each frame has its own tick, and an MP4 can have the rate. For a single frame it is the
+    first hint, or 25 frames/s.
     """
     if len(pts) == 1:
         return next((hint for hint in hints if _possible(hint)), _USUAL_RATE)
     spans = pts - pts[0]
     mean = Fraction(len(pts) - 1) / (int(spans[-1]) * timebase)
     standard = [hint for hint in hints if hint in STANDARD_RATES]
-    for rate in (*standard, *STANDARD_RATES, *hints, mean):
+    # In a coarse timebase, another standard rate lies within a unit of it for minutes.
+    exact = [mean] if mean in STANDARD_RATES and (np.diff(pts) == pts[1] - pts[0]).all() else []
+    for rate in (*standard, *exact, *STANDARD_RATES, *hints, mean):
         # Check the last frame first, which is cheap: a wrong rate has drifted by then.
         if (
             _possible(rate)
@@ -113,16 +117,31 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
     # `affordable` is still in the order of preference, and min takes the first of equals.
     near = [rate for rate in affordable if lowest <= rate <= lowest * _NEAR]
     cut = [rate for rate in near if rate in STANDARD_RATES and dropped[rate] <= _shorter_intervals(pts, timebase, rate)]
-    return min(cut or near, key=dropped.__getitem__)
+    if cut:
+        return min(cut, key=lambda rate: (_misfit(pts, timebase, rate), dropped[rate]))
+    return min(near, key=dropped.__getitem__)
 
 
 def _shorter_intervals(pts: Array, timebase: Fraction, rate: Fraction) -> int:
     """How many intervals are shorter than those of the rate, to a millisecond or a unit of the timebase; -1 where more
     than a few are shorter or longer."""
-    longer = np.diff(pts) - float(1 / (rate * timebase))
-    rounding = max(1.0, float(_ROUNDING_SECONDS / timebase))
-    is_other = np.abs(longer) > rounding
+    longer, is_other = _others(np.diff(pts), timebase, float(1 / (rate * timebase)))
     return int(np.count_nonzero(is_other & (longer < 0))) if is_other.sum() * _MOST_OTHERS_PART <= len(pts) else -1
+
+
+def _misfit(pts: Array, timebase: Fraction, rate: Fraction) -> float:
+    """By how many units of the timebase the frames between cuts lie apart otherwise than at the rate, beyond what
+    rounding explains."""
+    longer, is_other = _others(np.diff(pts), timebase, float(1 / (rate * timebase)))
+    runs = 1 + np.count_nonzero(is_other)
+    return max(0.0, abs(float(longer[~is_other].sum())) - runs)
+
+
+def _others(intervals: Array, timebase: Fraction, usual: float) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """By how much intervals are longer than the usual one, and which are others, to a millisecond or a unit of the
+    timebase."""
+    longer = intervals - usual
+    return longer, np.abs(longer) > max(1.0, float(_ROUNDING_SECONDS / timebase))
 
 
 def _without_twins(pts: Array, timebase: Fraction) -> Array:
@@ -165,10 +184,13 @@ def _film_rate(intervals: Array, timebase: Fraction) -> Iterable[Fraction]:
 
 
 def _ordinary_rate(intervals: Array, timebase: Fraction) -> Fraction:
-    """The mean rate of the intervals that differ from the median by at most half of it: a mean is more precise than the
-    timebase. If a standard rate is within half a percent, that one."""
+    """The mean rate of the intervals that differ from the median by at most half of it, or not at all where nearly all
+    do not: a mean is more precise than the timebase. If a standard rate is within half a percent, that one."""
     median = float(np.median(intervals))
-    ordinary = intervals[np.abs(intervals - median) <= median / 2]
+    _, is_other = _others(intervals, timebase, median)
+    ordinary = intervals[~is_other]
+    if is_other.sum() * _MOST_OTHERS_PART > len(intervals):
+        ordinary = intervals[np.abs(intervals - median) <= median / 2]
     if len(ordinary) == 0:
         ordinary = intervals
     rate = Fraction(len(ordinary)) / (int(ordinary.sum()) * timebase)
