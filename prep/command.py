@@ -209,7 +209,6 @@ def _input_options(source: SourceVideo) -> list[str]:
     decoder, index = source.picture.decoder, source.stream_index
     without_edits = WITHOUT_EDITS if source.is_without_edits else {}
     held_back = HOLDING_BACK if source.has_unknown_delay else {}
-    is_stated = source.is_joined and source.period is not None
     return [
         *([f"-c:{index}", decoder] if decoder else []),
         *(word for name, value in held_back.items() for word in (f"-{name}:{index}", value)),
@@ -217,7 +216,7 @@ def _input_options(source: SourceVideo) -> list[str]:
         *([f"-bsf:{index}", "setts=pts=PTS:dts=NOPTS"] if source.repeats_times else []),
         *(word for name, value in without_edits.items() for word in (f"-{name}", value)),
         # ffmpeg would move a recording that begins earlier than the first by a period, and then the one behind it.
-        *(["-correct_ts_overflow", "0"] if is_stated else []),
+        *(["-correct_ts_overflow", "0"] if source.is_joined else []),
         # Source timestamps stay unchanged, so that the pts in STATS_FORMAT can be compared with the plan.
         "-copyts",
         # One filter graph for the whole source, also where its pictures change. It rotates them as well.

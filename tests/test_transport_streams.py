@@ -19,6 +19,7 @@ from synthetic import read_number
 
 FRAMES, GOP, PID = 40, 10, 256
 B_FRAMES = ("-bf", "3", "-g", str(GOP), "-pix_fmt", "yuv420p", "-x264-params", "scenecut=0:b-pyramid=normal:b-adapt=0")
+MPEG2 = ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "2", "-g", "20", "-flags", "cgop", "-sc_threshold", "1000000000")
 NULL_PACKET = bytes([0x47, 0x1F, 0xFF, 0x10]) + b"\xff" * 184
 
 
@@ -228,7 +229,7 @@ def segments(folder: Path, *coded: str) -> list[bytes]:
     [
         (*X264, "-bf", "3", "-g", "20", "-sc_threshold", "0"),
         ("-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error:keyint=20:open-gop=0:scenecut=0"),
-        ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "2", "-g", "20", "-flags", "cgop", "-sc_threshold", "1000000000"),
+        MPEG2,
     ],
     ids=["h264", "hevc", "mpeg2"],
 )
@@ -259,7 +260,22 @@ def test_what_joined_segments_lack_is_noticed(tmp_path: Path) -> None:
         )
     ):
         report, _ = prepared(written(tmp_path / f"{number}" / "x.ts", lacking))
-        assert "--salvage prepares the others" in report.failures[0].reason, number
+        assert "--salvage prepares" in report.failures[0].reason, number
+
+
+@pytest.mark.parametrize("coded", [(*X264, "-bf", "2", "-g", "20", "-sc_threshold", "0"), MPEG2], ids=["h264", "mpeg2"])
+def test_beside_segments_that_are_missing_no_frame_is_lost(coded: tuple[str, ...], tmp_path: Path) -> None:
+    """As where a program did not get them. FFmpeg calls the last frames before them incomplete."""
+    parts = segments(tmp_path, *coded)
+    source = written(tmp_path / "x.ts", [parts[0], *parts[2:]])
+    report, _ = prepared(source)
+    assert "frames are missing between two segments of the stream" in report.failures[0].reason
+    _, shown = prepared(source, salvage=True)
+    # A segment of MPEG-2 has a frame more or less.
+    missing = set(range(100)) - set(shown)
+    assert len(missing) in range(18, 23)
+    assert shown == [min(missing) - 1 if number in missing else number for number in range(100)]
+    assert max(missing) - min(missing) == len(missing) - 1
 
 
 @pytest.mark.parametrize("size", [188, 192, 204])

@@ -13,6 +13,7 @@ _HARMLESS = (
 )  # fmt: skip
 MAY_BE_INCOMPLETE = "it may be incomplete"
 HALF = "a frame lacks a field"
+MISSING_SEGMENT = "frames are missing between two segments of the stream, as where one was not received"
 # What FFmpeg says of a command of H.264 to forget a frame that it does not have.
 FORGETS_ANOTHER = "mmco: unref short failure"
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...manifests.ragged import Array
 from ..probing.holes import after_holes, frames_behind_hole, spacing_of
 from ..probing.unread import LEFT_OUT, MISSING_FRAGMENT
-from .complaints import FORGETS_ANOTHER, HALF, MAY_BE_INCOMPLETE
+from .complaints import FORGETS_ANOTHER, HALF, MAY_BE_INCOMPLETE, MISSING_SEGMENT
 from .kept import Kept, kept_range, kept_times
 from .scanned import Scan, ScannedPacket, leads_to
 
@@ -25,6 +25,8 @@ from .scanned import Scan, ScannedPacket, leads_to
 _MISTIMED_PART = 20
 # Complaints that say nothing of the packet before.
 _OF_ITSELF = (MAY_BE_INCOMPLETE, LEFT_OUT)
+# Breaks on both sides of which frames are whole.
+_BETWEEN_WHOLE = (MISSING_FRAGMENT, MISSING_SEGMENT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,16 +111,20 @@ def _broken(scan: Scan) -> list[bool]:
     packets = scan.packets
     excused = _excused(scan)
     wrong = [number not in excused and bool(each.complaint or each.break_before) for number, each in enumerate(packets)]
-    broken = [each and bool(packets[number].complaint or not scan.sized) for number, each in enumerate(wrong)]
+    is_clean = [each.break_before in _BETWEEN_WHOLE and not each.complaint for each in packets]
+    broken = [
+        each and bool(packets[number].complaint or not (scan.sized or is_clean[number]))
+        for number, each in enumerate(wrong)
+    ]
     first_entry = next((number for number, packet in enumerate(packets) if packet.is_entry), len(packets))
     for number in (number for number, is_wrong in enumerate(wrong) if is_wrong):
         # Decoders finish a picture when the next one starts, and report its errors only then.
-        if packets[number].complaint not in _OF_ITSELF and packets[number].break_before != MISSING_FRAGMENT:
+        if packets[number].complaint not in _OF_ITSELF and packets[number].break_before not in _BETWEEN_WHOLE:
             broken[max(0, number - 1)] = True
         # Without sizes, parsers search for the end of a picture, and may add bytes of the next one to it. Before the
         # first entry, decoders complain of references that are missing.
         reaches = packets[number].is_incomplete or number >= first_entry
-        if not scan.sized and reaches and number + 1 < len(broken):
+        if not (scan.sized or is_clean[number]) and reaches and number + 1 < len(broken):
             broken[number + 1] = True
     return broken
 
@@ -185,7 +191,10 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     said = any(packet.complaint or packet.break_before for packet in packets)
     if not (said or begins_late or behind_hole or scan.stopped or (scan.ends_early and scan.lacks_times)):
         return None
-    unsure = set() if scan.numbers_frames else after_holes([each.pts for each in packets], entries, max_hole_units)
+    clean = {number for number, packet in enumerate(packets) if packet.break_before == MISSING_SEGMENT}
+    unsure = (
+        set() if scan.numbers_frames else after_holes([each.pts for each in packets], entries, max_hole_units, clean)
+    )
     trusted = [each and number not in unsure for number, each in enumerate(_trusted(scan))]
     shown = set(scan.shown)
     disordered = _disordered(scan, trusted)
@@ -195,7 +204,7 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     has_times = not scan.lacks_times and len(mistimed) * _MISTIMED_PART <= len(decoded)
     lost_anyhow = disordered | behind_hole
     sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
-    if has_times and all(sound) and not (scan.stopped or scan.ends_early or scan.unread):
+    if has_times and all(sound) and not (scan.stopped or scan.ends_early or scan.unread or clean):
         # What was said is harmless: see `_excused`.
         return None
     is_only_cut = _is_only_cut(scan, sound if has_times else trusted)

@@ -23,7 +23,7 @@ from ..probing.packet_times import falls
 from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 from ..probing.transport_packets import REPEATED, Continuity, continuity_of
 from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MISSING_FRAGMENT, is_fragmented, left_out, unread_video
-from .complaints import HALF, MAY_BE_INCOMPLETE, first_complaint
+from .complaints import HALF, MAY_BE_INCOMPLETE, MISSING_SEGMENT, first_complaint
 from .scanned import Scan, ScannedPacket, leads_to
 
 # Formats in which some packets have no timestamp of their own.
@@ -153,8 +153,8 @@ class _Scanner:
         self._keyframes: set[int] = set()
         self._corrupt: set[int] = set()
         self._empty: set[int] = set()
-        # The last packets of recordings, behind which another one was joined.
-        self._ends: set[int] = set()
+        # The last packets of segments behind which others were joined, and whether frames are missing there.
+        self._ends: dict[int, bool] = {}
         # Whether a decoder leaves out the picture of a packet behind the entry at which it starts, where that is known.
         self._leading: dict[int, bool | None] = {}
         self._interlaced = False
@@ -260,7 +260,8 @@ class _Scanner:
         if continuity is None:
             return _INCOMPLETE
         if continuity.excuses(packet.pos):
-            (self._ends if continuity.ends_recording(packet.pos) else set()).add(len(self._packets))
+            if continuity.ends_recording(packet.pos):
+                self._ends[len(self._packets)] = continuity.precedes_hole(packet.pos)
             return ""
         return REPEATED if continuity.repeats(packet.pos) else _INCOMPLETE
 
@@ -292,10 +293,17 @@ class _Scanner:
         # shown before it then, and refer to frames before it.
         begins = False
         entries = [self._is_entry(number) for number in range(len(self._packets))]
+        behind_hole: set[int] = set()
         for number, is_entry in enumerate(entries):
             packet = self._packets[number]
-            if number in self._ends and not self._ends_whole(number, entries):
-                packet = replace(packet, is_incomplete=True, complaint=packet.complaint or _INCOMPLETE)
+            if number in self._ends:
+                start = self._start_behind(number, entries)
+                if start is None:
+                    packet = replace(packet, is_incomplete=True, complaint=packet.complaint or _INCOMPLETE)
+                elif self._ends[number]:
+                    behind_hole.add(start)
+            if number in behind_hole:
+                packet = replace(packet, break_before=packet.break_before or MISSING_SEGMENT)
             complaint = packet.complaint or ("a frame is corrupt" if number in self._corrupt else "")
             entry_pts = packet.pts if is_entry else entry_pts
             begins = is_entry or (begins and number not in shown)
@@ -311,15 +319,15 @@ class _Scanner:
     def _is_entry(self, number: int) -> bool:
         return self._packets[number].is_entry if self._has_headers else number in self._keyframes
 
-    def _ends_whole(self, number: int, entries: list[bool]) -> bool:
-        """Whether no frame behind the end of a recording can refer to one before it: the next one begins with an entry,
-        and none is shown before that."""
+    def _start_behind(self, number: int, entries: list[bool]) -> int | None:
+        """The number of the packet with which another segment begins behind this one; None where a frame in it may
+        refer to one before it: it does not begin with an entry, or some are shown before that."""
         start = next((place for place in range(number + 1, min(number + 3, len(entries))) if entries[place]), None)
         if start is None:
-            return False
+            return None
         stop = next((place for place in range(start + 1, len(entries)) if entries[place]), len(entries))
         pts = self._packets[start].pts
-        return not any(leads_to(packet, pts) for packet in self._packets[start + 1 : stop])
+        return None if any(leads_to(packet, pts) for packet in self._packets[start + 1 : stop]) else start
 
 
 def _unknown() -> None:

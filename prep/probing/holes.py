@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,11 +36,14 @@ def spacing_of(times: Sequence[int]) -> Spacing:
     return Spacing(interval, is_even)
 
 
-def after_holes(pts: Sequence[int | None], entries: Sequence[bool], max_hole_units: int) -> set[int]:
+def after_holes(
+    pts: Sequence[int | None], entries: Sequence[bool], max_hole_units: int, clean: Collection[int] = ()
+) -> set[int]:
     """The numbers of packets, in decode order, that may refer to a frame that is lost in a hole: up to the next entry.
 
     Where only some frames are missing from evenly spaced ones, of a codec whose frames are not numbered, nothing else
-    tells. `entries`: at which packets a decoder may start. A hole that the end of a cut file made is none: the frames
+    tells. `entries`: at which packets a decoder may start; `clean`: those before which frames are missing, and no other
+    refers to these. A hole that the end of a cut file made is none: the frames
     in it would have come after all others.
     """
     known = sorted((time, number) for number, time in enumerate(pts) if time is not None)
@@ -50,7 +53,7 @@ def after_holes(pts: Sequence[int | None], entries: Sequence[bool], max_hole_uni
     is_reordered = [number for _, number in known] != sorted(number for _, number in known)
     found: set[int] = set()
     for (time, number), (next_time, next_number) in pairwise(known):
-        if not spacing.is_hole(time, next_time, max_hole_units):
+        if next_number in clean or not spacing.is_hole(time, next_time, max_hole_units):
             continue
         if is_reordered and all(each is None or each <= next_time for each in pts[next_number:]):
             continue

@@ -79,8 +79,8 @@ class SourceVideo:
     edits, where pts are those of several edits; None where FFmpeg's own are right. `has_guessed_rate`: it has neither
     times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those of all frames, where it states the times of
     some only, and not the rate of the others; otherwise none. `is_joined`: recordings were joined in it, whose times
-    start anew. `arrivals`: the pts of packets, int64, where these are
-    the times at which frames arrived, several at once, and `pts` are evened; otherwise none.
+    start anew, in a container of which that is looked for. `arrivals`: the pts of packets, int64, where these are the
+    times at which frames arrived, several at once, and `pts` are evened; otherwise none.
     """
 
     path: str
@@ -229,8 +229,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
     demuxer = demuxer_of(container)
-    may_be_joined = "mp4" not in container.format.name
-    joined = may_be_joined and is_joined(packets.dts, stream.time_base, period_of(demuxer))
+    joined = is_joined(packets.dts, stream.time_base, period_of(demuxer))
     order, has_decode_times = (None, False) if joined else frame_times(packets, stream, demuxer, frames)
     has_decoded = stream.codec_context.has_b_frames and not joined
     decoded = decode_times(packets, rising(pts)) if has_decoded else None

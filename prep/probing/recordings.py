@@ -25,8 +25,8 @@ _FEWEST_LATER = 3
 _MAX_STEPS = 5
 # A longer time between two packets of a recording is a gap, or a wrong timestamp.
 _MAX_PAUSE_SECONDS = 10
-# Each is a term of an expression that ffmpeg evaluates for every frame.
-_MAX_JOINS = 1000
+# So many stretches may lie between two of one clock.
+_MOST_BETWEEN = 100
 # The times of these have 33 bits, and 32. FFmpeg takes those that are much earlier than the first one for later ones.
 _PERIODS = {"mpegts": 1 << 33, "mpeg": 1 << 33, "flv": 1 << 32}
 
@@ -65,7 +65,10 @@ def unwrapped(times: Sequence[int | None], period: int | None) -> list[int | Non
 
 
 def is_joined(times: Sequence[int | None], timebase: Fraction, period: int | None) -> bool:
-    """Whether there are several recordings, by the times of packets in decode order."""
+    """Whether there are several recordings, by the times of packets in decode order. Of containers whose times do not
+    begin anew it is not said: where their times do, other signs tell."""
+    if period is None:
+        return False
     steps = np.diff(_known(times))
     # Quick for nearly all sources.
     has_jumps = (steps < 0).any() or (steps > float(_MAX_PAUSE_SECONDS / timebase)).any()
@@ -82,11 +85,7 @@ def recordings(times: Sequence[int | None], timebase: Fraction) -> list[int]:
     jump, pause = (int(seconds / timebase) for seconds in (_JUMP_SECONDS, _MAX_PAUSE_SECONDS))
     stretches = _stretches(times, jump, pause)
     has_back = any(not stretch.is_ahead for stretch in stretches[1:])
-    if (
-        not has_back
-        or len(stretches) > _MAX_JOINS
-        or (any(stretch.is_ahead for stretch in stretches) and _changed_places(stretches))
-    ):
+    if not has_back or (any(stretch.is_ahead for stretch in stretches) and _changed_places(stretches)):
         return [0]
     begins = _begin(stretches, pause)
     return [stretch.start for stretch, is_start in zip(stretches, begins, strict=True) if is_start]
@@ -132,7 +131,8 @@ def _changed_places(stretches: list[_Stretch]) -> bool:
     for number, stretch in enumerate(stretches):
         steps = sorted(after - before for before, after in pairwise(stretch.times))
         longest = _MAX_STEPS * steps[len(steps) // 2] if steps else 0
-        if any(0 < before.times[0] - stretch.times[-1] <= longest for before in stretches[:number]):
+        earlier = stretches[max(0, number - _MOST_BETWEEN) : number]
+        if any(0 < before.times[0] - stretch.times[-1] <= longest for before in earlier):
             return True
     return False
 
@@ -143,7 +143,7 @@ def _begin(stretches: list[_Stretch], pause: int) -> list[bool]:
     begins = [not stretch.is_ahead for stretch in stretches]
     spans = np.cumsum([0, *(stretch.span for stretch in stretches)]).tolist()
     for after in range(2, len(stretches)):
-        for before in range(after - 2, -1, -1):
+        for before in range(after - 2, max(-1, after - 2 - _MOST_BETWEEN), -1):
             between = spans[after] - spans[before + 1]
             if 0 < stretches[after].times[0] - stretches[before].times[-1] <= between + pause:
                 begins[before + 1 : after + 1] = [True] * (after - before)

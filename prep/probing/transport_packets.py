@@ -31,7 +31,7 @@ _STARTS_TIMED, _MOST_BETWEEN_BYTES = 2000, 1 << 20
 # one in ten intervals may be longer than those that count as usual.
 _MOST_STEPS, _ORDINARY_PART = 1.75, 0.9
 
-# By more, in units of 1/90000 s, times jump to another recording: back, or ahead past what may be lost frames.
+# By more, in units of 1/90000 s, times jump to another recording: back, or ahead past what are lost frames.
 _MOST_BACK, _MOST_AHEAD = 90_000, 900_000
 # The stream_id of video in a PES header: 0xE0 to 0xEF.
 _VIDEO_IDS = [bytes([number]) for number in range(0xE0, 0xF0)]
@@ -47,7 +47,8 @@ class Continuity:
     transport packet is missing in them, by their counters. `fits`: they are as long as they state. `trusted`: the
     length that they state may be relied on. `is_repeated`: a transport packet of theirs occurs twice. `is_segment_end`:
     they are the last ones of a segment, behind which another one was joined. `is_recording_end`: the times of that one
-    are others, so that they do not say whether a frame is missing between them."""
+    are others, so that they do not say whether a frame is missing between them. `is_before_hole`: they say that some
+    are."""
 
     starts: Array
     is_whole: NDArray[np.bool_]
@@ -56,6 +57,7 @@ class Continuity:
     is_repeated: NDArray[np.bool_]
     is_segment_end: NDArray[np.bool_]
     is_recording_end: NDArray[np.bool_]
+    is_before_hole: NDArray[np.bool_]
 
     def excuses(self, position: int | None) -> bool:
         """Whether all of the PES packet at this position is there, and only the length that it states is wrong, or
@@ -71,9 +73,15 @@ class Continuity:
         return bool(is_there.all() and self.is_segment_end[near].any())
 
     def ends_recording(self, position: int | None) -> bool:
-        """Whether a recording ends with the PES packet at this position, or the one behind it."""
+        """Whether frames may be missing behind the PES packet at this position, or the one behind it, with which a
+        segment ends."""
         place = self._place(position)
-        return place >= 0 and bool(self.is_recording_end[place : place + 2].any())
+        return place >= 0 and bool((self.is_recording_end | self.is_before_hole)[place : place + 2].any())
+
+    def precedes_hole(self, position: int | None) -> bool:
+        """Whether frames are missing behind the PES packet at this position, or the one behind it."""
+        place = self._place(position)
+        return place >= 0 and bool(self.is_before_hole[place : place + 2].any())
 
     def repeats(self, position: int | None) -> bool:
         """Whether a transport packet of the PES packet at this position occurs twice."""
@@ -119,39 +127,46 @@ def continuity_of(path: str, pid: int, codec: str) -> Continuity | None:
         stated.append(firsts[numbers, length_at] << 8 | firsts[numbers, length_at + 1])
         counter, payload, last_place = int(counters[-1]), payload + int(counts.sum()), int(places[-1])
     begin, broken = np.concatenate(starts), np.concatenate(breaks)
-    joins, others = _joins_of_segments(
-        path, layout, begin, broken, np.concatenate(befores), ends_are_told=codec == "h264"
-    )
-    joins = np.union1d(joins, others)
+    joins = _joins_of_segments(path, layout, begin, broken, np.concatenate(befores), ends_are_told=codec == "h264")
     # What breaks at the first packet of the next one may lack the end of this one.
-    is_whole = ~_have(np.setdiff1d(broken, joins), begin, side="right")
+    is_whole = ~_have(np.setdiff1d(broken, joins.all), begin, side="right")
     fits, trusted = _lengths(np.concatenate(stated), np.concatenate([*read, [payload]]), is_whole)
     is_repeated = _have(np.concatenate(repeats), begin, side="left")
-    is_segment_end, is_recording_end = (_have(each, begin, side="right") for each in (joins, others))
-    return Continuity(begin, is_whole, fits, trusted, is_repeated, is_segment_end, is_recording_end)
+    ends = (_have(each, begin, side="right") for each in (joins.all, joins.others, joins.holes))
+    return Continuity(begin, is_whole, fits, trusted, is_repeated, *ends)
+
+
+@dataclass(frozen=True, eq=False)
+class _Joins:
+    """The positions of transport packets with which a segment begins that was joined, rising: `all` of them, those of
+    recordings with `others` times, and those before which frames are missing."""
+
+    all: Array
+    others: Array
+    holes: Array
 
 
 def _joins_of_segments(
     path: str, layout: tuple[int, int], starts: Array, breaks: Array, befores: Array, *, ends_are_told: bool
-) -> tuple[Array, Array]:
-    """The positions of the transport packets, of those in `breaks`, where the counters of a stream do not go on, with
-    which a segment begins that was joined, and of those with which another recording begins.
+) -> _Joins:
+    """The joins of segments, of the transport packets in `breaks`, where the counters of a stream do not go on.
 
     Each segment begins as the file does: with tables, a PES packet, and the same counters. The one before it ends with
-    a whole PES packet, whose frame the next one follows as usual, so that nothing is missing; or it is another
-    recording, whose times and counters are others. `befores`: the positions of the stream's packets before the breaks.
+    a whole PES packet. The frame of the next one follows as usual, so that nothing is missing; or it follows later, or
+    at another time, and counters may be others. `befores`: the positions of the stream's packets before the breaks.
     `ends_are_told`: a decoder notices where the end of a frame is missing.
     """
-    joins: list[int] = []
+    found: list[int] = []
     others: list[int] = []
+    holes: list[int] = []
     candidates = np.isin(breaks, starts[1:]) & (breaks - befores <= _MOST_BETWEEN_BYTES)
     if not candidates.any():
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return _Joins(*[np.zeros(0, np.int64)] * 3)
     size = layout[1]
     with Path(path).open("rb") as file:
-        first = _rows_at(file, layout[0], int(starts[0]) + size, size)
         known = [_decode_time(_rows_at(file, at, at + size, size)[-1]) for at in starts[:_STARTS_TIMED].tolist()]
         longest = _longest_step(np.array([time for time in known if time is not None], np.int64))
+        first = _begin_counters(_rows_at(file, layout[0], int(starts[0]) + size, size)) if len(starts) else None
         for at, before in zip(breaks[candidates].tolist(), befores[candidates].tolist(), strict=True):
             rows = _rows_at(file, before, at + size, size)
             last_start = int(starts[np.searchsorted(starts, at) - 1])
@@ -160,18 +175,12 @@ def _joins_of_segments(
             counters = _begin_counters(rows[1:])
             if last is None or next_ is None or counters is None or not has_end:
                 continue
-            if 0 < (next_ - last) % _TIMES <= longest and counters == _begin_counters(first):
-                joins.append(at)
-            elif _is_jump(next_ - last, rows):
-                others.append(at)
-    return np.array(joins, np.int64), np.array(others, np.int64)
-
-
-def _is_jump(step: int, rows: _Rows) -> bool:
-    """Whether another recording may begin with the last of these packets, as times jump by this step from the frame of
-    the first one, so that none can be missing, and there is no video of another stream between them."""
-    step = (step + _TIMES // 2) % _TIMES - _TIMES // 2
-    return not -_MOST_BACK <= step <= _MOST_AHEAD and not _video_starts(rows, _pids(rows[-1:]).tolist())
+            step = (next_ - last + _TIMES // 2) % _TIMES - _TIMES // 2
+            if 0 < step <= longest and counters == first:
+                found.append(at)
+            elif (longest < step or step < -_MOST_BACK) and not _video_starts(rows, _pids(rows[-1:]).tolist()):
+                (holes if 0 < step <= _MOST_AHEAD else others).append(at)
+    return _Joins(*(np.array(sorted(each), np.int64) for each in ([*found, *others, *holes], others, holes)))
 
 
 def _longest_step(times: Array) -> float:
