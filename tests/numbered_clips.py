@@ -16,6 +16,7 @@ class NoFrames:
     clip_index: Clips
     snapshot: str = "1"
     videos_fingerprint: str = "videos"
+    made_as: str = "numbered"
 
     def __len__(self) -> int:
         return len(self.clip_index)

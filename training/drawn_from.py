@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 from ..errors import UsageError
 from ..wording import counted
-from .clips import Draw, DrawnFrom
+from .clips import Clips, Draw, DrawnFrom
+
+
+class HasDraws(Protocol):
+    """A dataset of which draws stand for clips: ClipDataset and MixedClips."""
+
+    @property
+    def clip_index(self) -> Clips: ...
+
+    @property
+    def made_as(self) -> str:
+        """A name that its copies in other processes have too, see `new_name`."""
+
+    @property
+    def videos_fingerprint(self) -> str: ...
 
 
 def new_name() -> str:
@@ -16,12 +30,12 @@ def new_name() -> str:
     return uuid.uuid4().hex
 
 
-def drawn_from(dataset: Any) -> DrawnFrom:
+def drawn_from(dataset: HasDraws) -> DrawnFrom:
     """What draws of a sampler of this dataset say of it."""
-    return DrawnFrom(len(dataset.clip_index), getattr(dataset, "made_as", ""), _fingerprint(dataset))
+    return DrawnFrom(len(dataset.clip_index), dataset.made_as, _fingerprint(dataset))
 
 
-def check_drawn_from(draws: Sequence[int], dataset: Any) -> None:
+def check_drawn_from(draws: Sequence[int], dataset: HasDraws) -> None:
     """UsageError for draws of a sampler of another dataset, which would be other clips of this one.
 
     A dataset that was made anew with the same clips will do. Only then are fingerprints compared, since a worker would
@@ -44,5 +58,5 @@ def check_drawn_from(draws: Sequence[int], dataset: Any) -> None:
     )
 
 
-def _fingerprint(dataset: Any) -> str:
+def _fingerprint(dataset: HasDraws) -> str:
     return f"{dataset.videos_fingerprint}/{dataset.clip_index.fingerprint}"

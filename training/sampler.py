@@ -13,7 +13,7 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..warned import warn
 from .clips import Clips, Draw, RankShare, checked_epoch
-from .drawn_from import drawn_from
+from .drawn_from import HasDraws, drawn_from
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Sequential, Shuffled
 from .out_of_order import comes_out_of_order
@@ -27,17 +27,11 @@ _PASSES_UNTOLD = 2
 _BLOCK_POSITIONS = 4096
 
 
-class HasClips(Protocol):
+class HasClips(HasDraws, Protocol):
     """What a sampler needs of a dataset: ClipDataset and MixedClips have it."""
 
     @property
-    def clip_index(self) -> Clips: ...
-
-    @property
     def snapshot(self) -> str: ...
-
-    @property
-    def videos_fingerprint(self) -> str: ...
 
     def __len__(self) -> int: ...
 
