@@ -17,7 +17,7 @@ from datasets import make_dataset
 from mp4_writer import box, full_box
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.manifests.mp4 import boxes
-from shortgop.prep.probing.edit_list import edit_list
+from shortgop.prep.probing.edit_list import TrackEdits, track_edits
 from synthetic import read_number
 
 FRAMES = 60
@@ -230,10 +230,17 @@ def test_an_edit_list_of_pauses_alone_is_called_that(tmp_path: Path) -> None:
 
 def test_an_edit_list_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
     source = edited(tmp_path, PAUSES["at the end"][0])
-    assert [(edit.duration, edit.begin) for edit in edit_list(str(source), 1)] == [(2000, 0), (500, EMPTY)]
     data = source.read_bytes()
-    at = data.index(b"elst") + 4
-    for damaged in (data[:at] + b"\7" + data[at + 1 :], data[: at + 3], b""):
-        source.write_bytes(damaged)
-        assert edit_list(str(source), 1) == []
-    assert edit_list(str(tmp_path / "not there.mp4"), 1) == []
+    at, movie = data.index(b"elst") + 4, data.index(b"mvhd") + 4
+    damaged = tmp_path / "damaged.mp4"
+    with av.open(str(source)) as container:
+        (track,) = container.streams.video
+        found = track_edits(str(source), track)
+        assert [(edit.duration, edit.begin) for edit in found.stated] == [(2000, 0), (500, EMPTY)]
+        # An edit of 2 s of a media with 15360 units in each.
+        assert [edit.duration for edit in found.in_units] == [2 * 30 * FRAME, 15 * FRAME]
+        of_no_version = data[:at] + b"\7" + data[at + 1 :]
+        for content in (of_no_version, data[: at + 3], data[: movie + 3], b""):
+            damaged.write_bytes(content)
+            assert track_edits(str(damaged), track) == TrackEdits()
+        assert track_edits(str(tmp_path / "not there.mp4"), track) == TrackEdits()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from dataclasses import dataclass
 from itertools import dropwhile, islice, pairwise
 from typing import NamedTuple
 
@@ -45,11 +46,46 @@ class Edit(NamedTuple):
         return self.begin + round(self.duration * self.rate / USUAL_RATE)
 
 
-def why_edits_are_misread(edits: list[Edit]) -> str:
+@dataclass(frozen=True)
+class TrackEdits:
+    """The edits of a track as they are `stated`; and from the first that is no pause on, with durations `in_units` of
+    the media, as FFmpeg rounds them."""
+
+    stated: tuple[Edit, ...] = ()
+    in_units: tuple[Edit, ...] = ()
+
+
+def track_edits(path: str, track: VideoStream) -> TrackEdits:
+    """The edits of a track of an MP4; none where they cannot be read, nor of a fragmented file, which has no frames in
+    the index that edits are applied to."""
+    if not track.frames or not track.time_base:
+        return TrackEdits()
+    with contextlib.suppress(CorruptDataError, struct.error, OSError, KeyError):
+        stated = _edit_list(track_box(path, track.id, b"edts", b"elst"))
+        if not stated:
+            return TrackEdits()
+        media, movie = round(1 / track.time_base), movie_timescale(path)
+        in_units = (
+            edit._replace(duration=(2 * edit.duration * media + movie) // (2 * movie))
+            for edit in dropwhile(lambda edit: edit.is_pause, stated)
+        )
+        return TrackEdits(stated, tuple(in_units))
+    return TrackEdits()
+
+
+def _edit_list(data: bytes) -> tuple[Edit, ...]:
+    """What an elst box holds, as many of its entries as are whole."""
+    version, count = _FIELDS.unpack_from(data)
+    entry = _ENTRIES[version]
+    whole = min(count, (len(data) - _FIELDS.size) // entry.size)
+    return tuple(Edit(*entry.unpack_from(data, _FIELDS.size + number * entry.size)) for number in range(whole))
+
+
+def why_edits_are_misread(edits: TrackEdits) -> str:
     """What FFmpeg shows in place of these edits, and what to do; "" where it follows them, or where `edited_times`
     does."""
-    parts = [edit for edit in edits if not edit.is_pause]
-    if edits and not parts:
+    parts = [edit for edit in edits.stated if not edit.is_pause]
+    if edits.stated and not parts:
         return f"has an edit list of pauses alone, which shows nothing of its video; {WITHOUT_EDITS_REMEDY}"
     if parts and not any(edit.duration for edit in parts):
         said = "has an edit list that states no duration, and FFmpeg shows nothing of its video"
@@ -62,25 +98,17 @@ def why_edits_are_misread(edits: list[Edit]) -> str:
     return ""
 
 
-def edits_in_units(path: str, edits: list[Edit], timescale: int) -> list[Edit]:
-    """The edits from the first that is no pause on, with durations in units of the media, as FFmpeg rounds them."""
-    movie = movie_timescale(path)
-    later = dropwhile(lambda edit: edit.is_pause, edits)
-    return [edit._replace(duration=(2 * edit.duration * timescale + movie) // (2 * movie)) for edit in later]
-
-
-def changes_speed(path: str, track: VideoStream) -> bool:
+def changes_speed(edits: TrackEdits) -> bool:
     """Whether edits of a track show a part of it slower or faster, as phones slow motion down, and FFmpeg does not; and
     all parts in the order in which they were recorded, none twice."""
-    edits = edit_list(path, track.id) if track.frames and track.time_base else []
-    if all(edit.rate == USUAL_RATE for edit in edits):
+    if all(edit.rate == USUAL_RATE for edit in edits.stated):
         return False
-    parts = [edit for edit in edits_in_units(path, edits, round(1 / (track.time_base or 1))) if not edit.is_pause]
+    parts = [edit for edit in edits.in_units if not edit.is_pause]
     in_order = all(one.end <= other.begin for one, other in pairwise(parts))
     return bool(parts) and in_order and all(edit.rate > 0 for edit in parts)
 
 
-def hides_decoded_first(path: str, track: VideoStream) -> bool:
+def hides_decoded_first(path: str, track: VideoStream, edits: TrackEdits) -> bool:
     """Whether an edit hides frames by their times of decoding, of a track with B-frames that has no other times.
 
     FFmpeg writes that where packets do not say when they are shown, as those of raw H.264 and HEVC and of AVI: the edit
@@ -97,12 +125,12 @@ def hides_decoded_first(path: str, track: VideoStream) -> bool:
         return False
     hidden = sum(entry.timestamp < 0 for entry in islice(track.index_entries, _MOST_DELAY + 1))
     is_delay = hidden <= _MOST_DELAY and not offsets.any()
-    return is_delay or (len(track.index_entries) == track.frames and _plain_cut(path, track.id) is not None)
+    return is_delay or (len(track.index_entries) == track.frames and _plain_cut(edits) is not None)
 
 
-def frames_before_cut(path: str, track: VideoStream) -> int:
+def frames_before_cut(path: str, track: VideoStream, edits: TrackEdits) -> int:
     """How many frames lie before the cut of a track that was opened without its edits; see `hides_decoded_first`."""
-    edit, offsets = _plain_cut(path, track.id), _offsets(path, track)
+    edit, offsets = _plain_cut(edits), _offsets(path, track)
     if edit is None or offsets is None or len(offsets) != len(track.index_entries):
         return 0
     hidden = int(np.count_nonzero(_decoded(track, track.frames) + offsets < edit.begin))
@@ -140,18 +168,7 @@ def _offsets(path: str, track: VideoStream) -> Array | None:
     return np.repeat(runs[:, 1], runs[:, 0]) if len(runs) else np.zeros(track.frames, dtype=np.int64)
 
 
-def _plain_cut(path: str, track_id: int) -> Edit | None:
+def _plain_cut(edits: TrackEdits) -> Edit | None:
     """The edit of a track that has a single one, at the usual rate, perhaps behind a pause; None for other tracks."""
-    edits = list(dropwhile(lambda edit: edit.is_pause, edit_list(path, track_id)))
-    return edits[0] if len(edits) == 1 and edits[0].duration and edits[0].rate == USUAL_RATE else None
-
-
-def edit_list(path: str, track_id: int) -> list[Edit]:
-    """The edits of a track; none where they cannot be read."""
-    with contextlib.suppress(CorruptDataError, struct.error, OSError, KeyError):
-        data = track_box(path, track_id, b"edts", b"elst")
-        version, count = _FIELDS.unpack_from(data)
-        entry = _ENTRIES[version]
-        whole = min(count, (len(data) - _FIELDS.size) // entry.size)
-        return [Edit(*entry.unpack_from(data, _FIELDS.size + number * entry.size)) for number in range(whole)]
-    return []
+    later = list(dropwhile(lambda edit: edit.is_pause, edits.stated))
+    return later[0] if len(later) == 1 and later[0].duration and later[0].rate == USUAL_RATE else None

@@ -9,6 +9,7 @@ they were recorded; such a track is read without its edits.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from av.video.stream import VideoStream
 
 from ...errors import EncodeError
 from ...manifests.ragged import Array
-from .edit_list import USUAL_RATE, WITHOUT_EDITS_REMEDY, Edit, edit_list, edits_in_units, offset_runs
+from .edit_list import USUAL_RATE, WITHOUT_EDITS_REMEDY, Edit, TrackEdits, offset_runs
 from .opening import open_source, open_without_edits
 
 
@@ -32,12 +33,10 @@ class EditedTimes:
     last_duration: int = 0
 
 
-def edited_times(path: str, stream: VideoStream, edits: list[Edit]) -> EditedTimes | None:
+def edited_times(path: str, stream: VideoStream, edits: TrackEdits) -> EditedTimes | None:
     """The times of a track's frames by its edits; None where FFmpeg's times are as good. EncodeError where FFmpeg shows
     other frames than the edits say."""
-    if sum(edit.duration > 0 for edit in edits) < 2:
-        return None
-    parts = edits_in_units(path, edits, round(1 / (stream.time_base or 1)))
+    parts = edits.in_units
     if sum(edit.duration > 0 for edit in parts) < 2:
         return None
     decoded = _listed(open_without_edits(path), stream.index)
@@ -65,12 +64,12 @@ def edited_times(path: str, stream: VideoStream, edits: list[Edit]) -> EditedTim
     return replace(edited, pts=pts)
 
 
-def retimed(path: str, stream: VideoStream, recorded: Array) -> EditedTimes:
+def retimed(path: str, edits: TrackEdits, recorded: Array) -> EditedTimes:
     """The times of a track that is read without its edits, where these show parts of it slower or faster; `recorded`:
     when its frames were recorded, int64, rising. EncodeError where that cannot be told."""
     begin, end, times = 0, 0, []
     is_shown = np.zeros(len(recorded), dtype=bool)
-    for edit in edits_in_units(path, edit_list(path, stream.id), round(1 / (stream.time_base or 1))):
+    for edit in edits.in_units:
         if not edit.is_pause:
             due = slice(*np.searchsorted(recorded, [edit.begin, edit.end]).tolist())
             times.append(begin + (recorded[due] - edit.begin) * USUAL_RATE // edit.rate)
@@ -87,7 +86,7 @@ def retimed(path: str, stream: VideoStream, recorded: Array) -> EditedTimes:
     return EditedTimes(pts, np.flatnonzero(~is_shown), max(0, end - int(pts[-1])))
 
 
-def _in_edits(parts: list[Edit], media: dict[int, int], shown: list[int]) -> EditedTimes | None:
+def _in_edits(parts: Sequence[Edit], media: dict[int, int], shown: list[int]) -> EditedTimes | None:
     """The times of frames by edits with durations in units of the media. `media`: when the frame at each place of the
     file was recorded; `shown`: the positions of those that FFmpeg shows. None where they are others."""
     recorded = sorted(media.values())

@@ -24,7 +24,7 @@ from av.video.stream import VideoStream
 
 from ...errors import NotAVideoError, SourceError
 from .access_units import has_only_headers
-from .edit_list import changes_speed, hides_decoded_first
+from .edit_list import changes_speed, hides_decoded_first, track_edits
 from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import promised_end, why_mp4_does_not_open
@@ -108,7 +108,10 @@ def _of_transport(path: str, container: InputContainer) -> InputContainer:
 def _of_mp4(path: str, container: InputContainer) -> InputContainer:
     """The container, or one without edits that hide what is decoded first, or that FFmpeg shows at another speed."""
     stream = best_video(container) if "mp4" in container.format.name else None
-    if stream is None or not (hides_decoded_first(path, stream) or changes_speed(path, stream)):
+    if stream is None:
+        return container
+    edits = track_edits(path, stream)
+    if not (changes_speed(edits) or hides_decoded_first(path, stream, edits)):
         return container
     container.close()
     return open_without_edits(path)

@@ -24,7 +24,7 @@ from .bursts import without_bursts
 from .container_crop import ContainerCrop, container_crop
 from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
-from .edit_list import changes_speed, edit_list, frames_before_cut, why_edits_are_misread
+from .edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits, why_edits_are_misread
 from .edited_times import edited_times, retimed
 from .opening import (
     best_video,
@@ -168,15 +168,16 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
                 f"and FFmpeg shows the file as it lies; to have it so, give OUT.mkv of `{_WITHOUT_CHAPTERS}`",
                 file=path,
             )
-        # A fragmented MP4 has no frames in the index that edits are applied to.
-        has_edits = "mp4" in container.format.name and stream.frames and not is_without_edits(container)
-        edits = edit_list(path, stream.id) if has_edits else []
-        if why := why_edits_are_misread(edits):
+        edits = track_edits(path, stream) if "mp4" in container.format.name else TrackEdits()
+        are_followed = not is_without_edits(container)
+        if are_followed and (why := why_edits_are_misread(edits)):
             raise EncodeError(f"{path} {why}", file=path)
-        source = _probe_stream(path, container, stream, by_index=by_index)
-        edited = edited_times(path, stream, edits)
-        if source.pts is not None and is_without_edits(container) and changes_speed(path, stream):
-            edited = retimed(path, stream, source.pts)
+        source = _probe_stream(path, container, stream, edits, by_index=by_index)
+        edited = None
+        if are_followed:
+            edited = edited_times(path, stream, edits)
+        elif source.pts is not None and changes_speed(edits):
+            edited = retimed(path, edits, source.pts)
         if edited is None:
             return source
         return replace(
@@ -188,7 +189,9 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
         )
 
 
-def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> SourceVideo:
+def _probe_stream(
+    path: str, container: InputContainer, stream: VideoStream, edits: TrackEdits, *, by_index: bool
+) -> SourceVideo:
     if stream.time_base is None:
         raise NotAVideoError(f"{path} has a video stream without a timebase; remux it first", file=path)
     keyframes_at = frozenset(entry.pos for entry in stream.index_entries if entry.is_keyframe) if by_index else None
@@ -271,7 +274,7 @@ def _probe_stream(path: str, container: InputContainer, stream: VideoStream, *, 
         repeats_times=order is None and None not in pts,
         is_joined=joined,
         is_without_edits=is_without_edits(container),
-        num_hidden=frames_before_cut(path, stream) if is_without_edits(container) else 0,
+        num_hidden=frames_before_cut(path, stream, edits) if is_without_edits(container) else 0,
         has_hidden=packets.has_hidden,
         has_guessed_rate=demuxer in _WITHOUT_TIMES and not stream.codec_context.framerate,
         places=np.array([] if order is None else places, dtype=np.int64).reshape(-1, 3),
