@@ -13,7 +13,7 @@ import ray
 
 from ..errors import DatasetError, MissingDataError, NotADatasetError
 from ..training.clip_dataset import ClipDataset
-from ..training.clips import Draw
+from ..training.draws import Draw
 from ..training.keyed import key
 from ..training.transforms import seeded
 from .clip_columns import Column

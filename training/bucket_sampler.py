@@ -12,8 +12,8 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..wording import counted
 from .buckets import BatchOrder, BucketBatches
-from .clips import Draw, RankShare
 from .drawn_from import drawn_from
+from .draws import Draw, RankShare
 from .mixed import MixedClips
 from .offsets import at_least_one, listed
 from .orders import Order, Shuffled

@@ -19,9 +19,10 @@ from ..readers.stats import Stats
 from ..warned import warn
 from .clip_pixels import read_clips
 from .clip_table import ClipTable
-from .clips import NO_CLIPS, Clip, Clips, check_share, checked_epoch, in_epoch, one_draw
+from .clips import NO_CLIPS, Clip, Clips
 from .clips_by import ClipsBy
 from .drawn_from import check_drawn_from, new_name
+from .draws import check_share, checked_epoch, in_epoch, one_draw
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, check_reading

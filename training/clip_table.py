@@ -16,7 +16,8 @@ from ..errors import ToolError, UsageError, WrongTypeError
 from ..manifests.operations.output_files import check_output, new_file
 from ..manifests.ragged import Array, lazy, offsets_of
 from ..wording import counted, missing
-from .clips import Clip, split_draws
+from .clips import Clip
+from .draws import split_draws
 from .video_table import VideoTable
 
 _BLACK = "shortgop.black"

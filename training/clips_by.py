@@ -16,7 +16,8 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array, lazy
 from ..wording import counted
 from .clip_reach import columns_of, fingerprint_of
-from .clips import Clip, split_draws
+from .clips import Clip
+from .draws import split_draws
 from .ends import PADDING, Ends, check_ends, frames_within
 from .keyed import key
 from .offsets import MOST_FRAMES, at_least_one

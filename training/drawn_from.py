@@ -8,7 +8,8 @@ from typing import Protocol
 
 from ..errors import UsageError
 from ..wording import counted
-from .clips import Clips, Draw, DrawnFrom
+from .clips import Clips
+from .draws import DrawnFrom, share_of
 
 
 class HasDraws(Protocol):
@@ -41,7 +42,7 @@ def check_drawn_from(draws: Sequence[int], dataset: HasDraws) -> None:
     A dataset that was made anew with the same clips will do. Only then are fingerprints compared, since a worker would
     have to count all clips for its own.
     """
-    share = draws[0].share if len(draws) and isinstance(draws[0], Draw) else None
+    share = share_of(draws)
     given = None if share is None else share.drawn_from
     if given is None or given.made_as == dataset.made_as:
         return

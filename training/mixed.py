@@ -13,8 +13,8 @@ from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_dataset import ClipDataset, Item
-from .clips import check_share, checked_epoch, in_epoch, one_draw
 from .drawn_from import check_drawn_from, new_name
+from .draws import check_share, checked_epoch, in_epoch, one_draw
 from .mixing import MixedIndex
 from .offsets import listed
 from .own_items import has_own, is_read_one_by_one, refuse_own_items

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..manifests.ragged import Array
-from .clips import Clip, Clips, split_draws
+from .clips import Clip, Clips
+from .draws import split_draws
 
 
 @dataclass(frozen=True, eq=False)

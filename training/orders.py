@@ -1,7 +1,7 @@
 """Orders: which clip comes at which position of an epoch.
 
 Each order is a small frozen dataclass. Bound to a dataset and a seed it is a pure function from an epoch and positions
-in it to draws (see `clips.py`), evaluated for any positions at a time: nothing is shuffled, stored or advanced, so any
+in it to draws (see `draws.py`), evaluated for any positions at a time: nothing is shuffled, stored or advanced, so any
 number of ranks can each work out their own part.
 
     Sequential      0 1 2 3 4 5 6 7

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ..warned import warn
-from .clips import Draw
+from .draws import Draw
 from .ranks import num_ranks
 from .shared import SharedNumbers
 

@@ -12,8 +12,9 @@ from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..warned import warn
-from .clips import Clips, Draw, RankShare, checked_epoch
+from .clips import Clips
 from .drawn_from import HasDraws, drawn_from
+from .draws import Draw, RankShare, checked_epoch
 from .offsets import at_least_one
 from .orders import BoundOrder, Order, Sequential, Shuffled
 from .out_of_order import comes_out_of_order

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
-from .clips import checked_epoch
+from .draws import checked_epoch
 from .slices import EpochSlices
 
 STATE_VERSION = 2

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..manifests.ragged import Array, lazy
 from .clip_reach import columns_of, fingerprint_of
-from .clips import Clip, split_draws
+from .clips import Clip
+from .draws import split_draws
 from .keyed import below, hashes, key
 from .policies import SegmentFrames
 from .video_table import VideoTable

@@ -14,7 +14,8 @@ from ..manifests.ragged import Array, lazy, offsets_of
 from ..readers.times import seconds_of
 from ..wording import counted
 from .clip_reach import columns_of, extents, fingerprint_of, from_place, jitter_frames, jittered
-from .clips import Clip, split_draws
+from .clips import Clip
+from .draws import split_draws
 from .ends import frames_within
 from .offsets import exact_seconds
 from .policies import ClipsAt, PlacedClips, placed_clips

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from ..arguments import integer
 from ..errors import DatasetError, DecodeError, UnreadableDataError
 from ..warned import warn
-from .clips import Clip, Clips, split_draws
+from .clips import Clip, Clips
+from .draws import split_draws
 from .keyed import below, hashes, key
 from .rows import Rows
 from .shared import SharedNumbers
