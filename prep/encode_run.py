@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -107,10 +107,9 @@ def _run_encode(  # noqa: PLR0917  # six unrelated inputs
     on_difference: Callable[[str], None] | None,
 ) -> tuple[EncodedVideo, ...] | None:
     encode, path = plan.encode, plan.encode.source.path
-    structure_error = None
     places = _places(encode)
     written = [_Written() for _ in encode.piece_frames]
-    init = None
+    wrong, init = None, None
     with running(ffmpeg_path, encode_argv(encode, STATS), STATS) as run:
         try:
             for number, (init_bytes, init, fragment) in enumerate(fragments(run.stdout)):
@@ -118,32 +117,50 @@ def _run_encode(  # noqa: PLR0917  # six unrelated inputs
                 _append_gop(encode, (init_bytes, init), fragment, shards, written[place.piece], place)
                 on_frames(place.num_frames)
         except CorruptDataError as error:
-            structure_error = error
-    # ffmpeg's own error comes first, because an output that breaks off follows from it. After an error in the output,
-    # though, prep closed the pipe, and ffmpeg fails because of that.
-    raise_if_killed(run, path)
-    if encode.pipeline.uses_gpu:
-        # What ffmpeg says of the GPU is not about damage.
-        raise_if_failed(run, path, hung_up=structure_error is not None)
-        raise_if_not_copied(run, path)
-    if on_complaint is not None:
-        complaint = first_complaint(run.stderr.splitlines())
-        if complaint:
-            on_complaint()
-        raise_if_failed(run, path, hung_up=structure_error is not None)
+            wrong = error
+    _raise_of_ffmpeg(encode, run, on_complaint, hung_up=wrong is not None)
     shown = parse_stats(run.stats, encode.source.timebase)
     pts = shown.packet_pts if plan.decoded_pts is None else pts_by_number(plan.decoded_pts, shown.numbers)
-    planned = plan.grid.source_pts if structure_error is None else plan.grid.source_pts[: len(pts)]
+    # Where the output was wrong, ffmpeg was ended before it had shown all frames.
+    planned = plan.grid.source_pts if wrong is None else plan.grid.source_pts[: len(pts)]
     if not np.array_equal(pts, planned) or not _started_as_planned(encode, shown):
         if on_difference is not None:
             on_difference(_difference(plan, pts, run))
         return None
-    if structure_error is not None or init is None:
+    if wrong is not None or init is None:
         raise EncodeError(
-            f"{path}: {encode.pipeline.encoder} did not write what was planned: {structure_error or 'no frame at all'}",
+            f"{path}: {encode.pipeline.encoder} did not write what was planned: {wrong or 'no frame at all'}",
             file=path,
-        ) from structure_error
-    texts = given_up(encode.source, encode.profile, run.changes)
+        ) from wrong
+    return _videos(plan, init, written, pts, given_up(encode.source, encode.profile, run.changes))
+
+
+def _raise_of_ffmpeg(
+    encode: Encode, run: RunningFfmpeg, on_complaint: Callable[[], None] | None, *, hung_up: bool
+) -> None:
+    """Raise what an ffmpeg that has ended says of itself, unless only the frames that it showed matter.
+
+    That comes before what is wrong with its output, because an output that breaks off follows from it. After an error
+    in the output, though, prep closed the pipe (`hung_up`), and ffmpeg fails because of that.
+    """
+    path = encode.source.path
+    raise_if_killed(run, path)
+    if encode.pipeline.uses_gpu:
+        # What ffmpeg says of the GPU is not about damage.
+        raise_if_failed(run, path, hung_up=hung_up)
+        raise_if_not_copied(run, path)
+    if on_complaint is not None:
+        if first_complaint(run.stderr.splitlines()):
+            on_complaint()
+        raise_if_failed(run, path, hung_up=hung_up)
+
+
+def _videos(
+    plan: Plan, init: Init, written: Sequence[_Written], pts: Array, texts: tuple[str, ...]
+) -> tuple[EncodedVideo, ...]:
+    """The video of each piece, of what was written of it. `pts` are those of the source frames that were shown, of all
+    pieces, and `texts` say what was given up."""
+    encode = plan.encode
     starts = np.cumsum([0, *encode.piece_frames])
     grids = [piece.grid for piece in encode.pieces] or [plan.grid]
     return tuple(
