@@ -17,15 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 import av
 import numpy as np
+from av.container import InputContainer
 from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
 
 from ..errors import SourceError
-from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .command import Encode
 from .encode import DamageFoundError, look_closer, plan_video
@@ -60,7 +61,7 @@ from .section_plan import expected_seconds, lead_frames, section_starts
 from .shards import ShardWriter
 from .timing.grid import FrameGrid
 from .timing.pieces import Piece, Run, Seek, runs_of
-from .timing.source_times import gaps_of, plan_stretch, rhythm_of
+from .timing.source_times import gaps_of, plan_stretch, rhythm_of, times_of
 from .timing.stretch import Stretch
 from .tools.tool_choice import section_pipeline
 
@@ -120,30 +121,41 @@ def survey(
     """
     with stall_limit(float(options.policy.max_stall_seconds)):
         try:
-            look = partial(probe, path) if part is None else partial(probe_by_index, part)
-            source = tried_again(path, lambda: read_in_time(path, look, "reading it"))
-            if source.pts is None or source.suspicion or not len(source.entries):
-                raise NotCutError("its container has no index of exact times, or shows signs of damage")
-            grid = None if stretch is None else _grid_of(source, stretch, options)
-            plan = plan_video(source, options, ffmpeg_path, grid=grid)
-            for _ in range(_MAX_PLANS):
-                starts = _starts(source, source.pts, plan, options)
-                if len(starts) < 2:
-                    raise NotCutError("it is short, or has few frames at which decoding can start")
-                sections = _sections(source, source.pts, plan, starts, options)
-                check = partial(_no_entries, source, _entries(sections, source.timebase), part)
-                wrong = read_in_time(path, check, "reading it")
-                if not wrong:
-                    if part is not None or is_copy:
-                        need = partial(_with_needs, source, source.pts, sections, part)
-                        sections = read_in_time(path, need, "reading it")
-                    return SourceSurvey(_key(plan, starts), sections, plan.grid.dropped, plan.grid.repeated)
-                # An entry that is left out changes only the cuts before which it lies. So those that are left in the
-                # end are the cuts that knowing all packets would have given.
-                source = replace(source, entries=np.setdiff1d(source.entries, wrong))
+            return _survey(path, options, ffmpeg_path, part, stretch, is_copy=is_copy)
         except SourceError as error:
             # Encoding it whole finds the same reason, or a way.
             raise NotCutError(error.message) from error
+
+
+def _survey(
+    path: str,
+    options: Options,
+    ffmpeg_path: str,
+    part: PartlyFetched | None,
+    stretch: Stretch | None,
+    *,
+    is_copy: bool,
+) -> SourceSurvey:
+    look = partial(probe, path) if part is None else partial(probe_by_index, part)
+    source = tried_again(path, lambda: read_in_time(path, look, "reading it"))
+    if source.pts is None or source.suspicion or not len(source.entries):
+        raise NotCutError("its container has no index of exact times, or shows signs of damage")
+    grid = None if stretch is None else _grid_of(source, stretch, options)
+    plan = plan_video(source, options, ffmpeg_path, grid=grid)
+    for _ in range(_MAX_PLANS):
+        starts = _starts(source, plan, options)
+        if len(starts) < 2:
+            raise NotCutError("it is short, or has few frames at which decoding can start")
+        sections = _sections(source, plan, starts, options)
+        check = partial(_wrong_entries, source, _entries(sections, source.timebase), part)
+        wrong = read_in_time(path, check, "reading it")
+        if not wrong:
+            if part is not None or is_copy:
+                sections = read_in_time(path, partial(_with_needs, source, sections, part), "reading it")
+            return SourceSurvey(_key(plan, starts), sections, plan.grid.dropped, plan.grid.repeated)
+        # An entry that is left out changes only the cuts before which it lies. So those that are left in the end are
+        # the cuts that knowing all packets would have given.
+        source = replace(source, entries=np.setdiff1d(source.entries, wrong))
     raise NotCutError("its keyframes are not what its index calls them")
 
 
@@ -158,8 +170,9 @@ def _entries(sections: Sequence[Section], timebase: Fraction) -> list[int]:
     return [round(seek.seconds / timebase) for seek in seeks if seek is not None]
 
 
-def _starts(source: SourceVideo, pts: Array, plan: Plan, options: Options) -> list[int]:
+def _starts(source: SourceVideo, plan: Plan, options: Options) -> list[int]:
     """The numbers of the segments with which sections begin."""
+    pts = times_of(source)
     encode = plan.encode
     segment_frames = encode.segment_gops * options.profile.gop_frames
     source_pixels, pixels = source.width * source.height, encode.width * encode.height
@@ -172,9 +185,8 @@ def _starts(source: SourceVideo, pts: Array, plan: Plan, options: Options) -> li
     return section_starts(leads.tolist(), frames, round(work / options.section_seconds))
 
 
-def _sections(
-    source: SourceVideo, pts: Array, plan: Plan, starts: Sequence[int], options: Options
-) -> tuple[Section, ...]:
+def _sections(source: SourceVideo, plan: Plan, starts: Sequence[int], options: Options) -> tuple[Section, ...]:
+    pts = times_of(source)
     segment_frames = plan.encode.segment_gops * options.profile.gop_frames
     ticks = [start * segment_frames for start in starts]
     texts = given_up(source, options.profile)
@@ -189,9 +201,7 @@ def _sections(
     return tuple(sections)
 
 
-def _with_needs(
-    source: SourceVideo, pts: Array, sections: Sequence[Section], part: PartlyFetched | None
-) -> tuple[Section, ...]:
+def _with_needs(source: SourceVideo, sections: Sequence[Section], part: PartlyFetched | None) -> tuple[Section, ...]:
     """The sections with what each needs of the file. NotCutError if that is far more than the file."""
     opening = () if part is None else opening_ranges(part, source)
     found = []
@@ -201,7 +211,7 @@ def _with_needs(
         run = Run(encode.pieces, encode.seek)
         if part is not None:
             run = at_its_entry(run)
-        needed = noted_need(source, pts, run) if part is None else needed_of(run, source, opening)
+        needed = noted_need(source, times_of(source), run) if part is None else needed_of(run, source, opening)
         plan = replace(section.plan, encode=replace(encode, seek=run.seek))
         found.append(replace(section, plan=plan, needed=needed))
         spared_bytes -= sum(stop - start for start, stop in needed.ranges)
@@ -218,7 +228,7 @@ def _key(plan: Plan, starts: Sequence[int]) -> str:
     return digest.hexdigest()
 
 
-def _no_entries(source: SourceVideo, entries: Sequence[int], part: PartlyFetched | None) -> list[int]:
+def _wrong_entries(source: SourceVideo, entries: Sequence[int], part: PartlyFetched | None) -> list[int]:
     """Those of the packets with these pts whose headers say that a decoder may not start there.
 
     NotCutError if reading does not start at each of them, or at the entry before, or if the picture there is unlike the
@@ -226,7 +236,7 @@ def _no_entries(source: SourceVideo, entries: Sequence[int], part: PartlyFetched
     frames are decoded less ahead of their time than at its beginning, as in footage of a variable rate with B-frames.
     Which packets are to be fetched is then known only from the whole file: NeedsWholeFileError.
     """
-    kinds = set()
+    kinds: set[tuple[int, int, str]] = set()
     wrong = []
     entry_before = {after: before for before, after in pairwise(source.entries.tolist())}
     try:
@@ -236,27 +246,35 @@ def _no_entries(source: SourceVideo, entries: Sequence[int], part: PartlyFetched
             headers = HeaderReader(source.codec, stream.codec_context.extradata)
             for entry in (None, *entries):
                 if entry is not None:
-                    container.seek(entry, stream=stream)
-                    landed = next((packet.pts for packet in packets_of(container, stream)), None)
-                    if landed not in (entry, entry_before.get(entry)):
-                        raise NotCutError("its container cannot be seeked exactly")
-                    if landed != entry and part is not None:
-                        raise NeedsWholeFileError("reading starts before its entries")
-                for number, packet in enumerate(packets_from(container, stream, entry)):
-                    if number == 0 and headers.read(bytes(packet)).is_entry is False and entry is not None:
-                        wrong.append(entry)
-                        break
-                    frames = [frame for frame in packet.decode() if isinstance(frame, VideoFrame)]
-                    if frames:
-                        kinds.add((frames[0].width, frames[0].height, frames[0].format.name))
-                    if frames or number == _PACKETS_TO_A_FRAME:
-                        break
+                    _seek(container, stream, entry, entry_before.get(entry), part)
+                packets = packets_from(container, stream, entry)
+                first = next(packets, None)
+                if first is None:
+                    continue
+                if headers.read(bytes(first)).is_entry is False and entry is not None:
+                    wrong.append(entry)
+                    continue
+                decoded = (packet.decode() for packet in islice(chain([first], packets), _PACKETS_TO_A_FRAME + 1))
+                frames = (frame for each in decoded for frame in each if isinstance(frame, VideoFrame))
+                kinds.update((frame.width, frame.height, frame.format.name) for frame in islice(frames, 1))
                 stream.codec_context.flush_buffers()
     except av.error.FFmpegError as error:
         raise NotCutError(f"reading it from another place fails: {error}") from error
     if len(kinds) > 1 or headers.aspect_changes:
         raise NotCutError("its pictures change")
     return wrong
+
+
+def _seek(
+    container: InputContainer, stream: VideoStream, entry: int, entry_before: int | None, part: PartlyFetched | None
+) -> None:
+    """Seek to an entry. NotCutError and NeedsWholeFileError as of `_wrong_entries`."""
+    container.seek(entry, stream=stream)
+    landed = next((packet.pts for packet in packets_of(container, stream)), None)
+    if landed not in (entry, entry_before):
+        raise NotCutError("its container cannot be seeked exactly")
+    if landed != entry and part is not None:
+        raise NeedsWholeFileError("reading starts before its entries")
 
 
 def _check_packets(source: SourceVideo, seek: Seek | None, packets: int) -> None:
