@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,8 @@ from .profile import Profile
 from .running.frame_report import STATS_FORMAT
 from .timing.expressions import sum_of
 from .timing.grid import TickRule
-from .timing.pieces import Piece, Seek, piece_filters
+from .timing.pieces import Piece, Seek
+from .timing.tick_filters import piece_filters, repeat_filters, time_filters
 from .tools.encoder_options import encoder_options
 from .tools.gpu_filters import decoding_options, downloaded, scaled_on_gpu
 from .tools.pipelines import Pipeline
@@ -162,47 +162,6 @@ def quality_argv(
         "-f", "rawvideo", "-pixel_format", "yuv420p", "-video_size", f"{layout.width}x{layout.height}", "-i", "pipe:0",
         "-filter_complex", graph, "-map", "[all]", "-f", "null", "-",
     ]  # fmt: skip
-
-
-def time_filters(
-    rule: TickRule, num_frames: int, joins: tuple[Join, ...] = (), steps: tuple[Join, ...] | None = None
-) -> list[str]:
-    """Filters that put each source frame at its tick, up to `num_frames`: by its time or, with `steps`, by its
-    number."""
-    fps = rule.fps
-    # A tick lasts four units or more, so that rounding to whole units, and the unit that is added, cannot move a frame
-    # to another tick. The end of the stream, which `fps` rounds up, comes to the next tick by that unit: at the tick of
-    # a last frame that is shorter than a tick, `fps` would drop that frame.
-    parts = max(1, math.ceil(4 * rule.timebase * fps))
-    unit = rule.timebase / parts
-    a, b, c = rule.terms
-    moves = sum_of(f"gte(N,{join.frame})*({join.units * parts})" for join in joins)
-    pts, moved = ("ld(0)", f"st(0,PTS+{moves});") if joins else ("PTS", "")
-    closed = sum_of(f"gte({pts},{gap.pts * parts})*{gap.units * parts}" for gap in rule.closed)
-    span = f"{pts}-({rule.origin_pts * parts})-({closed})"
-    tick = f"if(lte({pts},{rule.origin_pts * parts}),0,max(1,ceil((({span})*{a}-{b * parts})/{c * parts})))"
-    if steps is not None:
-        tick, moved = f"N+{sum_of(f'gte(N,{step.frame})*({step.units})' for step in steps)}", ""
-    # setpts moves the end of the stream as well, and before anything else runs, fps repeats the last frame until there:
-    # a damaged timestamp at the end made that millions of frames in memory.
-    tick = f"min({num_frames},{tick})"
-    length = 1 / (fps * unit)
-    return [
-        # Earlier filters may have changed the timebase: bwdif halves it.
-        f"settb={unit.numerator}/{unit.denominator}",
-        f"setpts='{moved}round({tick}*{length.numerator}/{length.denominator})+1'",
-    ]
-
-
-def repeat_filters(fps: Fraction) -> list[str]:
-    """Filters that repeat each frame until the next frame's tick, and the last one for ever; of several frames at one
-    tick the last is taken."""
-    return [
-        # The pts are those of whole ticks already. `pass` rounds the end of the stream up, see `time_filters`.
-        f"fps={fps.numerator}/{fps.denominator}:round=near:eof_action=pass",
-        # The duration of the last frame is a guess of the demuxer; -frames:v ends the output at the planned frame.
-        "tpad=stop=-1:stop_mode=clone",
-    ]
 
 
 def _input_options(source: SourceVideo) -> list[str]:

@@ -4,5 +4,5 @@ source_times, rates         the times of a source's frames, and its frame rate
 stated_times                the times of streams that state those of some frames only
 grid                        the frame of each tick
 stretch, pieces             a stretch of a source that becomes a video, and several of them in one run of ffmpeg
-expressions                 such choices in the language of ffmpeg's filters
+tick_filters, expressions   such choices in the language of ffmpeg's filters
 """

@@ -6,16 +6,14 @@ own. All functions are pure.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import numpy as np
 
 from ...manifests.ragged import Array
-from ..kept_frames.joins import Join
 from .expressions import sum_of
 from .grid import FrameGrid
 
@@ -112,48 +110,6 @@ def joined_grid(pieces: Sequence[Piece]) -> FrameGrid:
         dropped=sum(grid.dropped for grid in grids),
         repeated=sum(grid.repeated for grid in grids),
     )
-
-
-def piece_filters(pieces: Sequence[Piece], joins: tuple[Join, ...] = ()) -> list[str]:
-    """Filters that keep only the frames of the pieces, and put each at its tick.
-
-    The same as `time_filters` for each piece, with the origin and the first tick of the piece that a frame belongs to.
-    """
-    rule = pieces[0].grid.rule
-    fps = rule.fps
-    # A tick lasts four units or more, so that rounding to whole units, and the unit that is added, cannot move a frame
-    # to another tick. The end of the stream, which `fps` rounds up, comes to the next tick by that unit: at the tick of
-    # a last frame that is shorter than a tick, `fps` would drop that frame.
-    parts = max(1, math.ceil(4 * rule.timebase * fps))
-    unit = rule.timebase / parts
-    a, b, c = rule.terms
-    # What is subtracted from a frame's time, the origin of its piece and the gaps closed in it, changes at these pts.
-    subtracted, steps = 0, []
-    for piece in pieces:
-        steps.append((piece.first_pts, piece.grid.rule.origin_pts - subtracted))
-        gaps = piece.grid.rule.closed
-        steps += [(gap.pts, gap.units) for gap in gaps]
-        subtracted = piece.grid.rule.origin_pts + sum(gap.units for gap in gaps)
-    begins = sum_of(
-        [f"({steps[0][1] * parts})", *(f"gte(PTS,{pts * parts})*({units * parts})" for pts, units in steps[1:])]
-    )
-    base = sum_of(f"gte(PTS,{piece.first_pts * parts})*{len(before.grid)}" for before, piece in pairwise(pieces))
-    tick = f"if(lte(ld(0),0),0,max(1,ceil((ld(0)*{a}-{b * parts})/{c * parts})))"
-    if pieces[0].first_tick:
-        # The first frame may be shown since an earlier tick.
-        tick = f"max(0,{tick}-{pieces[0].first_tick})"
-    length = 1 / (fps * unit)
-    wanted = sum_of(f"between(pts,{piece.first_pts * parts},{piece.last_pts * parts})" for piece in pieces)
-    moves = [f"gte(N,{join.frame})*({join.units * parts})" for join in joins]
-    return [
-        # Earlier filters may have changed the timebase: bwdif halves it.
-        f"settb={unit.numerator}/{unit.denominator}",
-        *([f"setpts='PTS+{sum_of(moves)}'"] if moves else []),
-        # Ends the input behind the last piece.
-        f"trim=end_pts={pieces[-1].last_pts * parts + 1}",
-        f"select='{wanted}'",
-        f"setpts='st(0,PTS-({begins}));round((({base})+{tick})*{length.numerator}/{length.denominator})+1'",
-    ]
 
 
 def keyframe_expression(lengths: Sequence[int], gop_frames: int) -> str:
