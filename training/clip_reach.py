@@ -12,6 +12,7 @@ import numpy as np
 
 from ..errors import UsageError
 from ..manifests.ragged import Array
+from .ends import frames_within
 from .keyed import below, hashes, key
 from .offsets import Spacing, frame_offsets, nearest_frames
 from .policies import PlacedClips
@@ -65,9 +66,16 @@ def jitter_frames(common: PlacedClips, fps: Fraction) -> int:
     return floor(common.jitter * fps) if common.spaced.needs_rate else int(common.jitter)
 
 
-def jittered(seed: int, draw: int, count: int, jitter: int) -> Array:
-    """By how many frames jitter moves each of the frames of a draw, int64, (count,)."""
-    return below(hashes(key(seed, "jitter", draw), np.arange(count)), jitter + 1)
+def frames_of_draw(  # noqa: PLR0917  # the clip, the draw, and the video
+    common: PlacedClips, wanted: Array, seed: int, draw: int, fps: Fraction, num_frames: int
+) -> tuple[Array, Array | None]:
+    """The frames of a draw whose clip calls for the `wanted` ones, moved by jitter and by the rule for the ends of the
+    video; and its mask, None where the policy never replaces any."""
+    jitter = jitter_frames(common, fps)
+    if jitter:
+        wanted = wanted + below(hashes(key(seed, "jitter", draw), np.arange(len(wanted))), jitter + 1)
+    frames, mask = frames_within(wanted, num_frames, common.ends)
+    return frames, mask if common.pads else None
 
 
 def start_range(common: PlacedClips, low: int, high: int, shown: int, num_frames: int) -> tuple[int, int]:

@@ -18,15 +18,13 @@ from .clip_reach import (
     columns_of,
     extent,
     fingerprint_of,
-    jitter_frames,
-    jittered,
+    frames_of_draw,
     rates_of,
     start_range,
     start_ranges,
     wanted_frames,
 )
 from .draws import split_draws
-from .ends import frames_within
 from .keyed import hashes, key, permuted
 from .policies import (
     AllClips,
@@ -161,12 +159,9 @@ class PlacedIndex:
         else:
             start = first + start_of(self.policy, stop - first, number, bits, fps)
         wanted = wanted_frames(self.common.spaced, start, fps, num_frames)
-        jitter = jitter_frames(self.common, fps)
-        if jitter:
-            wanted = wanted + jittered(self.seed, draw, len(wanted), jitter)
-        frames, mask = frames_within(wanted, num_frames, self.common.ends)
+        frames, mask = frames_of_draw(self.common, wanted, self.seed, draw, fps, num_frames)
         stretch = None if self.videos.first_frames is None else video
-        return Clip(draw, row, origin + start, origin + frames, mask if self.common.pads else None, stretch)
+        return Clip(draw, row, origin + start, origin + frames, mask, stretch)
 
 
 def placed_index(policy: Placement | RandomFrames, videos: VideoTable, seed: int) -> PlacedIndex:

@@ -13,10 +13,9 @@ from ..errors import UsageError
 from ..manifests.ragged import Array, lazy, offsets_of
 from ..readers.times import seconds_of
 from ..wording import counted
-from .clip_reach import columns_of, extents, fingerprint_of, from_place, jitter_frames, jittered
+from .clip_reach import columns_of, extents, fingerprint_of, frames_of_draw, from_place, jitter_frames
 from .clips import Clip
 from .draws import split_draws
-from .ends import frames_within
 from .offsets import exact_seconds
 from .policies import ClipsAt, PlacedClips, placed_clips
 from .video_table import VideoTable
@@ -61,11 +60,8 @@ class TableIndex:
         video = int(self.places[index])
         num_frames, fps = int(self.videos.num_frames[video]), self.videos.fps(video)
         start, wanted = from_place(self.common.spaced, self.starts[index], fps, num_frames)
-        jitter = jitter_frames(self.common, fps)
-        if jitter:
-            wanted = wanted + jittered(self.seed, draw, len(wanted), jitter)
-        frames, mask = frames_within(wanted, num_frames, self.common.ends)
-        return Clip(draw, self.videos.row(video), start, frames, mask if self.common.pads else None)
+        frames, mask = frames_of_draw(self.common, wanted, self.seed, draw, fps, num_frames)
+        return Clip(draw, self.videos.row(video), start, frames, mask)
 
 
 def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -> TableIndex:

@@ -93,9 +93,7 @@ class HeaderReader:
         except IndexError:
             return AccessUnit()
         if self._codec == "hevc":
-            # Only the lowest layer is decoded; others are the second view of stereo, or alpha.
-            types = [nal[0] >> 1 & 63 for nal in self._nals(data) if not (nal[0] & 1 or nal[1] >> 3)]
-            slices = [kind for kind in types if kind < 32]
+            slices = self._hevc_slices(data)
             return AccessUnit(is_entry=bool(slices) and all(kind in _HEVC_ENTRIES for kind in slices))
         if self._codec in ("mpeg1video", "mpeg2video"):
             at = data.find(_MPEG2_SEQUENCE, 0, _LOOKED_AT_BYTES)
@@ -126,8 +124,7 @@ class HeaderReader:
         """Whether decoders leave out the picture of a packet if they start at the entry before it; None for codecs that
         do not say so."""
         if self._codec == "hevc":
-            kinds = [nal[0] >> 1 & 63 for nal in self._nals(data) if not (nal[0] & 1 or nal[1] >> 3)]
-            slices = [kind for kind in kinds if kind < 32]
+            slices = self._hevc_slices(data)
             return bool(slices) and all(kind in _HEVC_SKIPPED for kind in slices)
         return _is_b_picture(self._codec, data) if self._codec in _HAVE_B_PICTURES else None
 
@@ -154,6 +151,12 @@ class HeaderReader:
 
     def _nals(self, data: bytes) -> Iterator[bytes]:
         return _split(data, self._length_bytes)
+
+    def _hevc_slices(self, data: bytes) -> list[int]:
+        """The types of the NAL units that are slices of a picture. Only the lowest layer is decoded; others are the
+        second view of stereo, or alpha."""
+        types = (nal[0] >> 1 & 63 for nal in self._nals(data) if not (nal[0] & 1 or nal[1] >> 3))
+        return [kind for kind in types if kind < 32]
 
     def _read_mpeg2(self, data: bytes) -> AccessUnit:
         """A packet has a frame, both fields of one or one of them. Where one is missing, FFmpeg's parser puts those of
