@@ -13,7 +13,8 @@ drawn_from, out_of_order       what goes wrong between a sampler and a DataLoade
 outputs                        what the frames of a clip become: several tensors, random crops and flips
 clip_dataset, clip_pixels, policy_index, opened, rows, shared, transforms, unreadable, repetition  the Dataset: reads
                                clips, in any worker
-own_items                      subclasses of the Dataset that make items of their own
+drawn_items                    what it has in common with MixedClips: items by draws, and subclasses with items of
+                               their own
 loader                         ClipLoader: workers that read clips into batches in shared memory
 robot_clips, robot_rows, robot_cameras  LeRobot datasets: cameras, states and actions at times around each frame
 clip_table, mixed              clips that were written down, and several datasets as one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -21,30 +21,25 @@ from .clip_pixels import read_clips
 from .clip_table import ClipTable
 from .clips import NO_CLIPS, Clip, Clips
 from .clips_by import ClipsBy
-from .drawn_from import check_drawn_from, new_name
-from .draws import check_share, checked_epoch, in_epoch, one_draw
+from .drawn_items import DrawnItems, Item
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output, Outputs, check_reading
-from .own_items import has_own, is_read_one_by_one, refuse_own_items
 from .policies import RandomClips, RandomFrames, SegmentFrames
 from .policy_index import Policy, index_of, policy_of
-from .repetition import notice_repetition
 from .rows import Rows
-from .shared import SharedNumbers
 from .stretches import Stretches, within
 from .transforms import Read, Transform, explaining_forks, joined, transformed
 from .unreadable import Otherwise, Skipping, read_what_can_be
 from .video_table import VideoTable
 
-Item = dict[str, Any]
 OnError = Literal["raise"] | Otherwise
 
 # What items have of their own.
 _KEYS = ("frames", "pts_seconds", "video", "start", "frame_numbers", "mask", "draw", "dataset")
 
 
-class ClipDataset(torch.utils.data.Dataset[Item]):
+class ClipDataset(DrawnItems):
     """Clips of a prepared dataset as a map-style Dataset, for any DataLoader and any Sampler.
 
         dataset = shortgop.ClipDataset("DATASET", shortgop.RandomClips(16, stride=4), size=(224, 224), crop="center",
@@ -96,6 +91,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
     dataset's path and the policy. UsageError for videos that are too short where the policy's rule is "error".
     """
 
+    _FIXED = "dataset.clip_table()"
+
     def __init__(
         self,
         dataset: str | os.PathLike[str] | Dataset,
@@ -144,9 +141,7 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         self._transform, self._transform_batch = transform, bool(transform_batch)
         limit = at_least_one(max_skipped, "max_skipped")
         self._skipping = None if on_error == "raise" else Skipping(on_error, limit, self._seed)
-        self._shared = SharedNumbers()
-        self.made_as = new_name()
-        self._warned = False
+        super().__init__()
         # Errors of the policy and of names come now, and not in a worker.
         table = self.clip_index
         if len(table) and len(dataset):
@@ -155,10 +150,6 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
                 self._outputs.positions(len(table.clips([0])[0].frames))
         elif len(table.too_short):
             warn(NO_CLIPS)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # The index is worked out again where it is needed: it would be most of what is sent to a worker.
-        return {name: value for name, value in self.__dict__.items() if name != "clip_index"}
 
     @lazy
     def videos_fingerprint(self) -> str:
@@ -229,50 +220,8 @@ class ClipDataset(torch.utils.data.Dataset[Item]):
         """The same in this process alone."""
         return self._shared.skipped_here
 
-    def set_epoch(self, epoch: int) -> None:
-        """For samplers that yield indices: from now on they stand for the draws of this epoch, in all workers."""
-        self._shared.epoch = checked_epoch(epoch, len(self))
-
-    def __len__(self) -> int:
-        return len(self.clip_index)
-
     def __repr__(self) -> str:
         return f"<ClipDataset of {self.source!r}: {len(self)} clips, {self._policy!r}>"
-
-    def __iter__(self) -> Iterator[Item]:
-        # Indices never end, as those behind the last are draws of later epochs.
-        return (self[index] for index in range(len(self)))
-
-    def __getitem__(self, draw: int) -> Item:
-        """The item of a draw; -1 is the last clip of the first epoch."""
-        draws = [one_draw(draw, len(self))]
-        if has_own(self, ClipDataset, "__getitem__"):
-            return self.items(self.full_draws(draws))[0]
-        return self.__getitems__(draws)[0]
-
-    def __getitems__(self, draws: Sequence[int]) -> list[Item]:
-        """The items of several draws, read together; DataLoader calls this.
-
-        UsageError for more draws of an ElasticSampler than its rank has of a global batch.
-        """
-        check_share(draws)
-        if is_read_one_by_one(self, ClipDataset):
-            return [self[draw] for draw in draws]
-        return self.items(self.full_draws(draws))
-
-    def check_items(self, reader: str) -> None:
-        """UsageError for a subclass that makes items in `__getitem__`, where this reader calls `items` alone."""
-        refuse_own_items(self, ClipDataset, reader)
-
-    def full_draws(self, draws: Sequence[int]) -> list[int]:
-        """The draws that indices stand for in the epoch that was set; draws that hold an epoch stay as they are.
-
-        DatasetWarning where this makes random clips the same ones again and again.
-        """
-        if not self._warned and self.is_random:
-            self._warned = notice_repetition(self._shared, draws, len(self), fixed="dataset.clip_table()")
-        check_drawn_from(draws, self)
-        return in_epoch(draws, self._shared.epoch, len(self))
 
     def example(self, draw: int) -> Item:
         """The item of a draw, to see what items consist of. Clips that are skipped for it are not counted."""

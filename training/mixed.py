@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,14 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
 from ..readers.stats import Stats
 from ..warned import warn
-from .clip_dataset import ClipDataset, Item
-from .drawn_from import check_drawn_from, new_name
-from .draws import check_share, checked_epoch, in_epoch, one_draw
+from .clip_dataset import ClipDataset
+from .drawn_items import DrawnItems, Item
 from .mixing import MixedIndex
 from .offsets import listed
-from .own_items import has_own, is_read_one_by_one, refuse_own_items
-from .repetition import notice_repetition
 from .rows import Rows
-from .shared import SharedNumbers
 
 
-class MixedClips(torch.utils.data.Dataset[Item]):
+class MixedClips(DrawnItems):
     """ClipDatasets one after the other, each with its own policy: first all clips of the first, then of the next.
 
         both = shortgop.MixedClips([cooking, driving])
@@ -33,6 +29,8 @@ class MixedClips(torch.utils.data.Dataset[Item]):
     is the one of this dataset. To be collated, frames have to be of one shape, and items have the same columns. Reads
     of several items are planned together for each dataset. `torch.utils.data.ConcatDataset` does neither.
     """
+
+    _FIXED = "clip_table() of each ClipDataset"
 
     def __init__(self, datasets: Sequence[ClipDataset]) -> None:
         given: object = datasets
@@ -51,15 +49,11 @@ class MixedClips(torch.utils.data.Dataset[Item]):
             raise UsageError(
                 f"the datasets are decoded on {', '.join(sorted(map(str, devices)))}; open all with one device"
             )
-        self._shared = SharedNumbers()
-        self.made_as = new_name()
-        self._warned = self._warned_of_repetition = False
+        super().__init__()
+        self._warned = False
 
     def __repr__(self) -> str:
         return f"<MixedClips of {len(self)} clips: {', '.join(map(repr, self._datasets))}>"
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: value for name, value in self.__dict__.items() if name != "clip_index"}
 
     @lazy
     def clip_index(self) -> MixedIndex:
@@ -110,41 +104,6 @@ class MixedClips(torch.utils.data.Dataset[Item]):
     def skipped_here(self) -> int:
         """The same in this process alone."""
         return sum(each.skipped_here for each in self._datasets)
-
-    def set_epoch(self, epoch: int) -> None:
-        """As ClipDataset.set_epoch."""
-        self._shared.epoch = checked_epoch(epoch, len(self))
-
-    def __len__(self) -> int:
-        return len(self.clip_index)
-
-    def __iter__(self) -> Iterator[Item]:
-        return (self[index] for index in range(len(self)))
-
-    def __getitem__(self, draw: int) -> Item:
-        draws = [one_draw(draw, len(self))]
-        if has_own(self, MixedClips, "__getitem__"):
-            return self.items(self.full_draws(draws))[0]
-        return self.__getitems__(draws)[0]
-
-    def __getitems__(self, draws: Sequence[int]) -> list[Item]:
-        check_share(draws)
-        if is_read_one_by_one(self, MixedClips):
-            return [self[draw] for draw in draws]
-        return self.items(self.full_draws(draws))
-
-    def check_items(self, reader: str) -> None:
-        """As ClipDataset.check_items."""
-        refuse_own_items(self, MixedClips, reader)
-
-    def full_draws(self, draws: Sequence[int]) -> list[int]:
-        """As ClipDataset.full_draws."""
-        if not self._warned_of_repetition and self.is_random:
-            self._warned_of_repetition = notice_repetition(
-                self._shared, draws, len(self), fixed="clip_table() of each ClipDataset"
-            )
-        check_drawn_from(draws, self)
-        return in_epoch(draws, self._shared.epoch, len(self))
 
     def example(self, draw: int) -> Item:
         """As ClipDataset.example."""

@@ -17,8 +17,9 @@ from ..readers.dataset import open as open_dataset
 from ..storage.locate import storage_at
 from ..warned import warn
 from ..wording import counted
-from .clip_dataset import ClipDataset, Item, OnError
+from .clip_dataset import ClipDataset, OnError
 from .clips import Clip
+from .drawn_items import Item
 from .offsets import Offsets, listed
 from .outputs import Output, check_reading
 from .policies import AllClips
