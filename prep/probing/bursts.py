@@ -15,25 +15,41 @@ import numpy as np
 
 from ...manifests.ragged import Array
 
-# A frame is compared with this many behind it. Of fewer frames than these none is said to come late.
-_BEHIND, _FEWEST = 256, 16
+# Of fewer frames than these none is said to come late.
+_FEWEST = 16
+# A frame is compared with so many behind it.
+_BEHIND = 256
 # How far apart frames are whose distance tells of the interval, and which of these distances may be right: frames that
 # come at once are closer, and those around lost ones are further apart.
-_LAGS, _QUANTILES, _PARTS = (1, 10, 50, 250), (0.25, 0.5, 0.75, 0.9), 4
-# So many of the frames must be evenly spaced in the end, to a twentieth of an interval, and pauses last at most this
-# part of the time: what is on a screen may well come in bursts. Where half of the frames come at one distance, it is
-# the interval. Where they do not, nearly all must come at nearly one distance, but for those that were held back for
-# long, or so many frames must have come in time behind a late one: variable rates have no clock to come back to.
-_EVEN_PART, _EVEN, _PAUSES_PART, _REGULAR_PART, _FEWEST_RETURNS = 0.9, 0.05, 0.02, 0.5, 16
-_NEARLY, _NEARLY_REGULAR_PART, _HELD_BACK = 0.15, 0.7, 1.5
-# In intervals: how much later than others some frame must come, as less than half an interval moves no frame to another
-# tick; how late a frame is that came in time; and how much earlier than they should later frames may come: those that
-# are taken faster come earlier all along.
-_LEAST_LATE, _IN_TIME, _MOST_EARLY, _CAUGHT_UP = 0.5, 0.25, 0.5, 0.75
+_LAGS, _QUANTILES = (1, 10, 50, 250), (0.25, 0.5, 0.75, 0.9)
+# In so many parts of all frames the one is found that comes least late.
+_PARTS = 4
+_SLOWEST_SECONDS = Fraction(1, 2)
+
+# The rest are parts of frames, of time, or of an interval.
+# How much later than others some frame must come: less than half an interval moves no frame to another tick.
+_LEAST_LATE = 0.5
+# How late a frame is at most that came in time.
+_IN_TIME = 0.25
+# How much earlier than they should later frames may come: those that are taken faster come earlier all along.
+_MOST_EARLY = 0.5
+# Frames that are closer than this follow one another sooner than the camera takes them: they catch up.
+_CAUGHT_UP = 0.75
+# A frame was held back for long that comes later than this.
+_HELD_BACK = 1.5
+# So many of the frames must be evenly spaced in the end, to this part of an interval.
+_EVEN_PART, _EVEN = 0.9, 0.05
+# Where so many frames come at one distance, it is the interval.
+_REGULAR_PART = 0.5
+# Where they do not, so many must come at one distance to this part of it, but for those that were held back for long.
+_NEARLY_REGULAR_PART, _NEARLY = 0.7, 0.15
+# Or so many frames must have come in time behind a late one, as variable rates have no clock to come back to; and
+# pauses last at most this part of the time, as what is on a screen may well come in bursts.
+_FEWEST_RETURNS, _PAUSES_PART = 16, 0.02
+
 # Frames that come at once at the start, where no pause before tells that they come late, come this close together, as
 # phones take 240 in a second, also for a part of a recording; or they are few.
 _AT_START_SECONDS, _FEW_AT_START = Fraction(1, 400), 8
-_SLOWEST_SECONDS = Fraction(1, 2)
 # Where of so many distances one or more are short, and most of these are alike and as long as this or longer, frames
 # did not come at once: cameras take up to 120 in a second, now and then.
 _CLOSE_PART, _ALIKE_PART, _APART_SECONDS = 3, 0.75, Fraction(1, 130)
@@ -86,12 +102,7 @@ def _slopes(times: Array, mean: float) -> list[float]:
 def _taken(times: Array, interval: float, timebase: Fraction) -> Array | None:
     """When frames were taken, if the camera's interval is this one; None where it cannot be."""
     late = _lateness(times, interval)
-    least = late
-    # The least of each frame and so many behind it: of 2, 4, 8, ...
-    behind = 1
-    while behind < _BEHIND:
-        least = np.minimum(least, np.append(least[behind:], np.full(min(behind, len(least)), least[-1]))[: len(least)])
-        behind *= 2
+    least = _least_ahead(late)
     earlier = least - np.append(least[_BEHIND:], np.full(_BEHIND, least[-1]))[: len(least)]
     taken: Array = np.round(least + np.arange(len(times)) * interval).astype(np.int64)
     late = late - least
@@ -100,15 +111,28 @@ def _taken(times: Array, interval: float, timebase: Fraction) -> Array | None:
     if not _may_begin_so(times, first, interval, float(_AT_START_SECONDS / timebase)):
         late[:first] = 0
         taken[:first] = np.round(np.linspace(times[0], taken[first], first + 1)[:-1])
-    if (
-        late.max() > _LEAST_LATE * interval
-        and not _is_recorded_so(np.diff(times), interval, float(_APART_SECONDS / timebase))
-        and earlier.max() <= _MOST_EARLY * interval
-        and np.diff(in_time, append=len(times)).max() <= _BEHIND // 2
-        and _is_clock(np.diff(times), np.diff(taken), late, interval)
-    ):
-        return taken
-    return None
+    is_late = late.max() > _LEAST_LATE * interval
+    keeps_pace = earlier.max() <= _MOST_EARLY * interval
+    comes_back = np.diff(in_time, append=len(times)).max() <= _BEHIND // 2
+    if not (is_late and keeps_pace and comes_back):
+        return None
+    steps, taken_steps = np.diff(times), np.diff(taken)
+    if _is_recorded_so(steps, interval, float(_APART_SECONDS / timebase)):
+        return None
+    if not (_is_even(taken_steps, interval) and _is_clock(steps, taken_steps, late, interval)):
+        return None
+    return taken
+
+
+def _least_ahead(late: Array) -> Array:
+    """How late the one is that comes least late of each frame and those behind it, `_BEHIND` in all."""
+    least = late
+    # Of 2, 4, 8, ...
+    behind = 1
+    while behind < _BEHIND:
+        least = np.minimum(least, np.append(least[behind:], np.full(min(behind, len(least)), least[-1]))[: len(least)])
+        behind *= 2
+    return least
 
 
 def _may_begin_so(times: Array, first: int, interval: float, most_at_start: float) -> bool:
@@ -128,23 +152,24 @@ def _is_recorded_so(steps: Array, interval: float, most_at_once: float) -> bool:
     return usual > most_at_once and bool(np.mean(np.abs(close - usual) <= usual / 2) >= _ALIKE_PART)
 
 
+def _is_even(taken_steps: Array, interval: float) -> bool:
+    """Whether frames that were taken at these distances were taken evenly."""
+    even_part = np.mean(np.abs(taken_steps - interval) <= 1 + _EVEN * interval)
+    return bool(even_part >= _EVEN_PART and (taken_steps > 0).all())
+
+
 def _is_clock(steps: Array, taken_steps: Array, late: Array, interval: float) -> bool:
-    """Whether frames with these distances may have been taken at this interval, if they were taken `taken_steps` from
-    each to the next."""
+    """Whether frames that arrive with these distances, so late, tell of a camera with this interval, if they were taken
+    `taken_steps` from each to the next."""
     usual = float(np.median(steps))
+    is_held_back = bool(late.max() > _HELD_BACK * interval)
     is_regular = np.mean(np.abs(steps - usual) <= 1 + usual / 100) >= _REGULAR_PART
     if is_regular and interval / 2 < usual < 1.5 * interval:
         # Less may be a single frame that comes early.
-        if abs(usual - interval) > 1 + interval / 100 or late.max() <= _HELD_BACK * interval:
-            return False
-    elif not (
-        np.mean(np.abs(steps - usual) <= _NEARLY * usual) >= _NEARLY_REGULAR_PART
-        and abs(usual - interval) <= _EVEN * interval
-        and late.max() > _HELD_BACK * interval
-    ):
-        returns = np.count_nonzero((late[:-1] > _LEAST_LATE * interval) & (late[1:] <= _IN_TIME * interval))
-        pauses = taken_steps[taken_steps > interval] - interval
-        if returns < _FEWEST_RETURNS or pauses.sum() > _PAUSES_PART * interval * len(steps):
-            return False
-    is_even = np.mean(np.abs(taken_steps - interval) <= 1 + _EVEN * interval) >= _EVEN_PART
-    return bool(is_even and (taken_steps > 0).all())
+        return is_held_back and abs(usual - interval) <= 1 + interval / 100
+    is_nearly_regular = np.mean(np.abs(steps - usual) <= _NEARLY * usual) >= _NEARLY_REGULAR_PART
+    if is_nearly_regular and is_held_back and abs(usual - interval) <= _EVEN * interval:
+        return True
+    returns = np.count_nonzero((late[:-1] > _LEAST_LATE * interval) & (late[1:] <= _IN_TIME * interval))
+    pauses = taken_steps[taken_steps > interval] - interval
+    return bool(returns >= _FEWEST_RETURNS and pauses.sum() <= _PAUSES_PART * interval * len(steps))
