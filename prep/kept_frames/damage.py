@@ -70,6 +70,65 @@ class Damage:
         return None
 
 
+def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
+    """Which frames are lost and which are sound; None when nothing is damaged.
+
+    A hole between two frames of more than `max_hole_units` units of the timebase, and more than two median intervals,
+    is a gap in the timestamps, not lost frames.
+    """
+    packets = scan.packets
+    entries = [packet.is_entry for packet in packets]
+    begins_late = True in entries and not entries[0]
+    behind_hole = _behind_hole(scan)
+    said = any(packet.complaint or packet.break_before for packet in packets)
+    if not (said or begins_late or behind_hole or scan.stopped or (scan.ends_early and scan.lacks_times)):
+        return None
+    clean = {number for number, packet in enumerate(packets) if packet.break_before == MISSING_SEGMENT}
+    unsure = (
+        set() if scan.numbers_frames else after_holes([each.pts for each in packets], entries, max_hole_units, clean)
+    )
+    trusted = [each and number not in unsure for number, each in enumerate(_trusted(scan))]
+    shown = set(scan.shown)
+    disordered = _disordered(scan, trusted)
+    # A few times that contradict the others are wrong ones, of frames that are lost so. Many say that none is reliable.
+    decoded = {number for number in shown if trusted[number]}
+    mistimed = disordered & decoded
+    has_times = not scan.lacks_times and len(mistimed) * _MISTIMED_PART <= len(decoded)
+    lost_anyhow = disordered | behind_hole
+    sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
+    if has_times and all(sound) and not (scan.stopped or scan.ends_early or scan.unread or clean):
+        # What was said is harmless: see `_excused`.
+        return None
+    is_only_cut = _is_only_cut(scan, sound if has_times else trusted)
+    if is_only_cut:
+        sound = _up_to_the_cut(packets, sound)
+    known = _known(packets)
+    due = [each for each in known if each[1] not in mistimed]
+    all_due = _due(due, sound, packets, max_hole_units)
+    sound_pts = [pts for pts, number in known if sound[number]]
+    lost = {pts for pts, number in due if not sound[number]} | set(all_due).difference(sound_pts)
+    total = scan.unread + sum(not packet.is_hidden for packet in packets)
+    complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
+    first, stop = sound_run = _sound_run(scan, trusted)
+    return Damage(
+        sound_pts=np.array(sound_pts, dtype=np.int64),
+        due_pts=np.array(all_due, dtype=np.int64),
+        sound_run=sound_run,
+        num_shown=len(scan.shown) - len(scan.corrupt),
+        has_times=has_times,
+        kept=kept_times([(pts, sound[number]) for pts, number in known])
+        if has_times
+        else kept_range(range(first, stop)),
+        total=total,
+        lost=total - (sound.count(True) if has_times else stop - first),
+        first_lost_pts=min(lost, default=None),
+        complaint=next(filter(None, [scan.stopped, *complaints]), "it begins without a keyframe or ends too early"),
+        is_only_cut=is_only_cut,
+        num_corrupt=len(scan.corrupt),
+        corrupt_before=_corrupt_before(scan, first),
+    )
+
+
 def _trusted(scan: Scan) -> list[bool]:
     """For each packet whether its frame, if it has one, decodes as it was encoded and has the right time."""
     packets, sound = scan.packets, []
@@ -135,6 +194,8 @@ def _excused(scan: Scan) -> set[int]:
     packets, excused = scan.packets, set[int]()
     position = {number: place for place, number in enumerate(scan.shown)}
     entry: int | None = None
+    # `fresh`: since it began or a break, the decoder got no frame but entries and those that lead them. `is_broken`: it
+    # got no entry since. `started_here`: the last entry is the first one since.
     fresh, is_broken, started_here = True, True, False
     for number, packet in enumerate(packets):
         if packet.is_entry and (not packet.complaint or (fresh and _forgets_another(packet))):
@@ -176,65 +237,6 @@ def _leads(packets: tuple[ScannedPacket, ...], position: dict[int, int], number:
     if pts is not None and entry_pts is not None:
         return pts < entry_pts
     return position.get(number, 0) < position.get(entry, 0)
-
-
-def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
-    """Which frames are lost and which are sound; None when nothing is damaged.
-
-    A hole between two frames of more than `max_hole_units` units of the timebase, and more than two median intervals,
-    is a gap in the timestamps, not lost frames.
-    """
-    packets = scan.packets
-    entries = [packet.is_entry for packet in packets]
-    begins_late = True in entries and not entries[0]
-    behind_hole = _behind_hole(scan)
-    said = any(packet.complaint or packet.break_before for packet in packets)
-    if not (said or begins_late or behind_hole or scan.stopped or (scan.ends_early and scan.lacks_times)):
-        return None
-    clean = {number for number, packet in enumerate(packets) if packet.break_before == MISSING_SEGMENT}
-    unsure = (
-        set() if scan.numbers_frames else after_holes([each.pts for each in packets], entries, max_hole_units, clean)
-    )
-    trusted = [each and number not in unsure for number, each in enumerate(_trusted(scan))]
-    shown = set(scan.shown)
-    disordered = _disordered(scan, trusted)
-    # A few times that contradict the others are wrong ones, of frames that are lost so. Many say that none is reliable.
-    decoded = {number for number in shown if trusted[number]}
-    mistimed = disordered & decoded
-    has_times = not scan.lacks_times and len(mistimed) * _MISTIMED_PART <= len(decoded)
-    lost_anyhow = disordered | behind_hole
-    sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
-    if has_times and all(sound) and not (scan.stopped or scan.ends_early or scan.unread or clean):
-        # What was said is harmless: see `_excused`.
-        return None
-    is_only_cut = _is_only_cut(scan, sound if has_times else trusted)
-    if is_only_cut:
-        sound = _up_to_the_cut(packets, sound)
-    known = _known(packets)
-    due = [each for each in known if each[1] not in mistimed]
-    all_due = _due(due, sound, packets, max_hole_units)
-    sound_pts = [pts for pts, number in known if sound[number]]
-    lost = {pts for pts, number in due if not sound[number]} | set(all_due).difference(sound_pts)
-    total = scan.unread + sum(not packet.is_hidden for packet in packets)
-    complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
-    first, stop = sound_run = _sound_run(scan, trusted)
-    return Damage(
-        sound_pts=np.array(sound_pts, dtype=np.int64),
-        due_pts=np.array(all_due, dtype=np.int64),
-        sound_run=sound_run,
-        num_shown=len(scan.shown) - len(scan.corrupt),
-        has_times=has_times,
-        kept=kept_times([(pts, sound[number]) for pts, number in known])
-        if has_times
-        else kept_range(range(first, stop)),
-        total=total,
-        lost=total - (sound.count(True) if has_times else stop - first),
-        first_lost_pts=min(lost, default=None),
-        complaint=next(filter(None, [scan.stopped, *complaints]), "it begins without a keyframe or ends too early"),
-        is_only_cut=is_only_cut,
-        num_corrupt=len(scan.corrupt),
-        corrupt_before=_corrupt_before(scan, first),
-    )
 
 
 def _corrupt_before(scan: Scan, first: int) -> int:
