@@ -57,30 +57,46 @@ UNREADABLE_REMEDY = "copy or download it again, or decrypt it if it is encrypted
 
 @dataclass(frozen=True, eq=False)
 class SourceVideo:
-    """The video stream of a source that prep encodes.
+    """The video stream of a source that prep encodes. Arrays are int64, and empty where there is nothing of their kind.
 
-    `width` and `height` are those of the coded pictures after the container's `crop`, before `rotation` (degrees, a
-    multiple of 90) and `sample_aspect_ratio`. Colours are code points of ISO/IEC 23091-2. `pts`: the presentation time
-    of every frame, int64 in units of `timebase` seconds, strictly rising; None when the container does not state them,
-    so that the source has to be decoded. `end_pts`: where the last frame ends. `num_packets`: how many packets have
-    frames that are shown. `suspicion`: a sign of damage, "" if there is none. `demuxer`: FFmpeg's name for the format;
-    with "" ffmpeg detects it. `entries`: the pts of frames that are shown, int64, rising; a decoder that starts at one
-    of them shows all later frames as they were encoded. `has_decode_times`: although there are B-frames, pts rise in
-    the order of decoding, so that no pts is that of its own frame. `decode_times`: the times of frames, int64, rising,
-    if they are those of decoding; none where there are no B-frames. `pts_falls`: how often the pts of packets do not
-    rise in the order of decoding. `not_coded`: the pts of packets of which FFmpeg
-    shows nothing: the frame before is to be shown again. `is_cut_off`: the file ends before the end that it states.
-    `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
-    then finds out as it goes, and leaves out a frame each time that it was too few. `repeats_times`: every packet
-    states a time, and some the same one; ffmpeg is told to keep to these times. `is_without_edits`: the edits of an MP4
-    do not count, as they hide what is decoded first, or as FFmpeg shows parts at another speed than they say; of the
-    frames in the order shown, the first `num_hidden` are left out in their place. `has_hidden`: FFmpeg hides the frames
-    of some packets. `in_pauses`: the numbers of the frames that FFmpeg shows in place of pauses or between the parts of
-    edits, where pts are those of several edits; None where FFmpeg's own are right. `has_guessed_rate`: it has neither
-    times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those of all frames, where it states the times of
-    some only, and not the rate of the others; otherwise none. `is_joined`: recordings were joined in it, whose times
-    start anew, in a container of which that is looked for. `arrivals`: the pts of packets, int64, where these are the
-    times at which frames arrived, several at once, and `pts` are evened; otherwise none.
+    What it is:
+
+    - `demuxer`: FFmpeg's name for the format; with "" ffmpeg detects it.
+    - `width`, `height`: of the coded pictures after the container's `crop`, before `rotation` (degrees, a multiple of
+      90) and `sample_aspect_ratio`. `primaries`, `transfer`, `matrix`: code points of ISO/IEC 23091-2.
+    - `suspicion`: a sign of damage, "" if there is none. `is_cut_off`: the file ends before the end that it states.
+    - `num_packets`: how many packets have frames that are shown. `places`: where it is probed by the index, a row (pts,
+      position, bytes) for each packet, in decode order.
+
+    When its frames are shown, in units of `timebase` seconds:
+
+    - `pts`: of every frame, strictly rising; None when the container does not state them, so that the source has to be
+      decoded. `end_pts`: where the last frame ends. `rate_hints`: the rates that the container states.
+    - `entries`: those of frames that are shown, rising; a decoder that starts at one of them shows all later frames as
+      they were encoded.
+    - `not_coded`: those of packets of which FFmpeg shows nothing: the frame before is to be shown again.
+
+    Where packets do not simply say that:
+
+    - `has_decode_times`: although there are B-frames, pts rise in the order of decoding, so that no pts is that of its
+      own frame. `decode_times`: the times of frames, rising, if they are those of decoding; none where there are no
+      B-frames. `pts_falls`: how often the pts of packets do not rise in the order of decoding.
+    - `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
+      then finds out as it goes, and leaves out a frame each time that it was too few.
+    - `repeats_times`: every packet states a time, and some the same one; ffmpeg is told to keep to these times.
+    - `has_guessed_rate`: it has neither times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those of all
+      frames, where it states the times of some only, and not the rate of the others.
+    - `arrivals`: the pts of packets, where these are the times at which frames arrived, several at once, and `pts` are
+      evened. `is_joined`: recordings were joined in it, whose times start anew, in a container of which that is looked
+      for.
+
+    What edits of an MP4 do:
+
+    - `has_hidden`: FFmpeg hides the frames of some packets.
+    - `is_without_edits`: edits do not count, as they hide what is decoded first, or as FFmpeg shows parts at another
+      speed than they say; of the frames in the order shown, the first `num_hidden` are left out in their place.
+    - `in_pauses`: the numbers of the frames that FFmpeg shows in place of pauses or between the parts of edits, where
+      pts are those of several edits; None where FFmpeg's own are right.
     """
 
     path: str

@@ -20,7 +20,11 @@ from .to_device import DeviceCopies
 
 
 class Core:
-    """It has no reference to the loader, so that the loader's finalizer can close it."""
+    """What all passes of a loader have in common: it hands their work to the pool, and the pool's answers to them, and
+    gives memory that no pass uses any more to the next.
+
+    It has no reference to the loader, so that the loader's finalizer can close it.
+    """
 
     def __init__(self, pool: Pool, copies: DeviceCopies, before: LoaderStats) -> None:
         self.kinds: tuple[BatchRows, ...] | None = None
