@@ -193,6 +193,22 @@ def test_long_stretches_that_changed_places_are_no_recordings(lengths: list[int]
     assert recordings([*one, *three, *two, *four], MS) == [0]
 
 
+def test_a_gap_of_most_of_a_day_is_no_jump_back() -> None:
+    """33 bits are 26.5 hours."""
+    clock = Fraction(1, 90_000)
+    for hours in (1, 14, 22):
+        times = np.concatenate([3600 * np.arange(50), (3600 * 50 + hours * 3600 * 90_000) + 3600 * np.arange(50)])
+        assert on_one_clock(times, PERIOD).tolist() == times.tolist()
+        assert not is_joined(times.tolist(), clock, PERIOD)
+        # The other way round FFmpeg moves those that are earlier than the first by a period.
+        assert on_one_clock((times[::-1] + PERIOD * (times[::-1] < 10**6)), PERIOD)[-1] == times[0]
+
+
+def test_times_that_begin_anew_go_on_also_where_they_are_out_of_order() -> None:
+    times = PERIOD + np.array([-9000, -3000, -6000, 3000, 0, -1, 9000, 6000])
+    assert on_one_clock(times % PERIOD, PERIOD).tolist() == times.tolist()
+
+
 def test_a_few_wrong_times_far_ahead_begin_no_recording() -> None:
     times = [40 * number for number in range(200)]
     for count in (1, 2):

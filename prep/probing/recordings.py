@@ -27,6 +27,8 @@ _MAX_STEPS = 5
 _MAX_PAUSE_SECONDS = 10
 # So many stretches may lie between two of one clock.
 _MOST_BETWEEN = 100
+# Times that jump by a period, but for an eighth of it or less, began anew.
+_WRAP_PART = 8
 # The times of these have 33 bits, and 32. FFmpeg takes those that are much earlier than the first one for later ones.
 _PERIODS = {"mpegts": 1 << 33, "mpeg": 1 << 33, "flv": 1 << 32}
 
@@ -51,11 +53,14 @@ def period_of(demuxer: str) -> int | None:
 
 
 def on_one_clock(times: Array, period: int | None) -> Array:
-    """The times, int64, each moved by whole periods so that it is as close as possible to the one before."""
+    """The times, int64, as the file has them, but that they go on where they begin anew. Those that FFmpeg moved by a
+    period, as they are earlier than the first one, are moved back."""
     if period is None:
         return times
-    steps = (np.diff(times) + period // 2) % period - period // 2
-    return np.asarray(np.cumsum(np.concatenate([times[:1], steps])))
+    steps = np.diff(times % period)
+    # A gap of hours may well be longer than half a period.
+    laps = np.where(np.abs(steps) > period - period // _WRAP_PART, np.sign(steps), 0)
+    return np.asarray(np.cumsum(np.concatenate([times[:1], steps - laps * period])))
 
 
 def unwrapped(times: Sequence[int | None], period: int | None) -> list[int | None]:
