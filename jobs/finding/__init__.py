@@ -1,7 +1,9 @@
 """Which videos a job is about, wherever they lie. Knows nothing of units and of Ray. Start at `sources`.
 
 source                      one video to prepare, where it was named, and whether two finds are one
-sources, places, ids        the sources that arguments stand for, and their ids
+sources, ids                the sources that arguments stand for, and their ids
+disk_sources, store_sources, listed_sources  of paths and globs, of URLs, and of the rows of lists
+places                      paths that mean the same wherever a unit runs
 video_names                 which files of a folder are videos
 other_files                 what lies in a folder without videos, for a message
 walking                     folders of this machine, and globs in them

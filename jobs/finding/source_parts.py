@@ -17,7 +17,7 @@ from ...errors import SourceNotFoundError, UsageError
 from ...prep.timing.stretch import Stretch
 from .identity import identity_of
 from .importing import Importing
-from .lists import Row
+from .lists import Row, valid_text
 
 # Of a sequence of pictures so many are read for its fingerprint.
 _IMAGES_READ = 16
@@ -75,6 +75,11 @@ class Imported:
     attributes: dict[str, Any]
     part: SourcePart | None
     place: str
+
+    @property
+    def attributes_text(self) -> str:
+        """The attributes as a JSON object, as `Source` has them."""
+        return valid_text(json.dumps(self.attributes, ensure_ascii=False, allow_nan=False))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,90 @@
+"""The sources that a list names: what the path of each row means, and which id it has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from ...errors import UsageError
+from ...storage.locate import from_home
+from .addresses import Address, beside, is_store_url, parse, shown
+from .importing import Importing
+from .lists import Row, id_of_path
+from .places import absolute_below, is_shortest, without_scheme
+from .source import Found, Source
+from .source_parts import stretch_of_row
+from .store_files import StoreFile
+
+ReadList = Callable[[str], Iterable[Row]]
+"""Reads the rows of a list on a disk."""
+
+
+def found_in_list(file: str, read: ReadList, importing: Importing) -> Iterator[Found]:
+    """The sources of a list on a disk."""
+    return _found(_rows(file, read), importing, file, None)
+
+
+def found_in_list_at(address: Address, copy: Path, read: ReadList, importing: Importing) -> Iterator[Found]:
+    """The sources of a list in a store, of which `copy` is a local copy."""
+    return _found(_rows_of_copy(address, str(copy), read), importing, address.url, address)
+
+
+def _rows(file: str, read: ReadList) -> Iterator[Row]:
+    is_first = True
+    for row in read(file):
+        if is_first:
+            _refuse_other_folder(file, row)
+            is_first = False
+        yield row._replace(path=without_scheme(row.path)) if "://" in row.path else row
+
+
+def _refuse_other_folder(file: str, first: Row) -> None:
+    """UsageError if the paths of a list are relative to the current folder, by its first row: the file lies there, and
+    nothing of its path in the list's own folder."""
+    path, folder = Path(first.path), Path(file).absolute().parent
+    if is_store_url(first.path) or path.is_absolute() or not path.parts or os.path.lexists(folder / path.parts[0]):
+        return
+    if os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises for some names
+        raise UsageError(
+            f"{first.place} has {first.path!r}, which is there from the current folder on; paths in a list begin in "
+            f"the list's own folder, {str(folder)!r}; move the list to the current folder, or write absolute paths",
+            file=file,
+        )
+
+
+def _rows_of_copy(address: Address, copy: str, read: ReadList) -> Iterator[Row]:
+    """The rows of a list in a store. Messages name its URL in place of the copy."""
+    try:
+        for row in read(copy):
+            yield row._replace(place=row.place.replace(copy, address.url))
+    except UsageError as error:
+        error.message = error.message.replace(copy, address.url)
+        error.file = address.url
+        raise
+
+
+def _found(rows: Iterable[Row], importing: Importing, file: str, address: Address | None) -> Iterator[Found]:
+    """The sources of the rows of a list. `file` is what messages call it, and `address` is where it lies in a store,
+    None on a disk: paths in it are relative to its own folder."""
+    folder = "" if address is not None else str(Path(file).parent.absolute())
+    below = f"{folder.rstrip('/')}/"
+    for row in rows:
+        place, given, given_id, attributes = row
+        part = None if importing.cuts is None else stretch_of_row(row, importing)
+        row_id = given_id or id_of_path(given) + (f"@{part}" if part else "")
+        if row_id in ("", ".", ".."):
+            what = f"{row_id!r} as its `id`; give another" if given_id else f"the folder {given!r} as its `path`"
+            raise UsageError(f"{place} has {what}; lists name files", file=file)
+        in_store = None
+        if is_shortest(given) and given[0] != "~" and address is None:
+            # Most are: no URL, which has two slashes, and with nothing to resolve.
+            path = given if given[0] == "/" else below + given
+        elif address is not None or is_store_url(given):
+            in_store = StoreFile(parse(given if address is None else beside(address, given)))
+            given, path = shown(given), in_store.address.url
+        else:
+            path = absolute_below(folder, from_home(given))
+        # Ids of rows and of paths are valid text; arguments by position take half the time of those by name.
+        source = Source(row_id, path, given, attributes, given_id is not None, True, part, in_store)
+        yield Found(source, place, True)
