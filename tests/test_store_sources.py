@@ -264,6 +264,18 @@ def test_a_presigned_url_is_read_and_its_signature_is_stored_nowhere(tmp_path: P
             assert b"topsecret" not in (Path(folder) / name).read_bytes()
 
 
+@pytest.mark.parametrize(("name", "cuts"), [("list.txt", None), ("a.mp4", "start,end")])
+def test_a_message_about_a_list_on_the_web_is_without_its_signature(
+    tmp_path: Path, name: str, cuts: str | None
+) -> None:
+    (tmp_path / "list.txt").write_text("a.mp4\n.\n")
+    with web_server(tmp_path, "sig=topsecret") as server:
+        with pytest.raises(UsageError, match="line 2 of .* names? files|is no list") as caught:
+            prepare(f"{server.root}/{name}?sig=topsecret", tmp_path / "dataset", cuts=cuts)
+        assert caught.value.file == f"{server.root}/{name}"
+    assert "topsecret" not in str(caught.value)
+
+
 def test_a_web_server_without_etags_will_do(tmp_path: Path) -> None:
     make(tmp_path / "web" / "a.mp4", first_number=70)
     with web_server(tmp_path / "web", "", etags=False) as server:
