@@ -11,7 +11,9 @@ source_table, source_columns, windows  all sources of a job, and those that are 
 look, changed               what the files are now, and what to do if they are not what was prepared
 labels                      columns that lists set, in a job or by themselves
 survey, deciding            what has to be known of sources before anything is encoded, and what is to be done
-planning, ahead, encoding   the units of a window, planned while those of other windows are encoded
+encoding                    the main thread: runs the units of a window while others are planned
+window_plans, ahead         the thread that plans: looks at the sources of the windows that follow
+planning                    the units of a window, and what becomes of its sources
 units, work                 the plan of units, and one unit of work
 steps, order                a long video in sections: what each task does, and which follows
 waiting, costs              which step starts next, and what steps took of what was expected of them

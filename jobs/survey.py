@@ -2,7 +2,7 @@
 
 Of the sources of a small job everything is looked at first. Of those of a large one only what may end the job before
 it has written anything, or may be a video that the dataset has under another id. All others are looked at window after
-window, see `encoding`.
+window, see `window_plans`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import shortgop
 from datasets import rows_of
 from shortgop.cli.progress import job_progress
 from shortgop.errors import TooManyFailuresError, UsageError
-from shortgop.jobs import encoding, look, source_table
+from shortgop.jobs import look, source_table, window_plans
 from shortgop.jobs import prepare as prepare_module
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.finding.importing import Importing
@@ -185,7 +185,7 @@ def first_plan(monkeypatch: pytest.MonkeyPatch, out: Path, listed: Path) -> list
         planned.extend(plan_window(*arguments))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(encoding, "plan_window", plan_and_end)
+    monkeypatch.setattr(window_plans, "plan_window", plan_and_end)
     with pytest.raises(KeyboardInterrupt):
         run(out, listed, section_seconds=1e-6)
     return planned
