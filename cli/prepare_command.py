@@ -110,10 +110,10 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     end_tidily_on_sigterm()
     with errors(goes_on=True):
         from ..jobs.finding.column_types import parse_types
-        from ..jobs.named_options import prepare_untold
+        from ..jobs.named_options import prepare_without_warning
 
         with report_at_the_end(report_path, out_path), job_progress(err) as on_progress:
-            report = prepare_untold(
+            report = prepare_without_warning(
                 sources, out_path, profile=profile_name, fps=fps, size=size, fit=fit, upscale=upscale,
                 deinterlace=deinterlace, gop=gop, b_frames=b_frames, codec=codec, encoder=encoder, crf=crf,
                 preset=preset, fastdecode=fastdecode, segment_seconds=segment_seconds, shard_mb=shard_mb,

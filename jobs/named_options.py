@@ -34,7 +34,7 @@ StrPath = str | os.PathLike[str]
 _Options = ParamSpec("_Options")
 
 
-def prepare_untold(
+def prepare_without_warning(
     sources: StrPath | Sequence[StrPath],
     out: StrPath,
     *,
@@ -143,7 +143,7 @@ def prepare_untold(
     )
 
 
-def _telling_failures(run: Callable[_Options, Report]) -> Callable[_Options, Report]:
+def _warning_of_failures(run: Callable[_Options, Report]) -> Callable[_Options, Report]:
     """`run` under the name `prepare`, with a DatasetWarning where sources failed, or the values of a column are of
     several types since: whoever does not look at the report would train without them."""
 
@@ -170,7 +170,7 @@ def _telling_failures(run: Callable[_Options, Report]) -> Callable[_Options, Rep
     return prepare
 
 
-prepare = _telling_failures(prepare_untold)
+prepare = _warning_of_failures(prepare_without_warning)
 
 
 def _failures_text(report: Report) -> str:

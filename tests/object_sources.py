@@ -8,7 +8,7 @@ from typing import Any
 
 import shortgop
 from shortgop.jobs.look import look_at
-from shortgop.jobs.named_options import prepare_untold
+from shortgop.jobs.named_options import prepare_without_warning
 from shortgop.jobs.units import Item, Unit
 from shortgop.jobs.work import UnitResult, run_unit
 from shortgop.prep.options import DEFAULT_POLICY, Options
@@ -28,7 +28,7 @@ def make(path: Path, first_number: int = 0, num_frames: int = 40, **options: Any
 
 
 def prepare(sources: Any, out: Path, **options: Any) -> shortgop.Report:
-    return prepare_untold(sources, out, runner="inline", **options)
+    return prepare_without_warning(sources, out, runner="inline", **options)
 
 
 def numbers(dataset: Path) -> dict[str, list[int]]:

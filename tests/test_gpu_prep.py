@@ -27,7 +27,7 @@ from cuda_ffmpeg import (
     software_filters,
 )
 from datasets import current_manifest
-from shortgop.jobs.named_options import prepare_untold
+from shortgop.jobs.named_options import prepare_without_warning
 from shortgop.prep.profile import Profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.tools.doctor import diagnose
@@ -263,7 +263,7 @@ def test_a_chip_without_b_frames_makes_a_dataset_without(
 def test_a_source_that_is_no_video_is_its_own_fault(gpu_machine: GpuMachine, tmp_path: Path) -> None:
     gpu_machine()
     (tmp_path / "bad.mp4").write_bytes(b"not a video" * 1000)
-    report = prepare_untold(str(tmp_path / "bad.mp4"), tmp_path / "dataset", runner="inline")
+    report = prepare_without_warning(str(tmp_path / "bad.mp4"), tmp_path / "dataset", runner="inline")
     assert len(report.failures) == 1
 
 

@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from shortgop.errors import UsageError
-from shortgop.jobs.named_options import prepare_untold
+from shortgop.jobs.named_options import prepare_without_warning
 from source_arguments import find_sources
 from store_helpers import put
 from synthetic import constant_rate_pts, make_video
@@ -31,12 +31,12 @@ def test_a_video_whose_key_is_no_path_fails_alone(s3_url: str, tmp_path: Path) -
         put(f"{s3_url}/in/{name}", video.path)
     for odd in (*ODD_KEYS, "x//notes.txt", "x/../readme.md"):
         put_raw(f"{s3_url}/in/{odd}", b"content")
-    report = prepare_untold(f"{s3_url}/in", tmp_path / "dataset", runner="inline")
+    report = prepare_without_warning(f"{s3_url}/in", tmp_path / "dataset", runner="inline")
     assert report.videos_added == 2
     assert sorted(failure.source for failure in report.failures) == sorted(f"{s3_url}/in/{odd}" for odd in ODD_KEYS)
     for failure in report.failures:
         assert "its key has an empty part, `.`, `..` or a control character; rename that object" in failure.reason
-    again = prepare_untold(f"{s3_url}/in", tmp_path / "dataset", runner="inline")
+    again = prepare_without_warning(f"{s3_url}/in", tmp_path / "dataset", runner="inline")
     assert (again.videos_added, again.already_there) == (0, 2)
 
 

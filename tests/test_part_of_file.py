@@ -17,7 +17,7 @@ from datasets import rows_of
 from flaky_proxy import FlakyProxy
 from shortgop.jobs.finding.addresses import parse
 from shortgop.jobs.finding.store_files import StoreFile, copied
-from shortgop.jobs.named_options import prepare_untold
+from shortgop.jobs.named_options import prepare_without_warning
 from shortgop.prep.part_of_file import packet_range, probe_by_index
 from shortgop.prep.probing.header_estimate import estimate
 from shortgop.prep.probing.probe import probe
@@ -159,7 +159,7 @@ def test_damage_in_a_stretch_is_found(at_the_end: SyntheticVideo, s3_url: str, t
     data[len(data) // 2 : len(data) // 2 + 20_000] = random.Random(0).randbytes(20_000)
     put(f"{s3_url}/long.mp4", bytes(data))
     (tmp_path / "list.csv").write_text(f"path,start,end\n{s3_url}/long.mp4,19,21\n")
-    report = prepare_untold(tmp_path / "list.csv", tmp_path / "dataset", cuts="start,end", runner="inline")
+    report = prepare_without_warning(tmp_path / "list.csv", tmp_path / "dataset", cuts="start,end", runner="inline")
     (failure,) = report.failures
     assert "--salvage" in failure.reason
     assert f"{s3_url}/long.mp4" in failure.reason

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import shortgop
 from datasets import copied_shards, current_manifest, make_dataset, rows_of
 from shortgop.cli import app
-from shortgop.jobs.named_options import prepare_untold
+from shortgop.jobs.named_options import prepare_without_warning
 from shortgop.manifests.equal_contents import equal_contents
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
 
@@ -82,7 +82,9 @@ def test_progress_says_how_far_the_job_is(tmp_path: Path) -> None:
         make_video(file, pts=constant_rate_pts(Fraction(25), 40), timebase=Fraction(1, 25))
     (tmp_path / "corpus" / "broken.mp4").write_text("no video")
     seen: list[shortgop.Progress] = []
-    report = prepare_untold(tmp_path / "corpus", tmp_path / "dataset", runner="inline", on_progress=seen.append)
+    report = prepare_without_warning(
+        tmp_path / "corpus", tmp_path / "dataset", runner="inline", on_progress=seen.append
+    )
     assert seen[0].note == "looking at 4 sources"
     last = seen[-1]
     assert (last.sources_done, last.sources_total, last.sources_failed) == (4, 4, 1)

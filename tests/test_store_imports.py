@@ -15,7 +15,7 @@ from lerobot_files import CAMERAS, with_pictures, write_lerobot, write_lerobot_2
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import PLAIN, Importing
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.named_options import prepare_untold
+from shortgop.jobs.named_options import prepare_without_warning
 from source_arguments import find_sources
 from store_helpers import put, remove
 from synthetic import make_video, read_number
@@ -33,7 +33,7 @@ def put_folder(folder: Path, url: str) -> str:
 
 
 def prepare(sources: Any, out: Path, **options: Any) -> shortgop.Report:
-    return prepare_untold(sources, out, runner="inline", **options)
+    return prepare_without_warning(sources, out, runner="inline", **options)
 
 
 def shown(dataset: Path) -> dict[str, tuple[list[int], dict[str, Any]]]:
