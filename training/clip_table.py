@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import fits_int64
 from ..errors import ToolError, UsageError, WrongTypeError
 from ..manifests.operations.output_files import check_output, new_file
 from ..manifests.ragged import Array, lazy, offsets_of
@@ -124,7 +125,7 @@ def _array(values: Any, name: str) -> Any:
             f"{name} of a ClipTable is {shortened(values)}; it has to be an array or a list of "
             f"{'booleans' if name == 'mask' else 'integers of 64 bits'}, as long for each clip"
         )
-    if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
+    if array.dtype.kind == "u" and array.size and not fits_int64(int(array.max())):
         raise UsageError(f"{name} of a ClipTable has {array.max()}, and a frame's number has 63 bits")
     return array.astype(wanted, copy=False)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..arguments import is_boolean
+from ..arguments import fits_int64, is_boolean
 from ..errors import UsageError, WrongTypeError
 from ..manifests.dataset_files.video_columns import BUILT_IN
 from ..manifests.ragged import Array, lazy
@@ -233,6 +233,6 @@ class OpenedDataset:
 def _tensor_of(value: Any) -> Any:
     if isinstance(value, bool):
         return torch.tensor(value)
-    if isinstance(value, int) and -(2**63) <= value < 2**63:
+    if isinstance(value, int) and fits_int64(value):
         return torch.tensor(value, dtype=torch.int64)
     return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
