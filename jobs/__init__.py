@@ -7,7 +7,8 @@ progress                    how far a job is
 named_options               `shortgop.prepare`: the options of a job by their names
 how, outcome                the settings of a job, and its report
 source_listing              which sources are found before anything is encoded, and which meanwhile
-source_table, source_columns, windows  all sources of a job, and those that are planned at a time
+source_table, source_columns, temporary_database  all sources of a job, as many as there are
+windows                     the sources that are planned at a time
 look, changed               what the files are now, and what to do if they are not what was prepared
 labels                      columns that lists set, in a job or by themselves
 survey, deciding            what has to be known of sources before anything is encoded, and what is to be done

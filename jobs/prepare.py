@@ -141,7 +141,7 @@ def repair(
         find = partial(found_in, sources, importing=importing)
         listing = list_first(table, sources, dataset, policy, find, WINDOW_SOURCES)
         listing.complete()
-        table.keep(damaged.keys())
+        table.keep_only(damaged.keys())
         # A repair leaves alone what the dataset remembers and lists otherwise.
         listing.id_roots = listing.roots_before
         if not len(table):

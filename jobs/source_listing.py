@@ -19,7 +19,8 @@ from .finding.ids import id_roots
 from .finding.source import Found
 from .finding.sources import folders_of
 from .look import search
-from .source_table import SourceTable, SourceWindow, TableBusyError
+from .source_table import SourceTable, SourceWindow
+from .temporary_database import TableBusyError
 from .windows import Window
 
 # After so many sources progress shows how many were found.

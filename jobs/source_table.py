@@ -1,25 +1,15 @@
-"""The sources of a job, as many as there are: a temporary database, of which little is in memory.
-
-SQLite keeps it in memory until it outgrows its cache, then in a file without a name below TMPDIR, or /var/tmp, which is
-gone with the process.
-"""
+"""The sources of a job, as many as there are: a temporary database has them, and what looking at them has found."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
-import sqlite3
-import threading
-from collections.abc import Collection, Generator, Iterable, Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count, groupby, islice
 from operator import itemgetter
-from types import TracebackType
 from typing import Any, Self
 
-from ..errors import OutputError
 from .finding.source import Found, Source, same
 from .look import Looked
 from .source_columns import (
@@ -36,26 +26,15 @@ from .source_columns import (
     packed,
     unpacked,
 )  # fmt: skip
+from .temporary_database import TemporaryDatabase
 from .windows import Window, first_size, one_window_size, windows
 
-_CACHE_KILOBYTES = 32_768
-_CLOSING_SECONDS = 2
-# Four times the usual: a fifth less time for a million sources, and a fifth more for reading those of a window, which
-# is done ahead.
-_PAGE_BYTES = 16_384
-# Where SQLite puts files without a name, in most cases.
-_FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
 # So many finds are added at a time. Meanwhile nothing is read.
 _ADDED = 1_000
 # So long planning waits for the thread that adds sources. It looks whether it is still wanted then.
 _BUSY_SECONDS = 0.1
 
 _TABLES = f"""
-PRAGMA page_size = {_PAGE_BYTES};
-PRAGMA cache_size = -{_CACHE_KILOBYTES};
-PRAGMA journal_mode = OFF;
-PRAGMA synchronous = OFF;
-BEGIN;
 {TABLE};
 CREATE TABLE unwanted (number INTEGER PRIMARY KEY);
 CREATE TABLE looked (id BLOB PRIMARY KEY, new_id BLOB, item BLOB);
@@ -80,10 +59,6 @@ SourceWindow = Window[int] | Window[bytes]
 """Sources that were found one after the other, by their numbers, or neighbours in the order of ids."""
 
 
-class TableBusyError(Exception):
-    """Another thread changes the table, which may take a minute where all finds of a million sources are merged."""
-
-
 @dataclass(frozen=True)
 class Row:
     """A source, and what looking at it has found, if that was kept."""
@@ -97,44 +72,31 @@ class SourceTable:
     table: the thread that adds gets CancelledError then. OutputError where TMPDIR is too small."""
 
     def __init__(self) -> None:
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        # Of the database. Whoever reads several rows holds it until all were read.
-        self._lock = threading.RLock()
-        self._is_closed = False
+        self._database = TemporaryDatabase(_TABLES, "the list of sources")
         self.num_found = 0
         # Those with a greater number stand in the order of ids.
         self._num_in_order = 0
         self._num_planned = 0
-        with _on_disk():
-            self._database.executescript(_TABLES)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_closed = True
-        # Closing it while another thread is in SQLite crashes the process. This ends what that thread waits for.
-        self._database.interrupt()
-        # Not if the thread waits for a disk that does not answer. Then the database ends with the process.
-        if self._lock.acquire(timeout=_CLOSING_SECONDS):
-            self._database.close()
-            self._lock.release()
+    def __exit__(self, *_error: object) -> None:
+        self._database.close()
 
     def __len__(self) -> int:
-        (num_sources,) = self._first("SELECT count(*) FROM sources") or (0,)
+        (num_sources,) = self._database.first("SELECT count(*) FROM sources") or (0,)
         return int(num_sources)
 
     def __contains__(self, source_id: str) -> bool:
-        return self._has("SELECT 1 FROM sources WHERE id = ?", encoded(source_id))
+        return self._database.has("SELECT 1 FROM sources WHERE id = ?", encoded(source_id))
 
     def add(self, found: Iterable[Found]) -> None:
         """Add sources, the last ones. Several finds of one source are one. UsageError if two have one id and are not
         the same."""
         self.add_some(found)
-        with self._changing():
-            self._execute(_INDEX)
+        with self._database.changing():
+            self._database.execute(_INDEX)
             self._merge_finds(_REPEATED_IDS)
 
     def add_some(self, found: Iterable[Found]) -> None:
@@ -143,34 +105,21 @@ class SourceTable:
         left = iter(found)
         # Waiting for a list or a store does not keep others from reading.
         while some := list(islice(left, _ADDED)):
-            with self._changing():
-                self._database.executemany(INSERT, map(packed, some, count(self.num_found + 1)))
+            with self._database.changing():
+                self._database.execute_many(INSERT, map(packed, some, count(self.num_found + 1)))
                 self.num_found += len(some)
 
     def merge_found(self) -> None:
         """Make one source of all finds with the same id that were added so far. UsageError as for `add`."""
-        with self._changing():
+        with self._database.changing():
             self._merge_finds(_REPEATED_IDS_OF_SOME, self.num_found, 1, self.num_found)
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        with self._lock:
-            if self._is_closed:
-                raise CancelledError
-            try:
-                with _on_disk():
-                    yield
-            except OutputError:
-                if self._is_closed:
-                    raise CancelledError from None
-                raise
 
     def _merge_finds(self, repeated_ids: str, *values: int) -> None:
         """Make one source of all finds with each of these ids, which stands where the first of them was found."""
-        if not self._has(f"{repeated_ids} LIMIT 1", *values):
+        if not self._database.has(f"{repeated_ids} LIMIT 1", *values):
             return
         moved = []
-        finds = self._each(
+        finds = self._database.each(
             f"SELECT number, {SOURCE}, place FROM sources WHERE id IN ({repeated_ids}) "  # noqa: S608  # of constants
             f"{'AND number <= ? ' if values else ''}ORDER BY id, number",
             *(*values, *values[-1:]),
@@ -185,65 +134,65 @@ class SourceTable:
                         unwanted = other_number
                     else:
                         unwanted, number, kept = number, other_number, other
-                    self._execute("INSERT INTO unwanted (number) VALUES (?)", unwanted)
+                    self._database.execute("INSERT INTO unwanted (number) VALUES (?)", unwanted)
                 if number != first:
                     is_late = first <= self._num_planned and kept.source.attributes != one.source.attributes
                     moved.append((first, LABELLED_LATER * is_late, number))
-        self._execute("DELETE FROM sources WHERE number IN unwanted")
-        self._execute("DELETE FROM unwanted")
+        self._database.execute("DELETE FROM sources WHERE number IN unwanted")
+        self._database.execute("DELETE FROM unwanted")
         for first, flag, number in moved:
-            self._execute("UPDATE sources SET number = ?, flags = flags | ? WHERE number = ?", first, flag, number)
+            self._database.execute(
+                "UPDATE sources SET number = ?, flags = flags | ? WHERE number = ?", first, flag, number
+            )
 
     def labelled_later(self) -> Iterator[tuple[str, str]]:
         """The ids and attributes of the sources that got other attributes by another find after they were planned."""
         if self._num_planned:
-            for each, attributes in self._each(_LABELLED_LATER):
+            for each, attributes in self._database.each(_LABELLED_LATER):
                 yield decoded(each), decoded(attributes)
 
-    def keep(self, ids: Collection[str]) -> None:
+    def keep_only(self, ids: Collection[str]) -> None:
         """Remove all sources but these, as if no others had been found."""
         self.remove([source.id for source in self.sources() if source.id not in ids])
-        numbers = [number for (number,) in self._each("SELECT number FROM sources ORDER BY number")]
+        numbers = [number for (number,) in self._database.each("SELECT number FROM sources ORDER BY number")]
         for new, old in enumerate(numbers, 1):
-            self._execute("UPDATE sources SET number = ? WHERE number = ?", new, old)
+            self._database.execute("UPDATE sources SET number = ? WHERE number = ?", new, old)
         self.num_found = len(numbers)
 
     def remove(self, ids: Iterable[str]) -> None:
         for source_id in ids:
-            self._execute("DELETE FROM sources WHERE id = ?", encoded(source_id))
+            self._database.execute("DELETE FROM sources WHERE id = ?", encoded(source_id))
 
     def find(self, source_id: str) -> Source | None:
-        row = self._first(_ONE, encoded(source_id))
+        row = self._database.first(_ONE, encoded(source_id))
         return None if row is None else unpacked(row)
 
     def sources(self) -> Iterator[Source]:
         """All sources, sorted by id."""
-        return map(unpacked, self._each(_ALL))
+        return map(unpacked, self._database.each(_ALL))
 
     def window_after(self, number: int, size: int) -> Window[int] | None:
         """The window after the source with this number, 0 for the first one of all, in the order in which sources were
         found so far. None where there are stretches of files, which may have others further on."""
         first, last = number + 1, min(number + (size if number else first_size(size)), self.num_found)
-        if self._has("SELECT 1 FROM sources WHERE number BETWEEN ? AND ? AND file IS NOT NULL", first, last):
+        if self._database.has("SELECT 1 FROM sources WHERE number BETWEEN ? AND ? AND file IS NOT NULL", first, last):
             return None
-        (num_sources,) = self._first("SELECT count(*) FROM sources WHERE number BETWEEN ? AND ?", first, last) or (0,)
+        (num_sources,) = self._database.first(
+            "SELECT count(*) FROM sources WHERE number BETWEEN ? AND ?", first, last
+        ) or (0,)
         return Window(first, last, num_sources)
 
     def plan_window_after(self, number: int, size: int) -> Window[int] | None:
         """`window_after`, for planning it while others are still added. All finds of each of its sources so far are one
         source; what later ones say of it is told by `labelled_later`. UsageError as for `add`, TableBusyError."""
-        if not self._lock.acquire(timeout=_BUSY_SECONDS):
-            raise TableBusyError
-        try:
+        with self._database.held(_BUSY_SECONDS):
             window = self.window_after(number, size)
             if window is None:
                 return None
-            with self._changing():
+            with self._database.changing():
                 self._merge_finds(_REPEATED_IDS_OF_SOME, window.last, window.first, window.last)
             self._num_planned = window.last
             return self.window_after(number, size)
-        finally:
-            self._lock.release()
 
     def windows(self, size: int, after: int = 0) -> list[SourceWindow]:
         """The windows of all sources, or of those after the one with a number, when all were added. They follow the
@@ -267,13 +216,13 @@ class SourceTable:
         """The windows of the sources that are not in the order in which they were found."""
         if self._num_in_order == self.num_found:
             return
-        self._execute(_INDEX_OF_FILES)
-        self._execute(
+        self._database.execute(_INDEX_OF_FILES)
+        self._database.execute(
             "UPDATE sources SET leader = "
             "(SELECT min(other.id) FROM sources AS other WHERE other.file = sources.file) WHERE file IS NOT NULL"
         )
-        self._execute("CREATE INDEX IF NOT EXISTS in_order ON sources (coalesce(leader, id))")
-        keys = self._each(
+        self._database.execute("CREATE INDEX IF NOT EXISTS in_order ON sources (coalesce(leader, id))")
+        keys = self._database.each(
             "SELECT coalesce(leader, id) AS place FROM sources WHERE +number > ? ORDER BY place", self._num_in_order
         )
         yield from windows(map(itemgetter(0), keys), size, first)
@@ -289,7 +238,7 @@ class SourceTable:
     def rows(self, window: SourceWindow) -> list[Row]:
         """The sources of a window that were not removed since, sorted by id, with what was kept of looking at them."""
         inside, values = self._inside(window)
-        found = self._each(
+        found = self._database.each(
             f"SELECT item, {SOURCE} FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608
             f"WHERE {inside} ORDER BY sources.id",
             *values,
@@ -299,13 +248,13 @@ class SourceTable:
     def names(self, window: SourceWindow) -> list[Named]:
         """What little is needed of the sources of a window, in a fifth of the time."""
         inside, values = self._inside(window)
-        found = self._each(f"SELECT id, path, flags FROM sources WHERE {inside}", *values)  # noqa: S608  # of constants
+        found = self._database.each(f"SELECT id, path, flags FROM sources WHERE {inside}", *values)  # noqa: S608  # of constants
         return [named(*columns) for columns in found]
 
     def ids(self, window: SourceWindow) -> list[str]:
         """The ids of the sources of a window, as looking at them has found."""
         inside, values = self._inside(window)
-        found = self._each(
+        found = self._database.each(
             "SELECT coalesce(new_id, sources.id) FROM sources LEFT JOIN looked ON looked.id = sources.id "  # noqa: S608
             f"WHERE {inside}",
             *values,
@@ -315,7 +264,7 @@ class SourceTable:
     def labels(self, window: SourceWindow) -> Iterator[tuple[str, str]]:
         """The ids and attributes of those sources of a window that have attributes, as looking at them has found."""
         inside, values = self._inside(window)
-        found = self._each(
+        found = self._database.each(
             "SELECT sources.id, attributes, new_id, item "  # noqa: S608  # of constants
             "FROM sources LEFT JOIN looked ON looked.id = sources.id "
             f"WHERE ({inside}) AND (attributes IS NOT NULL OR new_id IS NOT NULL) ORDER BY sources.id",
@@ -332,49 +281,33 @@ class SourceTable:
         """Keep what looking at sources has found. An item may have another id than its source, see `known_paths`."""
         for source, each in looked:
             new_id = each.item.source.id
-            self._execute(
+            self._database.execute(
                 "INSERT INTO looked (id, new_id, item) VALUES (?, ?, ?)",
                 encoded(source.id), encoded(new_id) if new_id != source.id else None, pickle.dumps(each),
             )  # fmt: skip
 
-    def merge(self) -> None:
+    def merge_renamed(self) -> None:
         """Make one source of those that have the same id now: the last one from a list."""
-        renamed = self._each("SELECT id, new_id FROM looked WHERE new_id IS NOT NULL ORDER BY id")
+        renamed = self._database.each("SELECT id, new_id FROM looked WHERE new_id IS NOT NULL ORDER BY id")
         for old, new in list(renamed):
-            later = self._has("SELECT 1 FROM looked WHERE new_id = ? AND id > ?", new, old)
+            later = self._database.has("SELECT 1 FROM looked WHERE new_id = ? AND id > ?", new, old)
             named = self.find(new.decode())
             if later or (named is not None and named.is_listed and new > old):
                 self.remove([old.decode()])
             elif named is not None:
-                self._execute("DELETE FROM looked WHERE id = ?", new)
-                self._execute("UPDATE looked SET id = new_id WHERE id = ?", old)
+                self._database.execute("DELETE FROM looked WHERE id = ?", new)
+                self._database.execute("UPDATE looked SET id = new_id WHERE id = ?", old)
                 self.remove([old.decode()])
 
     def looked_at(self, window: SourceWindow) -> list[Looked]:
         """What was kept of looking at the sources of a window."""
         inside, values = self._inside(window)
-        found = self._each(
+        found = self._database.each(
             f"SELECT item FROM (SELECT id FROM sources WHERE {inside}) AS own "  # noqa: S608  # of constants
             "JOIN looked ON looked.id = own.id ORDER BY own.id",
             *values,
         )
         return [_looked(item) for (item,) in found]
-
-    def _execute(self, command: str, *values: bytes | int | None) -> None:
-        with self._lock, _on_disk():
-            self._database.execute(command, values)
-
-    def _first(self, query: str, *values: bytes | int) -> tuple[Any, ...] | None:
-        with self._lock, _on_disk():
-            row: tuple[Any, ...] | None = self._database.execute(query, values).fetchone()
-        return row
-
-    def _has(self, query: str, *values: bytes | int) -> bool:
-        return self._first(query, *values) is not None
-
-    def _each(self, query: str, *values: bytes | int) -> Generator[tuple[Any, ...]]:
-        with self._lock, _on_disk():
-            yield from self._database.execute(query, values)
 
 
 def _find(row: tuple[Any, ...]) -> tuple[int, Found]:
@@ -385,15 +318,3 @@ def _find(row: tuple[Any, ...]) -> tuple[int, Found]:
 def _looked(item: bytes) -> Looked:
     looked: Looked = pickle.loads(item)  # noqa: S301  # of this process
     return looked
-
-
-@contextlib.contextmanager
-def _on_disk() -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        raise OutputError(
-            f"the list of sources cannot be kept in {_FOLDER}: {error}; free some space, or set TMPDIR to a larger "
-            "disk, and run the same command again",
-            file=_FOLDER,
-        ) from error

@@ -95,7 +95,7 @@ def look_first(given: ToLookAt) -> None:
     refuse_two_files(found, known.manifest, other_files(given.options.policy))
     if changed == "fail":
         refuse_changed(found)
-    table.merge()
+    table.merge_renamed()
 
 
 def _wanted_first(named: Sequence[Named], known: Known, changed: Changed) -> list[bool]:

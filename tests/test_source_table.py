@@ -22,7 +22,8 @@ from shortgop.jobs.finding.source import Found, Source, same
 from shortgop.jobs.finding.source_parts import Member
 from shortgop.jobs.finding.store_files import StoreFile
 from shortgop.jobs.look import Expected, Looked
-from shortgop.jobs.source_table import SourceTable, TableBusyError
+from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.temporary_database import TableBusyError
 from shortgop.jobs.units import Item
 from shortgop.prep.timing.stretch import Stretch
 
@@ -44,7 +45,7 @@ def test_what_was_looked_at_is_kept_and_sources_that_are_the_same_video_become_o
         for window in found:
             looked = [row.source for row in table.rows(window) if row.source.id not in ("a", "b")]
             table.save((each, Looked(renamed(each, new_ids.get(each.id, each.id)), Expected(7))) for each in looked)
-        table.merge()
+        table.merge_renamed()
         rows = [row for window in found for row in table.rows(window)]
         assert [row.source.id for row in rows if row.looked is None] == ["a", "b"]
         items = [each.item.source for window in found for each in table.looked_at(window)]
@@ -219,7 +220,7 @@ def test_planning_does_not_wait_for_the_thread_that_changes_the_table() -> None:
         is_merging, may_end = threading.Event(), threading.Event()
 
         def change() -> None:
-            with table._changing():
+            with table._database.changing():
                 is_merging.set()
                 may_end.wait(60)
 
@@ -237,7 +238,7 @@ def test_what_is_kept_of_a_table_is_divided_as_if_nothing_else_had_been_found() 
     """A repair of a few videos has no windows of one."""
     names = [f"{number:03}" for number in range(200)]
     with table_of([source(name) for name in names]) as table, table_of([source(name) for name in names[::9]]) as few:
-        table.keep(set(names[::9]))
+        table.keep_only(set(names[::9]))
         assert table.num_found == few.num_found == 23
         kept = [[row.source for row in table.rows(window)] for window in table.windows(10)]
         assert kept == [[row.source for row in few.rows(window)] for window in few.windows(10)]
