@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .jobs.named_options import prepare
     from .jobs.outcome import Report
     from .jobs.progress.tally import Progress
-    from .jobs.work import Failure
+    from .jobs.unit_results import Failure
     from .ray_data.ray_dataset import ray_dataset
     from .readers.dataset import Dataset, open  # noqa: A004
     from .readers.frames import ClipBatch, Frame, FrameBatch
@@ -164,7 +164,7 @@ _MODULES = {
     "jobs.named_options": ("prepare",),
     "jobs.outcome": ("Report",),
     "jobs.progress.tally": ("Progress",),
-    "jobs.work": ("Failure",),
+    "jobs.unit_results": ("Failure",),
     "ray_data.ray_dataset": ("ray_dataset",),
     "readers.dataset": ("Dataset", "open"),
     "readers.frames": ("ClipBatch", "Frame", "FrameBatch"),

@@ -15,8 +15,9 @@ survey, deciding            what has to be known of sources before anything is e
 encoding                    the main thread: runs the units of a window while others are planned
 window_plans, ahead         the thread that plans: looks at the sources of the windows that follow
 planning                    the units of a window, and what becomes of its sources
-units, work                 the plan of units, and one unit of work
-steps, order                a long video in sections: what each task does, and which follows
+units                       the plan of units of work
+steps, order                a unit at once, or a long video in sections: what tasks do, and which follows
+work, step_work, unit_results  what a worker does of a unit and of a step, and what it reports
 waiting, costs              which step starts next, and what steps took of what was expected of them
 second_attempts, unheard    which steps run, and which of them are attempted twice
 task_memory, gpu_slots      how much memory a unit may take, and how many units run at a time

@@ -13,8 +13,8 @@ from ..manifests.tables import Manifest
 from ..wording import counted
 from .finding.addresses import is_store_url
 from .finding.source import Source
+from .unit_results import Failure
 from .units import Item
-from .work import Failure
 
 Changed = Literal["keep", "replace", "fail"]
 

@@ -16,7 +16,7 @@ from .look import Looking
 from .planning import Known
 from .source_listing import Listing
 from .survey import Due, LookingAtMany, Survey, ToLookAt, due, look_at_others, look_first, survey, together
-from .work import Failure
+from .unit_results import Failure
 
 # Finds what is wrong with videos of a manifest, by their ids.
 FindLost = Callable[[Storage, Manifest], Mapping[str, str]]

@@ -13,7 +13,7 @@ from ..storage.interface import Storage
 from ..wording import counted
 from .finding.source import Source
 from .known_failures import recorded_failures
-from .work import Failure
+from .unit_results import Failure
 
 # Part of the reason that is recorded for a source that kills its workers.
 WORKER_DIED = "its worker died"

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from .costs import CostClass
 from .steps import Join, Look, MoreMemory, OneSection, Outcome, Refused, SectionDone, Sections, Step, Whole
+from .unit_results import UnitResult
 from .units import Unit
 from .waiting import Waiting
 from .windows import WINDOW_SOURCES
-from .work import UnitResult
 
 # Returns more units: an empty sequence if the next ones are not planned yet, None if there are no more. With True it
 # waits for planned ones.

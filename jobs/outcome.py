@@ -9,7 +9,7 @@ from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
 from ..manifests.lacking import NONE_LACK_FRAMES, Lacking
 from ..manifests.operations.column_changes import MixedColumn
 from .gpu_readable import NONE, NotForGpus
-from .work import Failure
+from .unit_results import Failure
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from .changed import Changed, next_revisions
 from .known_paths import KnownPaths
 from .labels import with_known_columns
 from .look import Looked
+from .unit_results import Failure
 from .units import Item, Unit, after_edits, changed_sources, divided, long_apart, plan_units, with_costs
-from .work import Failure
 
 
 class Identities(Mapping[str, int]):

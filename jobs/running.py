@@ -17,9 +17,9 @@ from .order import Order
 from .progress.job_status import status_left
 from .progress.status_board import StatusBoard, status_kept
 from .progress.tally import Tally
-from .steps import run_step
+from .step_work import run_step
+from .unit_results import Failure, UnitResult
 from .where import Where
-from .work import Failure, UnitResult
 
 # A snapshot is written whole, so its cost grows with the dataset. These keep it to a fiftieth of the job.
 _PUBLISH_EVERY_SECONDS = 20.0

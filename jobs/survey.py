@@ -20,8 +20,8 @@ from .look import Looked, Looking, There, count_in_stores, other_files
 from .planning import Known, SortedOut, sort_out
 from .source_columns import Named
 from .source_table import Row, SourceTable, SourceWindow
+from .unit_results import Failure
 from .units import Item, changed_sources
-from .work import Failure
 
 LookingAtMany = Callable[[int], Looking]
 """Returns where so many sources are looked at before anything is encoded."""

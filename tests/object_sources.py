@@ -9,8 +9,9 @@ from typing import Any
 import shortgop
 from shortgop.jobs.look import look_at
 from shortgop.jobs.named_options import prepare_without_warning
+from shortgop.jobs.unit_results import UnitResult
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import UnitResult, run_unit
+from shortgop.jobs.work import run_unit
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.locate import storage_at

@@ -27,7 +27,8 @@ from far_sections import (
 )
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.jobs.order import Order
-from shortgop.jobs.steps import OneSection, run_step
+from shortgop.jobs.step_work import run_step
+from shortgop.jobs.steps import OneSection
 from shortgop.jobs.units import MAY_BE_LONG_BYTES, Item, Unit, long_apart
 from shortgop.storage.disk import DiskStorage
 from started_processes import kill_with_all_below, kill_workers

@@ -15,10 +15,10 @@ import pytest
 
 import shortgop
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
-from shortgop.jobs import steps, work
+from shortgop.jobs import step_work, work
 from shortgop.jobs.prepare import Where
+from shortgop.jobs.unit_results import UnitResult
 from shortgop.jobs.units import Item
-from shortgop.jobs.work import UnitResult
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.sections import remove_old_sections
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
@@ -160,7 +160,7 @@ def test_of_two_joins_the_second_one_finds_what_the_first_one_made(
     sources: Path, undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It began before the first one ended, which then removed the sections. Nothing is encoded again."""
-    join, joined = steps._join, []
+    join, joined = step_work._join, []
     prepare_whole = work._prepared
     whole: list[str] = []
 
@@ -172,7 +172,7 @@ def test_of_two_joins_the_second_one_finds_what_the_first_one_made(
         joined.append(join(*arguments))
         return join(*arguments)
 
-    monkeypatch.setattr(steps, "_join", join_twice)
+    monkeypatch.setattr(step_work, "_join", join_twice)
     monkeypatch.setattr(work, "_prepared", prepare)
     dataset = tmp_path / "dataset"
     report = run_in_sections(sources, dataset)

@@ -21,8 +21,9 @@ from shortgop.jobs.cluster.ray_runner import ended
 from shortgop.jobs.cluster.ray_worker import step_on_machine
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.steps import Whole
+from shortgop.jobs.unit_results import OnProgress, UnitProgress, UnitResult
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import ANY_TERMS, OnProgress, UnitProgress, UnitResult
+from shortgop.jobs.work import ANY_TERMS
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

@@ -14,8 +14,8 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Expected
 from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Progress, Tally
+from shortgop.jobs.unit_results import UnitProgress, UnitResult
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import UnitProgress, UnitResult
 
 
 class Job:

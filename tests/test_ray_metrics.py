@@ -17,7 +17,8 @@ from shortgop.jobs.cluster.ray_runner import task_name
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.order import Order
-from shortgop.jobs.steps import Cut, Join, Look, OneSection, Outcome, Step, Whole, run_step
+from shortgop.jobs.step_work import run_step
+from shortgop.jobs.steps import Cut, Join, Look, OneSection, Outcome, Step, Whole
 from shortgop.jobs.units import Item, Unit
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options

@@ -22,10 +22,12 @@ from shortgop.jobs.finding.store_files import StoreFile
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.second_attempts import Attempt, Attempts
-from shortgop.jobs.steps import Look, NoRoom, Whole, copy_bytes, lacking_room, run_step
+from shortgop.jobs.step_work import lacking_room, run_step
+from shortgop.jobs.steps import Look, NoRoom, Whole, copy_bytes
 from shortgop.jobs.task_memory import ALL_BYTES
+from shortgop.jobs.unit_results import UnitResult
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import Terms, UnitResult
+from shortgop.jobs.work import Terms
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

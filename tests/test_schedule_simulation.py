@@ -24,8 +24,8 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.gpu_slots import Machine, Slots
 from shortgop.jobs.order import Order
 from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
+from shortgop.jobs.unit_results import UnitResult
 from shortgop.jobs.units import MAX_VIDEOS_PER_UNIT, Item, Unit
-from shortgop.jobs.work import UnitResult
 from shortgop.prep.section_plan import SECTION_SECONDS
 from sweep import sample
 

@@ -15,8 +15,8 @@ from shortgop.errors import CorruptDataError
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.order import Order
 from shortgop.jobs.steps import Cut, Join, Look, OneSection, Refused, SectionDone, Sections, Step, Whole
+from shortgop.jobs.unit_results import UnitResult
 from shortgop.jobs.units import Item, Unit, long_apart, plan_units
-from shortgop.jobs.work import UnitResult
 from shortgop.manifests.dataset_files.sections import joined_sections
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.profile import Size

@@ -27,8 +27,8 @@ from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.progress.node_work import NodeWork
 from shortgop.jobs.progress.status_board import StatusBoard, status_kept
 from shortgop.jobs.progress.tally import Tally, ignore
+from shortgop.jobs.unit_results import Failure, UnitProgress, UnitResult
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.profile import Profile
 from shortgop.prep.timing.stretch import Stretch
 from shortgop.reporting.dataset_report import read_page

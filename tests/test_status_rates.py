@@ -16,8 +16,8 @@ from shortgop.jobs.progress.encoding_time import EncodingTime
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Tally, ignore
+from shortgop.jobs.unit_results import UnitProgress, UnitResult
 from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import UnitProgress, UnitResult
 from shortgop.storage.disk import DiskStorage
 
 

@@ -22,8 +22,8 @@ from shortgop.jobs.look import Expected
 from shortgop.jobs.order import Order
 from shortgop.jobs.progress.tally import Progress, Tally
 from shortgop.jobs.progress.time_left import Amount, Pending, seconds_left, time_left
+from shortgop.jobs.unit_results import Failure, UnitProgress, UnitResult
 from shortgop.jobs.units import MAX_VIDEOS_PER_UNIT, Item, Unit, split_unit
-from shortgop.jobs.work import Failure, UnitProgress, UnitResult
 from shortgop.prep.section_plan import SECTION_SECONDS
 from sweep import sample
 

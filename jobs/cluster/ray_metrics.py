@@ -11,7 +11,7 @@ from functools import cache
 from ray.util.metrics import Counter
 
 from ..steps import Outcome, Step
-from ..work import UnitProgress, UnitResult
+from ..unit_results import UnitProgress, UnitResult
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from ..order import Order
 from ..second_attempts import Attempt, Attempts, key_of
 from ..steps import Join, Look, NoRoom, OneSection, Outcome, Step, Whole
 from ..task_memory import ALL_BYTES
+from ..unit_results import UnitProgress, UnitResult
 from ..units import Unit, split_unit
-from ..work import Terms, UnitProgress, UnitResult, give_up
+from ..work import Terms, give_up
 from .progress_boards import Board
 from .ray_connection import LOST, brief
 from .ray_entry import Answer, answer, call_of, called_here

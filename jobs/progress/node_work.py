@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..work import UnitProgress, UnitResult
+from ..unit_results import UnitProgress, UnitResult
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from ...errors import ShortGopError
 from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
 from ...storage.this_process import machine, started
+from ..unit_results import UnitProgress, UnitResult
 from ..units import Item, Unit
-from ..work import UnitProgress, UnitResult
 from .encoding_time import RECENT_SECONDS
 from .job_history import TimeStretch, with_stretch
 from .job_status import STATUS_KEY, JobStatus, Task

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from ...wording import counted
 from ..look import Expected
+from ..unit_results import UnitProgress, UnitResult
 from ..units import Unit
-from ..work import UnitProgress, UnitResult
 from .encoding_time import NO_PACE, RECENT_SECONDS, EncodingRates, EncodingTime, Pace
 from .time_left import Amount, Pending, of_all
 
