@@ -40,8 +40,9 @@ from .known_failures import withdraw_gone
 from .labels import update_listed
 from .outcome import Report, with_context
 from .planning import Known
+from .progress.status_file import job_followed
 from .progress.tally import OnProgress, Tally, ignore
-from .running import Totals, job_followed
+from .running import Totals
 from .source_listing import Listing, list_first
 from .source_table import SourceTable
 from .survey import Survey
@@ -188,7 +189,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
         _begin(out, how.options.profile)
         # All that the dataset has is compared with the sources before anything is encoded.
         compares = root_file.read_root(out).snapshot is not None
-        with job_followed(out, tally, at_once=compares) as has_work:
+        with job_followed(out, tally, at_once=compares) as job:
             if compares:
                 if not listing.is_complete:
                     tally.note("finding all sources")
@@ -205,7 +206,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
                 tally.expect_among(len(table) - len(decided.aside))
             totals, survey = Totals(), decided.surveyed
             if decided.to_prepare:
-                has_work()
+                job.encodes()
                 totals, survey = encode(listing, decided, out, how)
             _update_labelled_later(listing, out, how.window_sources)
             tidy(out, how.keep_seconds)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..errors import DatasetBusyError, OutputError
 from ..manifests.dataset_files.publish import publish
@@ -14,14 +15,11 @@ from ..prep.options import Options
 from ..storage.interface import Storage
 from .look import Looking
 from .order import Order
-from .progress.job_status import status_left
-from .progress.status_board import StatusBoard, status_kept
 from .progress.tally import Tally
 from .step_work import run_step
 from .unit_results import Failure, UnitResult
 from .where import Where
 
-# A snapshot is written whole, so its cost grows with the dataset. These keep it to a fiftieth of the job.
 _PUBLISH_EVERY_SECONDS = 20.0
 _PUBLISH_SHARE = 0.02
 
@@ -34,42 +32,6 @@ class Totals:
     frames: int = 0
     bytes: int = 0
     failures: Sequence[Failure] = ()
-
-
-@contextmanager
-def job_followed(out: Storage, tally: Tally, *, at_once: bool) -> Iterator[Callable[[], None]]:
-    """Keeps the status of the job in the dataset until the block ends. Yields the function that says that the job has
-    something to encode.
-
-    The status begins `at_once`, or where an earlier job left one: otherwise that job would seem to be the last one, or
-    to be dead, while this one finds its sources and compares them. Elsewhere it begins with the first thing to encode.
-    A job that finds nothing to do after a finished one leaves the status of that one, which says more. The caller holds
-    the writer lock.
-    """
-    file, earlier = status_left(out)
-    is_kept = has_work = False
-
-    def put_back() -> bytes | None:
-        return file if earlier is not None and earlier.state == "finished" and not has_work else None
-
-    with ExitStack() as kept:
-
-        def keep() -> None:
-            nonlocal is_kept
-            if not is_kept:
-                is_kept = True
-                board = StatusBoard((), earlier=() if earlier is None else earlier.history)
-                tally.tell(board)
-                kept.enter_context(status_kept(out, board, put_back=put_back))
-
-        def work() -> None:
-            nonlocal has_work
-            has_work = True
-            keep()
-
-        if at_once or file is not None:
-            keep()
-        yield work
 
 
 def run_all(
@@ -89,35 +51,51 @@ def run_all(
     `keep_seconds` are removed meanwhile. `check` gets the number of sources that have failed after each result and at
     the end. What it raises ends the job, as do OutputError, ToolError and DatasetBusyError.
     """
-    profile = options.profile.to_json()
-    results = videos = frames = num_bytes = 0
+    publisher = _Publisher(out, options.profile.to_json(), keep_seconds)
+    videos = frames = num_bytes = 0
     failures: list[Failure] = []
-    published, cost = time.monotonic(), 0.0
     try:
         # Closed here, so that Ray ends before the lock on the dataset is released.
         with closing(_results(order, out, options, where, tally, looking)) as finished:
             for result in finished:
-                results += 1
                 videos, frames, num_bytes = videos + result.videos, frames + result.frames, num_bytes + result.bytes
                 failures += result.failures
                 tally.on_result(result)
                 check(len(failures))
-                since = time.monotonic() - published
-                if results == 1 or since > max(_PUBLISH_EVERY_SECONDS, cost / _PUBLISH_SHARE):
-                    start = time.monotonic()
-                    publish(out, profile)
-                    remove_old_snapshots(out, keep_seconds)
-                    published = time.monotonic()
-                    cost = published - start
+                publisher.publish_if_due()
         # The last result may have come before all sources were found.
         check(len(failures))
     except BaseException:
         # Finished parts are published, whatever ends the job. On a full disk that may have to wait for the next job.
         with suppress(OutputError, DatasetBusyError):
-            publish(out, profile)
+            publisher.publish()
         raise
-    publish(out, profile)
+    publisher.publish()
     return Totals(videos, frames, num_bytes, failures)
+
+
+class _Publisher:
+    """Publishes snapshots while results come: the first result at once, and others so rarely that it takes no more than
+    a fiftieth of the job. A snapshot is written whole, so its cost grows with the dataset."""
+
+    def __init__(self, out: Storage, profile: Mapping[str, Any], keep_seconds: float) -> None:
+        self._out = out
+        self._profile = profile
+        self._keep_seconds = keep_seconds
+        self._last_ended: float | None = None
+        self._last_took_seconds = 0.0
+
+    def publish_if_due(self) -> None:
+        began = time.monotonic()
+        pause_seconds = max(_PUBLISH_EVERY_SECONDS, self._last_took_seconds / _PUBLISH_SHARE)
+        if self._last_ended is None or began - self._last_ended > pause_seconds:
+            self.publish()
+            remove_old_snapshots(self._out, self._keep_seconds)
+            self._last_ended = time.monotonic()
+            self._last_took_seconds = self._last_ended - began
+
+    def publish(self) -> None:
+        publish(self._out, self._profile)
 
 
 def _results(  # noqa: PLR0917  # what `run_all` was given

@@ -26,12 +26,13 @@ from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.cli import app
 from shortgop.errors import TooManyFailuresError
-from shortgop.jobs import running, second_attempts
+from shortgop.jobs import second_attempts
 from shortgop.jobs.cluster import ray_runner
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.progress import status_file
 from shortgop.jobs.progress.job_status import JobStatus, read_status
-from shortgop.jobs.progress.status_board import status_kept
+from shortgop.jobs.progress.status_file import status_kept
 from shortgop.jobs.progress.tally import Progress
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.snapshots import open_current
@@ -105,7 +106,7 @@ def test_what_each_node_of_a_cluster_does_is_seen_during_the_job_and_after_it(
 ) -> None:
     """By anyone who knows where the dataset is, and nothing else."""
     # The units of this job take a second or two.
-    monkeypatch.setattr(running, "status_kept", partial(status_kept, every_seconds=0.1))
+    monkeypatch.setattr(status_file, "status_kept", partial(status_kept, every_seconds=0.1))
     few = [sources / name for name in ("0.mp4", "1.mp4", "2.mp4", "broken.mp4")]
     dataset = DiskStorage(tmp_path / "dataset")
     seen: list[JobStatus] = []

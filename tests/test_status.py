@@ -25,7 +25,8 @@ from shortgop.jobs.look import Expected
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.progress.node_work import NodeWork
-from shortgop.jobs.progress.status_board import StatusBoard, status_kept
+from shortgop.jobs.progress.status_board import StatusBoard
+from shortgop.jobs.progress.status_file import status_kept
 from shortgop.jobs.progress.tally import Tally, ignore
 from shortgop.jobs.unit_results import Failure, UnitProgress, UnitResult
 from shortgop.jobs.units import Item, Unit

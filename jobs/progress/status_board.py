@@ -1,31 +1,25 @@
-"""What is known of a job that runs, and the file in the dataset that says so: it is replaced every few seconds."""
+"""What is known of a job that runs."""
 
 from __future__ import annotations
 
-import contextlib
 import heapq
-import json
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
 
-from ...errors import ShortGopError
 from ...prep.timing.stretch import Stretch
-from ...storage.interface import Storage
 from ...storage.this_process import machine, started
 from ..unit_results import UnitProgress, UnitResult
 from ..units import Item, Unit
 from .encoding_time import RECENT_SECONDS
 from .job_history import TimeStretch, with_stretch
-from .job_status import STATUS_KEY, JobStatus, Task
+from .job_status import JobStatus, Task
 from .node_rates import NodeRates
 from .node_work import WorkOfNodes
 from .tally import Progress
 
-_WRITE_EVERY_SECONDS = 5.0
 _STRETCH_SECONDS = 1.0
 _SHOWN = 5
 
@@ -183,59 +177,3 @@ class StatusBoard:
         now = self._clock()
         seconds = now - self._begun.get(unit_id, now)
         return Task(source, frames, seconds, num_bytes, ", ".join(nodes))
-
-
-def _nothing() -> None:
-    """A `put_back` of `status_kept` that puts nothing back."""
-
-
-@contextlib.contextmanager
-def status_kept(
-    dataset: Storage,
-    board: StatusBoard,
-    every_seconds: float = _WRITE_EVERY_SECONDS,
-    *,
-    put_back: Callable[[], bytes | None] = _nothing,
-) -> Iterator[None]:
-    """Writes the board's status into the dataset while the block runs, and once more when it ends. If the block ends
-    without an error, the file that `put_back` then gives is written instead, if any."""
-    ended = threading.Event()
-
-    def keep() -> None:
-        while True:
-            _write(dataset, _as_file(board.status()))
-            if ended.wait(every_seconds):
-                return
-
-    writer = threading.Thread(target=keep, name="status", daemon=True)
-    writer.start()
-    state, reason, earlier = "finished", "", None
-    try:
-        yield
-        earlier = put_back()
-    except BaseException as error:
-        state = "ended"
-        reason = _why(error)
-        raise
-    finally:
-        ended.set()
-        writer.join()
-        _write(dataset, _as_file(board.status(state, reason)) if earlier is None else earlier)
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
-        # That is what a signal becomes: Ctrl-C, SIGTERM, `ray job stop`.
-        return "it was interrupted"
-    return str(error) if isinstance(error, ShortGopError) else type(error).__name__
-
-
-def _as_file(status: JobStatus) -> bytes:
-    return json.dumps(asdict(status)).encode()
-
-
-def _write(dataset: Storage, data: bytes) -> None:
-    # Only for people: a full disk or a store that does not answer shows elsewhere.
-    with contextlib.suppress(ShortGopError, OSError):
-        stored = dataset.find(STATUS_KEY)
-        dataset.replace(STATUS_KEY, data, None if stored is None else stored.version)

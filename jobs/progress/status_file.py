@@ -1,0 +1,122 @@
+"""The status that a job keeps in its dataset: a file that is replaced every few seconds while the job runs."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+
+from ...errors import ShortGopError
+from ...storage.interface import Storage
+from .job_status import STATUS_KEY, JobStatus, status_left
+from .status_board import StatusBoard
+from .tally import Tally
+
+_WRITE_EVERY_SECONDS = 5.0
+
+
+class FollowedJob:
+    """A job whose status is kept in the dataset, from the first call of `begin` until `kept` is closed."""
+
+    def __init__(self, dataset: Storage, tally: Tally, kept: contextlib.ExitStack) -> None:
+        self._dataset = dataset
+        self._tally = tally
+        self._kept = kept
+        self._file_before, self._before = status_left(dataset)
+        self._has_begun = self._encodes = False
+
+    @property
+    def follows_another(self) -> bool:
+        """Whether an earlier job left a status, perhaps one that cannot be read."""
+        return self._file_before is not None
+
+    def begin(self) -> None:
+        """Keep the status from now on."""
+        if not self._has_begun:
+            self._has_begun = True
+            board = StatusBoard((), earlier=() if self._before is None else self._before.history)
+            self._tally.tell(board)
+            self._kept.enter_context(status_kept(self._dataset, board, put_back=self._put_back))
+
+    def encodes(self) -> None:
+        """The job has something to encode."""
+        self._encodes = True
+        self.begin()
+
+    def _put_back(self) -> bytes | None:
+        was_finished = self._before is not None and self._before.state == "finished"
+        return self._file_before if was_finished and not self._encodes else None
+
+
+@contextlib.contextmanager
+def job_followed(dataset: Storage, tally: Tally, *, at_once: bool) -> Iterator[FollowedJob]:
+    """Keeps the status of the job in the dataset until the block ends. The block says when the job `encodes`.
+
+    The status begins `at_once`, or where an earlier job left one: otherwise that job would seem to be the last one, or
+    to be dead, while this one finds its sources and compares them. Elsewhere it begins with the first thing to encode.
+    A job that finds nothing to do after a finished one leaves the status of that one, which says more. The caller holds
+    the writer lock.
+    """
+    with contextlib.ExitStack() as kept:
+        job = FollowedJob(dataset, tally, kept)
+        if at_once or job.follows_another:
+            job.begin()
+        yield job
+
+
+def _nothing() -> None:
+    """A `put_back` of `status_kept` that puts nothing back."""
+
+
+@contextlib.contextmanager
+def status_kept(
+    dataset: Storage,
+    board: StatusBoard,
+    every_seconds: float = _WRITE_EVERY_SECONDS,
+    *,
+    put_back: Callable[[], bytes | None] = _nothing,
+) -> Iterator[None]:
+    """Writes the board's status into the dataset while the block runs, and once more when it ends. If the block ends
+    without an error, the file that `put_back` then gives is written instead, if any."""
+    ended = threading.Event()
+
+    def keep() -> None:
+        while True:
+            _write(dataset, _as_file(board.status()))
+            if ended.wait(every_seconds):
+                return
+
+    writer = threading.Thread(target=keep, name="status", daemon=True)
+    writer.start()
+    state, reason, earlier = "finished", "", None
+    try:
+        yield
+        earlier = put_back()
+    except BaseException as error:
+        state = "ended"
+        reason = _why(error)
+        raise
+    finally:
+        ended.set()
+        writer.join()
+        _write(dataset, _as_file(board.status(state, reason)) if earlier is None else earlier)
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, KeyboardInterrupt):
+        # That is what a signal becomes: Ctrl-C, SIGTERM, `ray job stop`.
+        return "it was interrupted"
+    return str(error) if isinstance(error, ShortGopError) else type(error).__name__
+
+
+def _as_file(status: JobStatus) -> bytes:
+    return json.dumps(asdict(status)).encode()
+
+
+def _write(dataset: Storage, data: bytes) -> None:
+    # Only for people: a full disk or a store that does not answer shows elsewhere.
+    with contextlib.suppress(ShortGopError, OSError):
+        stored = dataset.find(STATUS_KEY)
+        dataset.replace(STATUS_KEY, data, None if stored is None else stored.version)
