@@ -5,7 +5,8 @@ cluster                     units on Ray: the only room here that knows it; `ray
 progress                    how far a job is
 
 named_options               `shortgop.prepare`: the options of a job by their names
-how, outcome                the settings of a job, and its report
+how                         the settings of a job
+preflight, dataset_profile  what is tried before anything is written, and by which profile videos are encoded
 source_listing              which sources are found before anything is encoded, and which meanwhile
 source_table, source_columns, temporary_database  all sources of a job, as many as there are
 windows                     the sources that are planned at a time
@@ -22,6 +23,7 @@ waiting, costs              which step starts next, and what steps took of what 
 second_attempts, unheard    which steps run, and which of them are attempted twice
 task_memory, gpu_slots      how much memory a unit may take, and how many units run at a time
 where, cluster_address, running  where units run, and how their results are published
+outcome, job_report         the report of a job
 failing                     when failures end a job, and which sources are set aside
 gpu_readable                which videos no GPU decodes
 known_failures, known_paths  what failed before; files that the dataset has under other ids

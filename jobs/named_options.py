@@ -19,13 +19,13 @@ from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, 
 from ..storage.locate import storage_at
 from ..warned import warn
 from ..wording import counted
+from .dataset_profile import existing_profile
 from .failing import parse_max_failures
 from .finding.importing import importing_of
 from .finding.lists import OnTypes, ignore_types
 from .finding.places import text_of, without_scheme
 from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 from .outcome import Report
-from .prepare import existing_profile
 from .prepare import prepare as run_job
 from .progress.tally import OnProgress, ignore
 from .where import Where

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
 from ..manifests.lacking import NONE_LACK_FRAMES, Lacking
@@ -49,15 +48,3 @@ class Report:
     cut_off: tuple[str, ...] = ()
     guessed_rates: tuple[str, ...] = ()
     mixed_columns: tuple[MixedColumn, ...] = ()
-
-
-def with_context(failure: Failure, lost: Mapping[str, str], to_replace: Collection[str]) -> Failure:
-    """The failure of a source that could not be prepared. If the dataset has a video of it, the reason also says which
-    frames: `lost` says what is wrong with lost videos, `to_replace` are the ids of those whose sources changed."""
-    if failure.id in lost:
-        what = f"its frames in the dataset are lost: {lost[failure.id]}"
-    elif failure.id in to_replace:
-        what = "the dataset keeps the frames of the old file"
-    else:
-        return failure
-    return replace(failure, reason=f"{failure.reason}; {what}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
@@ -10,23 +10,20 @@ from itertools import chain, islice
 from ..errors import DatasetBusyError, UsageError
 from ..manifests.dataset_files import root_file
 from ..manifests.dataset_files.in_place import changing
-from ..manifests.dataset_files.publish import latest_root, publish, unpublished
+from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.dataset_files.tidy import KEEP_SECONDS, tidy
-from ..manifests.equal_contents import equal_contents
-from ..manifests.lacking import NONE_LACK_FRAMES, cut_off, guessed_rates, lacking_frames
-from ..manifests.operations.column_changes import MixedColumn, mixed_columns
+from ..manifests.operations.column_changes import mixed_columns
 from ..manifests.operations.lost import lost_shards, where_it_is, why_lost
 from ..manifests.operations.verify import damaged_videos, verify
 from ..manifests.shared_memory.host_copies import copies_in
 from ..manifests.tables import Manifest, empty
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
-from ..prep.profile import Profile, profile_from_json
-from ..prep.running.ffmpeg import find_ffmpeg
+from ..prep.profile import Profile
 from ..prep.section_plan import SECTION_SECONDS
-from ..prep.tools.tool_choice import check_tools
 from ..storage.interface import Storage
-from .changed import Changed, changed_failure, check_choice
+from .changed import Changed, check_choice
+from .dataset_profile import begin_dataset, existing_profile
 from .deciding import Decided, FindLost, decide
 from .encoding import encode
 from .failing import MaxFailures
@@ -34,22 +31,22 @@ from .finding.importing import PLAIN, Importing
 from .finding.lists import OnTypes, ignore_types
 from .finding.source import Found
 from .finding.sources import found_in
-from .gpu_readable import not_for_gpus
 from .how import How
+from .job_report import report_of
 from .known_failures import withdraw_gone
 from .labels import update_listed
-from .outcome import Report, with_context
+from .outcome import Report
 from .planning import Known
+from .preflight import refuse_own_memory, try_cluster, try_tools
 from .progress.status_file import job_followed
 from .progress.tally import OnProgress, Tally, ignore
 from .running import Totals
 from .source_listing import Listing, list_first
 from .source_table import SourceTable
-from .survey import Survey
 from .where import Where
 from .windows import WINDOW_SOURCES
 
-__all__ = ["Report", "Where", "existing_profile", "prepare", "repair"]
+__all__ = ["Report", "Where", "prepare", "repair"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,15 +175,15 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
     """Prepare the sources of a listing. The failures of files that no longer exist in the folders among `arguments` are
     withdrawn."""
     table, tally = listing.table, how.tally
-    _refuse_own_memory(out, how.where)
+    refuse_own_memory(out, how.where)
     # Tried before anything is written: what fails here would fail in every worker.
-    _try_tools(how.options.profile, how.where)
+    try_tools(how.options.profile, how.where)
     is_there = root_file.is_dataset(out)
     if not is_there:
-        _try_cluster(how.where)
+        try_cluster(how.where)
     root_file.make_place(out)
     with changing(out) if is_there else out.lock():
-        _begin(out, how.options.profile)
+        begin_dataset(out, how.options.profile)
         # All that the dataset has is compared with the sources before anything is encoded.
         compares = root_file.read_root(out).snapshot is not None
         with job_followed(out, tally, at_once=compares) as job:
@@ -210,21 +207,14 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
                 totals, survey = encode(listing, decided, out, how)
             _update_labelled_later(listing, out, how.window_sources)
             tidy(out, how.keep_seconds)
+            snapshot = root_file.read_root(out).snapshot
             # Where nothing was encoded, nothing has been published since.
             manifest = _current(out).manifest if decided.to_prepare else decided.known.manifest
-            after = _Snapshot(root_file.read_root(out).snapshot, manifest)
-            mixed = mixed_columns(out, (before.name, before.manifest), after.name)
+            mixed = mixed_columns(out, (before.name, before.manifest), snapshot)
     num_sources = len(table) if decided.num_sources is None else decided.num_sources
-    return _report(decided, survey, totals, after, how, num_sources=num_sources, mixed=mixed)
-
-
-def _begin(out: Storage, profile: Profile) -> None:
-    """Make the dataset if there is none, and give it this profile. The caller holds the writer lock."""
-    if not root_file.is_dataset(out):
-        root_file.create(out, profile.to_json())
-    # Finished parts of a job that died come first: a video among them decides the dataset's profile.
-    publish(out)
-    _bind(out, profile)
+    return report_of(
+        decided, survey, totals, how, snapshot=snapshot, manifest=manifest, num_sources=num_sources, mixed=mixed
+    )
 
 
 def _decided(listing: Listing, out: Storage, before: Manifest, how: How, find_lost: FindLost) -> Decided:
@@ -246,50 +236,6 @@ def _update_labelled_later(listing: Listing, out: Storage, window_sources: int) 
         update_listed(out, _current(out).manifest, chain([first], others))
 
 
-def _report(
-    decided: Decided,
-    survey: Survey,
-    totals: Totals,
-    after: _Snapshot,
-    how: How,
-    *,
-    num_sources: int,
-    mixed: tuple[MixedColumn, ...],
-) -> Report:
-    """`after` is the snapshot that the job left, `survey` what became of all sources."""
-    before, lost = decided.known.manifest, decided.known.lost
-    changed = survey.replaced.union(item.source.id for item in survey.kept)
-    repaired = _made_again(before, after.manifest, lost.keys() - changed)
-    replaced = _made_again(before, after.manifest, survey.replaced)
-    still_lost = lost.keys() - repaired - replaced
-    return Report(
-        sources=num_sources,
-        already_there=survey.there,
-        videos_added=totals.videos - len(repaired) - len(replaced),
-        frames_added=totals.frames,
-        bytes_added=totals.bytes,
-        seconds=how.tally.seconds,
-        failures=(
-            *(with_context(failure, lost, survey.replaced) for failure in totals.failures),
-            *(changed_failure(item, lost) for item in survey.kept),
-            *decided.aside.values(),
-        ),
-        snapshot=after.name,
-        repaired=tuple(sorted(repaired)),
-        lost=tuple(sorted(still_lost)),
-        replaced=tuple(sorted(replaced)),
-        outdated=tuple(sorted(changed - replaced - still_lost)),
-        relabelled=decided.relabelled,
-        dropped=decided.left_out,
-        equal_contents=equal_contents(after.manifest),
-        not_for_gpus=not_for_gpus(after.manifest),
-        lacking_frames=lacking_frames(after.manifest) if how.options.profile.fps is None else NONE_LACK_FRAMES,
-        cut_off=cut_off(after.manifest),
-        guessed_rates=guessed_rates(after.manifest),
-        mixed_columns=mixed,
-    )
-
-
 def _remember(out: Storage, listing: Listing) -> None:
     """Let the dataset remember the folders that gave this job's sources their ids. The caller holds the writer lock."""
     known, new = root_file.read_root(out).id_roots, listing.id_roots[: root_file.MAX_ID_ROOTS]
@@ -305,65 +251,3 @@ def _remember(out: Storage, listing: Listing) -> None:
 def _current(out: Storage) -> _Snapshot:
     name = root_file.read_root(out).snapshot
     return _Snapshot(name, empty() if name is None else open_manifest(out, name, copies=copies_in(None)))
-
-
-def _made_again(before: Manifest, after: Manifest, ids: Collection[str]) -> set[str]:
-    def revision(manifest: Manifest, video_id: str) -> int:
-        return int(manifest.videos.revision[manifest.row_of(video_id)])
-
-    return {video_id for video_id in ids if revision(after, video_id) > revision(before, video_id)}
-
-
-def existing_profile(out: Storage) -> Profile | None:
-    """The profile of the dataset at `out`. None if there is no dataset, or if no video in it fixes the profile."""
-    if not root_file.is_dataset(out):
-        return None
-    root = latest_root(out)
-    bound = root.snapshot is not None and len(open_manifest(out, root.snapshot, copies=copies_in(None)).videos) > 0
-    # A job that died may have left videos that no snapshot has yet.
-    bound = bound or any(len(found.videos) for _, found in unpublished(out, root))
-    return profile_from_json(root.profile) if bound else None
-
-
-def _try_tools(profile: Profile, where: Where) -> None:
-    """ToolError if ffmpeg is missing, or if the encoder or its preset does not run here. With a cluster the encoder is
-    not tried: the cluster's workers may have encoders that this machine lacks."""
-    find_ffmpeg()
-    if where.cluster is None:
-        check_tools(profile, use_gpu=where.uses_gpus)
-
-
-def _refuse_own_memory(out: Storage, where: Where) -> None:
-    """UsageError for a place that only this process sees, where others are to write to it."""
-    if where.runner == "ray" and out.url.startswith("memory://"):
-        raise UsageError(
-            f"{out} is in the memory of this process, and Ray's workers are other processes; give a folder or a store, "
-            "or --runner inline",
-            file=out.url,
-        )
-
-
-def _try_cluster(where: Where) -> None:
-    """ToolError if the cluster cannot be joined, before anything is written for a new dataset. A job for an existing
-    dataset need not try: it may find that all is done, and needs no cluster then."""
-    if where.cluster is not None:
-        from .cluster.ray_login import login_to_cluster, restored_login
-
-        with restored_login():
-            login_to_cluster(where.cluster)
-
-
-def _bind(out: Storage, profile: Profile) -> None:
-    """Give a dataset without videos this profile. UsageError if a dataset with videos has another one."""
-    known = existing_profile(out)
-    if known is None:
-        root_file.set_profile(out, profile.to_json())
-    elif known != profile:
-        differences = ", ".join(
-            f"{name} {value} there and {profile.to_json()[name]} here"
-            for name, value in known.to_json().items()
-            if profile.to_json()[name] != value
-        )
-        raise UsageError(
-            f"{out} was prepared with other options ({differences}); leave them out, or choose another --out"
-        )

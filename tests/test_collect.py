@@ -25,7 +25,8 @@ from datasets import current_manifest, make_dataset
 from example_manifests import video
 from shortgop.cli import app
 from shortgop.errors import MissingDataError
-from shortgop.jobs.prepare import Where, existing_profile, prepare
+from shortgop.jobs.dataset_profile import existing_profile
+from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.dataset_files.layout import shard_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
 from shortgop.manifests.dataset_files.publish import publish

@@ -22,8 +22,8 @@ from dataset_places import Places, temporary_files
 from datasets import current_manifest, make_dataset
 from example_manifests import failure, video
 from shortgop.errors import DatasetBusyError, UsageError
+from shortgop.jobs.dataset_profile import existing_profile
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.prepare import existing_profile
 from shortgop.jobs.units import Item, plan_units
 from shortgop.jobs.work import run_unit
 from shortgop.manifests.dataset_files.layout import snapshot_key, snapshots
