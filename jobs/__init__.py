@@ -10,7 +10,8 @@ preflight, dataset_profile  what is tried before anything is written, and by whi
 source_listing              which sources are found before anything is encoded, and which meanwhile
 source_table, source_columns, temporary_database  all sources of a job, as many as there are
 windows                     the sources that are planned at a time
-look, changed               what the files are now, and what to do if they are not what was prepared
+look, where_to_look         what the files are now, found out here or on the machines of a cluster
+changed, files_before       what to do if they are not what was prepared
 labels                      columns that lists set, in a job or by themselves
 survey, deciding            what has to be known of sources before anything is encoded, and what is to be done
 encoding                    the main thread: runs the units of a window while others are planned

@@ -46,7 +46,7 @@ def refuse_two_files(
     """UsageError if the id of a changed source belongs to another file, which is still where it was prepared.
 
     Two files in two folders may have the same path below them: neither is a new version of the other. A source whose
-    list gives its id is what its list says. `is_other_file` is from `look.other_files`.
+    list gives its id is what its list says. `is_other_file` is that of `FilesBefore`.
     """
     for item in changed:
         row, source = manifest.row_of(item.source.id), item.source

@@ -12,11 +12,11 @@ from ..storage.interface import Storage
 from .failing import set_aside
 from .how import How
 from .labels import update_listed
-from .look import Looking
 from .planning import Known
 from .source_listing import Listing
 from .survey import Due, LookingAtMany, Survey, ToLookAt, due, look_at_others, look_first, survey, together
 from .unit_results import Failure
+from .where_to_look import Looking
 
 # Finds what is wrong with videos of a manifest, by their ids.
 FindLost = Callable[[Storage, Manifest], Mapping[str, str]]

@@ -12,13 +12,13 @@ from ..storage.interface import Storage
 from .ahead import Ahead, planned_ahead
 from .deciding import Decided
 from .how import How
-from .look import Looking
 from .order import Order
 from .progress.tally import Tally
 from .running import Totals, run_all
 from .source_listing import Listing
 from .survey import Due, Survey, together
 from .units import Unit
+from .where_to_look import Looking
 from .window_plans import WindowPlan, WindowPlanner
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -17,10 +15,9 @@ from ..machine_memory import memory_limit_bytes
 from ..prep.options import Options, SourcePolicy
 from ..prep.probing.header_estimate import Estimate, estimate
 from ..prep.running.mounts import read_in_time
-from ..prep.running.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
+from ..prep.running.stalls import given_up_when, stall_limit
 from ..prep.section_plan import expected_pixels, expected_seconds
 from ..prep.timing.stretch import Stretch
-from .finding.addresses import is_store_url, parse, shown
 from .finding.identity import identity_of
 from .finding.source import Source
 from .finding.source_parts import identity_of_part
@@ -33,8 +30,6 @@ from .units import Item
 # store has as many in its first window already.
 _MANY_IN_STORES = 1000
 _LEAST_SECONDS = 1e-3
-# Here a fraction of what counts as many is looked at at a time. Whether machines have joined is asked so often.
-_PARTS, _JOINED_SECONDS = 4, 0.05
 
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
@@ -84,60 +79,6 @@ class There:
 
 NOTHING = There()
 
-LookElsewhere = Callable[[Sequence[Source], Options, There, int], Sequence[Looked | None]]
-"""Looks on other machines: gets sources, the options, what the dataset has, and how many sources of their window lie in
-stores. None for those that could not be read there."""
-
-
-class Looking:
-    """Where sources are looked at: here, or `elsewhere` as soon as that is set, if `many_sources` or more are left.
-    These wait for it where `is_joining`: looking at them here takes time of the cores that start Ray."""
-
-    def __init__(self, many_sources: int) -> None:
-        self.elsewhere: LookElsewhere | None = None
-        self.is_joining = False
-        self._many_sources = max(1, many_sources)
-
-    def look_at(
-        self,
-        sources: Sequence[Source],
-        options: Options,
-        there: There,
-        *,
-        num_in_store: int,
-        is_over: Callable[[], bool] = bool,
-    ) -> list[Looked]:
-        """Like the function `look_at`. Here only some sources are looked at at a time: the machines that look at the
-        others may join meanwhile."""
-        looked: list[Looked] = []
-        while len(looked) < len(sources):
-            left = sources[len(looked) :]
-            while self.is_joining and self.elsewhere is None and len(left) >= self._many_sources:
-                if is_over():
-                    raise CancelledError
-                time.sleep(_JOINED_SECONDS)
-            if self.elsewhere is not None and len(left) >= self._many_sources:
-                found = self.elsewhere(left, options, there, num_in_store)
-            else:
-                left = left[: max(1, self._many_sources // _PARTS)]
-                found = [None] * len(left)
-            own = look_at(
-                [source for source, other in zip(left, found, strict=True) if other is None], options, there,
-                num_in_store=num_in_store, is_over=is_over,
-            )  # fmt: skip
-            rest = iter(own)
-            looked += [next(rest) if other is None else other for other in found]
-        return looked
-
-
-def search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
-    """What `find`, which looks for the sources of a job, returns. SourceError if a folder does not answer."""
-    with stall_limit(float(policy.max_stall_seconds)):
-        try:
-            return in_time(find, f"looking for sources in {', '.join(map(shown, arguments))}")
-        except StalledError as error:
-            raise SourceError(f"{error.message}: {REMEDY}") from error
-
 
 def count_in_stores(sources: Iterable[Source]) -> int:
     """How many sources of a window lie in stores. Of many, no header is read.
@@ -163,14 +104,7 @@ def look_at(
     The length of a video that stays is not looked up. `num_in_store` is how many sources of the window lie in stores,
     by default how many of these do. CancelledError as soon as `is_over` says that nobody waits for it any more.
     """
-
-    # Stretches of a file share its fingerprint and its header.
-    of_file, stored = _once(identity_of), _once(asked)
-    of_path = _once(partial(estimate, fps=options.profile.fps))
-    of_stored = _once(partial(_estimate_in_store, fps=options.profile.fps))
-    if num_in_store is None:
-        num_in_store = count_in_stores(sources)
-    is_estimated = num_in_store < _MANY_IN_STORES
+    looker = _Looker(options, there, count_in_stores(sources) if num_in_store is None else num_in_store)
     ended = threading.Event()
 
     def given_up() -> bool:
@@ -179,27 +113,8 @@ def look_at(
     def look(source: Source) -> Looked:
         if given_up():
             raise CancelledError
-        try:
-            with given_up_when(given_up):
-                return _in_time(source.path, options.policy, lambda: look_closely(source))
-        except SourceError:
-            # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
-            return Looked(Item(source, there.identities.get(source.id, 0), 0), Expected())
-
-    def look_closely(source: Source) -> Looked:
-        file = source.in_store
-        if file is None:
-            identity, size_bytes = identity_of_part(source.path, source.part, of_file)
-        else:
-            # From here on the source is the file that lies there now.
-            file = StoreFile(file.address, stored(file))
-            source = source._replace(in_store=file)
-            identity, size_bytes = identity_of_part(source.path, source.part, lambda _path: identity_of_file(file))
-        item = Item(source, identity, size_bytes)
-        if there.stays(source, identity) or not (source.part is None or isinstance(source.part, Stretch)):
-            return Looked(item, Expected())
-        header = of_path(source.path) if file is None else of_stored(file) if is_estimated else Estimate()
-        return Looked(item, _expected(header, source.part, options))
+        with given_up_when(given_up):
+            return looker.look(source)
 
     with ThreadPoolExecutor(threads or looks_of_driver(memory_limit_bytes())) as pool:
         try:
@@ -209,6 +124,47 @@ def look_at(
             ended.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+class _Looker:
+    """Looks at sources, in several threads. Stretches of a file share its fingerprint and its header, so each file is
+    asked for these once."""
+
+    def __init__(self, options: Options, there: There, num_in_store: int) -> None:
+        self._options = options
+        self._there = there
+        self._reads_stored_headers = num_in_store < _MANY_IN_STORES
+        self._identity_of = _once(identity_of)
+        self._stored = _once(asked)
+        self._header_on_disk = _once(partial(estimate, fps=options.profile.fps))
+        self._header_in_store = _once(partial(_estimate_in_store, fps=options.profile.fps))
+
+    def look(self, source: Source) -> Looked:
+        """A source as it is now, also one that cannot be read."""
+        try:
+            return looked_in_time(source.path, self._options.policy, lambda: self._look_closely(source))
+        except SourceError:
+            # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
+            return Looked(Item(source, self._there.identities.get(source.id, 0), 0), Expected())
+
+    def _look_closely(self, source: Source) -> Looked:
+        file = source.in_store
+        if file is None:
+            identity, size_bytes = identity_of_part(source.path, source.part, self._identity_of)
+        else:
+            # From here on the source is the file that lies there now.
+            file = StoreFile(file.address, self._stored(file))
+            source = source._replace(in_store=file)
+            identity, size_bytes = identity_of_part(source.path, source.part, lambda _path: identity_of_file(file))
+        item, part = Item(source, identity, size_bytes), source.part
+        if self._there.stays(source, identity) or not (part is None or isinstance(part, Stretch)):
+            return Looked(item, Expected())
+        return Looked(item, _expected(self._header(source), part, self._options))
+
+    def _header(self, source: Source) -> Estimate:
+        if source.in_store is None:
+            return self._header_on_disk(source.path)
+        return self._header_in_store(source.in_store) if self._reads_stored_headers else Estimate()
 
 
 def _once(find: Callable[[_K], _T]) -> Callable[[_K], _T]:
@@ -257,36 +213,7 @@ def _estimate_in_store(file: StoreFile, fps: Fraction | None) -> Estimate:
         return Estimate()
 
 
-def other_files(policy: SourcePolicy) -> Callable[[str, str, int | None], bool]:
-    """Returns a function of (path, other path, identity): whether a file lies at `path`, has this identity (None: any),
-    and is not the file at the other path. After the first disk that does not answer, the function returns False for all
-    paths."""
-    stalled = False
-
-    def is_other_file(path: str, source: str, identity: int | None) -> bool:
-        nonlocal stalled
-        if stalled or path == source:
-            return False
-
-        def look() -> bool:
-            if is_store_url(path):
-                found = identity_of_file(StoreFile(parse(path)))[0]
-                return identity is None or found == identity
-            if os.path.realpath(path) == os.path.realpath(source):
-                return False
-            return os.path.lexists(path) if identity is None else identity_of(path)[0] == identity
-
-        try:
-            return _in_time(path, policy, look)
-        except StalledError:
-            stalled = True
-        except SourceError:
-            pass
-        return False
-
-    return is_other_file
-
-
-def _in_time(path: str, policy: SourcePolicy, work: Callable[[], _T]) -> _T:
+def looked_in_time(path: str, policy: SourcePolicy, work: Callable[[], _T]) -> _T:
+    """What `work`, which looks at the file at a path, returns. StalledError if its disk does not answer."""
     with stall_limit(float(policy.max_stall_seconds)):
         return read_in_time(path, work, "looking at it")

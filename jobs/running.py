@@ -13,12 +13,12 @@ from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .look import Looking
 from .order import Order
 from .progress.tally import Tally
 from .step_work import run_step
 from .unit_results import Failure, UnitResult
 from .where import Where
+from .where_to_look import Looking
 
 _PUBLISH_EVERY_SECONDS = 20.0
 _PUBLISH_SHARE = 0.02

@@ -10,15 +10,15 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol, TypeVar
 
-from ..errors import ShortGopError
+from ..errors import ShortGopError, SourceError
 from ..manifests.dataset_files import root_file
 from ..prep.options import SourcePolicy
-from ..prep.running.stalls import given_up_when
+from ..prep.running.stalls import REMEDY, StalledError, given_up_when, in_time, stall_limit
 from ..storage.interface import Storage
+from .finding.addresses import shown
 from .finding.ids import id_roots
 from .finding.source import Found
 from .finding.sources import folders_of
-from .look import search
 from .source_table import SourceTable, SourceWindow
 from .temporary_database import TableBusyError
 from .windows import Window
@@ -125,7 +125,7 @@ class Listing:
 
     def _search(self, find: Callable[[], _T], is_over: Callable[[], bool]) -> _T:
         with given_up_when(is_over):
-            return search(find, self._arguments, self._policy)
+            return _search(find, self._arguments, self._policy)
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
@@ -141,6 +141,15 @@ class Listing:
         """Raise what has ended the finding of sources. `windows` may come to it much later."""
         if self._failure is not None:
             raise self._failure
+
+
+def _search(find: Callable[[], _T], arguments: Sequence[str], policy: SourcePolicy) -> _T:
+    """What `find`, which looks for the sources of a job, returns. SourceError if a folder does not answer."""
+    with stall_limit(float(policy.max_stall_seconds)):
+        try:
+            return in_time(find, f"looking for sources in {', '.join(map(shown, arguments))}")
+        except StalledError as error:
+            raise SourceError(f"{error.message}: {REMEDY}") from error
 
 
 def list_first(  # noqa: PLR0917  # what the user gave, and where it goes
@@ -164,7 +173,7 @@ def list_first(  # noqa: PLR0917  # what the user gave, and where it goes
         table.merge_found()
         return Listing(table, arguments, policy, window_sources, roots, roots_before, left)
 
-    listing = search(find, arguments, policy)
+    listing = _search(find, arguments, policy)
     # Stretches of a file among the first sources may have others further on.
     if table.num_found <= window_sources or table.window_after(0, window_sources) is None:
         listing.complete()

@@ -16,12 +16,14 @@ import numpy as np
 from ..prep.options import Options
 from ..wording import counted
 from .changed import Changed, refuse_changed, refuse_two_files
-from .look import Looked, Looking, There, count_in_stores, other_files
+from .files_before import FilesBefore
+from .look import Looked, There, count_in_stores
 from .planning import Known, SortedOut, sort_out
 from .source_columns import Named
 from .source_table import Row, SourceTable, SourceWindow
 from .unit_results import Failure
 from .units import Item, changed_sources
+from .where_to_look import Looking
 
 LookingAtMany = Callable[[int], Looking]
 """Returns where so many sources are looked at before anything is encoded."""
@@ -92,7 +94,7 @@ def look_first(given: ToLookAt) -> None:
         return compress(rows, np.unpackbits(np.frombuffer(wanted[number], "u1"), count=len(rows)).tolist())
 
     found = _look(given, counts, choose)
-    refuse_two_files(found, known.manifest, other_files(given.options.policy))
+    refuse_two_files(found, known.manifest, FilesBefore(given.options.policy).is_other)
     if changed == "fail":
         refuse_changed(found)
     table.merge_renamed()

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from .deciding import Decided
 from .how import How
-from .look import Expected, Looking, count_in_stores
+from .look import Expected, count_in_stores
 from .planning import plan_window, sort_out
 from .source_listing import Listing
 from .source_table import SourceWindow
 from .survey import Survey, surveyed, there_of
 from .units import Unit
+from .where_to_look import Looking
 
 # So often it is asked whether more sources are found.
 _ASK_SECONDS = 0.25

@@ -12,7 +12,7 @@ import pytest
 import shortgop
 from datasets import rows_of
 from shortgop.errors import SourceError, TooManyFailuresError, UsageError
-from shortgop.jobs import look
+from shortgop.jobs import where_to_look
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.look import Looked
@@ -72,13 +72,13 @@ class Events:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.all: list[str | Progress] = []
-        look_at = look.look_at
+        look_at = where_to_look.look_at
 
         def noted(sources: Sequence[Source], *arguments: Any, **options: Any) -> list[Looked]:
             self.all += [source.id for source in sources]
             return look_at(sources, *arguments, **options)
 
-        monkeypatch.setattr(look, "look_at", noted)
+        monkeypatch.setattr(where_to_look, "look_at", noted)
 
     def before(self, is_time: Callable[[Progress], bool]) -> list[str]:
         """The ids of those that were looked at before some progress."""

@@ -17,7 +17,8 @@ from shortgop.jobs.cluster.ray_connection import connected
 from shortgop.jobs.cluster.ray_looks import looks_before_encoding, looks_on_cluster
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.gpu_slots import Slots
-from shortgop.jobs.look import NOTHING, Looked, LookElsewhere, Looking, There, look_at
+from shortgop.jobs.look import NOTHING, Looked, There, look_at
+from shortgop.jobs.where_to_look import LookElsewhere, Looking
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from source_arguments import find_sources

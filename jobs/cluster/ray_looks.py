@@ -20,9 +20,10 @@ from ...errors import ToolError
 from ...prep.options import Options
 from ..failing import TRIES
 from ..finding.source import Source
-from ..look import Looked, LookElsewhere, There, look_at
+from ..look import Looked, There, look_at
 from ..task_memory import LOOK_BYTES, LOOKS_OF_TASK, reserved_bytes
 from ..where import Where
+from ..where_to_look import LookElsewhere
 from .ray_connection import LOST, connected
 from .ray_entry import answer, call_of, called_here
 from .ray_tasks import AskSlots
