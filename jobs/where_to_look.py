@@ -20,7 +20,8 @@ stores. None for those that could not be read there."""
 
 class Looking:
     """Where sources are looked at: here, or `elsewhere` as soon as that is set, if `many_sources` or more are left.
-    These wait for it where `is_joining`: looking at them here takes time of the cores that start Ray."""
+    These wait for it where `is_joining`: looking at them here takes time of the cores that start Ray. The main thread
+    sets both, while the thread that plans looks."""
 
     def __init__(self, many_sources: int) -> None:
         self.elsewhere: LookElsewhere | None = None

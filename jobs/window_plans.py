@@ -1,8 +1,8 @@
 """Plans the windows of a job, one after the other: looks at their sources, and divides what is to be done into units.
 
 This runs in the thread of `ahead`, while the main thread encodes earlier windows. What it finds goes to the main thread
-in a WindowPlan, which nobody changes. Besides, it tells the tally how many sources to expect, and asks it how many have
-failed.
+in a WindowPlan, which nobody changes. Besides, it tells the tally how many sources to expect. The main thread tells it
+through the tally how many sources have failed, and through `looking` that machines have joined.
 """
 
 from __future__ import annotations

@@ -72,21 +72,26 @@ def _actor_board() -> Board:
     latest: Any = ray.remote(num_cpus=0, max_restarts=-1)(ProgressOfUnits)
     # Its calls are several a second for each core: Ray's dashboard would list little else.
     actor = latest.options(scheduling_strategy=here, enable_task_events=False).remote()
-    asked: Any = None
+    return Board(_Puts(actor), _Takes(actor))
 
-    def take() -> list[UnitProgress]:
-        nonlocal asked
-        asked = asked or actor.take.remote()
-        if not ray.wait([asked], timeout=_ANSWER_SECONDS)[0]:
+
+class _Takes:
+    """Takes what an actor has, without waiting for one that is busy."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+        self._unanswered: Any = None
+
+    def __call__(self) -> list[UnitProgress]:
+        self._unanswered = self._unanswered or self._actor.take.remote()
+        if not ray.wait([self._unanswered], timeout=_ANSWER_SECONDS)[0]:
             # The answer is taken later: what the actor has given is no longer there.
             return []
-        answered, asked = asked, None
+        answered, self._unanswered = self._unanswered, None
         with contextlib.suppress(RayError):
             latest: list[UnitProgress] = ray.get(answered)
             return latest
         return []
-
-    return Board(_Puts(actor), take)
 
 
 class _Puts:

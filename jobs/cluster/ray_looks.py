@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -57,7 +57,8 @@ def looks_on_cluster(ask_slots: AskSlots) -> Iterator[LookElsewhere]:
             except ToolError:
                 # Ray would wait for its head for ever. The driver looks itself.
                 return [None] * len(sources)
-            found = _looked(parts, options, there, num_in_store, memory, is_over.is_set)
+            how = _HowToLook(_hurried(options), there, num_in_store)
+            found = _looked(parts, how, memory, is_over.is_set)
         return [each for part in found for each in part]
 
     try:
@@ -96,63 +97,104 @@ def is_late(waited_seconds: float, ended_seconds: Sequence[float], num_parts: in
     return waited_seconds > max(_LEAST_SECONDS, _FAR_LONGER * statistics.median(ended_seconds))
 
 
-def _looked(  # noqa: PLR0917  # as `look`, and what the machines have
-    parts: Sequence[Sequence[Source]],
-    options: Options,
-    there: There,
-    num_in_store: int,
-    memory_bytes: int | None,
-    is_over: Callable[[], bool],
+def _looked(
+    parts: Sequence[Sequence[Source]], how: _HowToLook, memory_bytes: int | None, is_over: Callable[[], bool]
 ) -> list[list[Looked | None]]:
     """What the machines find of the sources of each part; None for those that no machine has read in time. The largest
     machine has so much memory."""
-    policy = options.policy
-    stall_seconds = min(policy.max_stall_seconds, Fraction(_STALL_SECONDS))
-    options = replace(options, policy=replace(policy, max_stall_seconds=stall_seconds))
-    # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
-    asked_bytes = reserved_bytes(LOOK_BYTES, memory_bytes)
-    task: Any = ray.remote(num_cpus=_CPU_SHARE, memory=asked_bytes, max_retries=0)(called_here)
-    found: list[list[Looked | None]] = [[None] * len(part) for part in parts]
-    running: dict[Any, int] = {}
-    ended_seconds: list[float] = []
-    # A machine that could read something, and the parts that were given to a second one.
-    answers, twice = "", set[int]()
-    lost: Counter[int] = Counter()
-    began = time.monotonic()
+    tasks = _LookTasks(parts, how, memory_bytes)
+    if not is_over():
+        tasks.begin()
+    while tasks.are_wanted and not is_over() and tasks.waited_seconds < _PATIENCE_SECONDS:
+        tasks.take_ended()
+        tasks.begin_late_ones_again()
+    return tasks.found
 
-    def submit(number: int, strategy: str | NodeAffinitySchedulingStrategy) -> None:
-        part = parts[number]
-        named = task.options(name=f"look at {len(part)} sources", scheduling_strategy=strategy)
-        running[named.remote(*call_of(_look, part, options, there.of(part), num_in_store))] = number
 
-    def is_wanted(number: int) -> bool:
-        return None in found[number]
+@dataclass(frozen=True)
+class _HowToLook:
+    """What `look_at` is given besides sources."""
 
-    for number in range(len(parts)) if not is_over() else ():
-        submit(number, "SPREAD")
-    while any(map(is_wanted, running.values())) and not is_over() and time.monotonic() - began < _PATIENCE_SECONDS:
-        done, _ = ray.wait(list(running), num_returns=len(running), timeout=_POLL_SECONDS)
-        waited_seconds = time.monotonic() - began
+    options: Options
+    there: There
+    num_in_store: int
+
+
+class _LookTasks:
+    """The tasks of Ray that look at parts of some sources. `found` has what is known of each source so far."""
+
+    def __init__(self, parts: Sequence[Sequence[Source]], how: _HowToLook, memory_bytes: int | None) -> None:
+        self.found: list[list[Looked | None]] = [[None] * len(part) for part in parts]
+        self._parts = parts
+        self._how = how
+        # A part of a CPU, so that they fit between the units, and a head without CPUs gets none.
+        asked_bytes = reserved_bytes(LOOK_BYTES, memory_bytes)
+        self._task: Any = ray.remote(num_cpus=_CPU_SHARE, memory=asked_bytes, max_retries=0)(called_here)
+        # The number of the part that each task looks at.
+        self._running: dict[Any, int] = {}
+        self._lost: Counter[int] = Counter()
+        self._began = time.monotonic()
+        # When tasks have ended, in seconds since then.
+        self._ended_seconds: list[float] = []
+        # A machine that could read something, and the parts that were given to it, too.
+        self._able_machine = ""
+        self._given_twice: set[int] = set()
+
+    @property
+    def waited_seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether any task looks at what nobody has seen yet."""
+        return any(map(self._is_wanted, self._running.values()))
+
+    def _is_wanted(self, number: int) -> bool:
+        return None in self.found[number]
+
+    def begin(self) -> None:
+        for number in range(len(self._parts)):
+            self._submit(number, "SPREAD")
+
+    def _submit(self, number: int, strategy: str | NodeAffinitySchedulingStrategy) -> None:
+        part, how = self._parts[number], self._how
+        named = self._task.options(name=f"look at {len(part)} sources", scheduling_strategy=strategy)
+        call = call_of(_look, part, how.options, how.there.of(part), how.num_in_store)
+        self._running[named.remote(*call)] = number
+
+    def take_ended(self) -> None:
+        """Take what tasks have found that end within a moment. Those whose workers were lost are begun again."""
+        done, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=_POLL_SECONDS)
+        waited_seconds = self.waited_seconds
         for reference in done:
-            number = running.pop(reference)
+            number = self._running.pop(reference)
             try:
                 came = answer(ray.get(reference))
             except LOST:
-                lost[number] += 1
-                if lost[number] < TRIES:
-                    submit(number, "SPREAD")
+                self._lost[number] += 1
+                if self._lost[number] < TRIES:
+                    self._submit(number, "SPREAD")
                 continue
             except RayError:
                 continue
-            looked = came.value or [None] * len(parts[number])
-            answers = came.machine if any(looked) else answers
-            found[number] = [before or now for before, now in zip(found[number], looked, strict=True)]
-            ended_seconds.append(waited_seconds)
-        if answers and is_late(waited_seconds, ended_seconds, len(parts)):
-            for number in sorted(set(filter(is_wanted, running.values())) - twice):
-                twice.add(number)
-                submit(number, NodeAffinitySchedulingStrategy(answers, soft=True))
-    return found
+            looked = came.value or [None] * len(self._parts[number])
+            self._able_machine = came.machine if any(looked) else self._able_machine
+            self.found[number] = [before or now for before, now in zip(self.found[number], looked, strict=True)]
+            self._ended_seconds.append(waited_seconds)
+
+    def begin_late_ones_again(self) -> None:
+        """Where tasks take far longer than others, have a machine that answers look at the same, once."""
+        if self._able_machine and is_late(self.waited_seconds, self._ended_seconds, len(self._parts)):
+            for number in sorted(set(filter(self._is_wanted, self._running.values())) - self._given_twice):
+                self._given_twice.add(number)
+                self._submit(number, NodeAffinitySchedulingStrategy(self._able_machine, soft=True))
+
+
+def _hurried(options: Options) -> Options:
+    """The options with less patience for a source that gives no byte."""
+    policy = options.policy
+    stall_seconds = min(policy.max_stall_seconds, Fraction(_STALL_SECONDS))
+    return replace(options, policy=replace(policy, max_stall_seconds=stall_seconds))
 
 
 def _look(sources: Sequence[Source], options: Options, there: There, num_in_store: int) -> list[Looked | None]:

@@ -74,7 +74,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
     attempts = Attempts(order, options.profile.encoder)
     submit = submitter(dataset, options, board, mark)
     tasks = RayTasks(attempts, options.profile.encoder, ask_slots, submit, on_note, time.monotonic())
-    running = _Running(dataset, order, options, attempts, tasks, Losses(), on_split)
+    results = _Results(dataset, order, options, attempts, tasks, Losses(), on_split)
     while order.fill(wait=not attempts and not tasks.waits, cores=tasks.cores) or attempts or tasks.waits:
         tasks.begin(time.monotonic())
         done = ended(tasks.references)
@@ -87,7 +87,7 @@ def run_units(  # noqa: PLR0917  # what a job has, and its Ray
             ]
         )
         for reference in done:
-            result = running.result_of(reference, now)
+            result = results.result_of(reference, now)
             if result is not None:
                 yield result
 
@@ -107,8 +107,8 @@ def submitter(dataset: Storage, options: Options, board: Board, mark: str | None
 
 
 @dataclass(frozen=True, eq=False)
-class _Running:
-    """What runs on Ray, and what becomes of each attempt that ends."""
+class _Results:
+    """What becomes of each attempt that has ended on Ray."""
 
     dataset: Storage
     order: Order

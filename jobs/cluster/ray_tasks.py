@@ -32,9 +32,9 @@ _ASK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class _Running:
-    """An attempt, how many bytes of memory it asked for, and on which machines it does not run. `alone`: that is all
-    memory of a machine, and less than it is expected to take."""
+class _Given:
+    """An attempt that Ray was given, how many bytes of memory it asked for, and on which machines it does not run.
+    `alone`: that is all memory of a machine, and less than it is expected to take."""
 
     attempt: Attempt
     asked_bytes: int
@@ -43,8 +43,9 @@ class _Running:
 
 
 class RayTasks:
-    """Those that run or wait in Ray. `begin` gives it new ones, and `take` takes one that has ended. `on_note` is told
-    how many units run at a time, what they wait for, and how many may need more memory than any machine has.
+    """The attempts that Ray was given, and that run or wait there. `begin` gives it new ones, and `take` takes one that
+    has ended. `on_note` is told how many units run at a time, what they wait for, and how many may need more memory
+    than any machine has.
 
     Ray waits without a word for a machine that is large enough, also when all that were are lost. What a task asked for
     cannot be changed, so its attempt is begun anew and asks for what is there. The task itself is left to Ray, because
@@ -77,7 +78,7 @@ class RayTasks:
         self._rooms = Rooms()
         # What no machine had room for, each with the time at which it is tried again.
         self._without_room: list[tuple[float, Attempt]] = []
-        self._running: dict[Any, _Running] = {}
+        self._running: dict[Any, _Given] = {}
         self._unheard: dict[Key, Unheard] = {}
         # Ray keeps a queue for each amount of memory. With so many bytes less tasks are in another one.
         self._fewer_bytes = 0
@@ -261,7 +262,7 @@ class RayTasks:
         alone = asked_bytes < needed_bytes
         asked_bytes = max(0, asked_bytes - self._fewer_bytes)
         reference = self._submit(attempt, self._slots, asked_bytes, avoided)
-        self._running[reference] = _Running(attempt, asked_bytes, avoided, alone)
+        self._running[reference] = _Given(attempt, asked_bytes, avoided, alone)
 
 
 def _needed_bytes(attempt: Attempt) -> int:
