@@ -22,6 +22,7 @@ from ..manifests.tables import Failures, empty, failures_table
 from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
 from .finding.addresses import is_store_url, parse
+from .finding.places import absolute, without_scheme
 from .finding.source import Source
 
 WITHDRAWN = ""
@@ -92,9 +93,8 @@ def _gone(table: Failures, arguments: Sequence[str], sources: Sources) -> list[i
     if not rows:
         return []
     urls = [parse(argument).url for argument in arguments if is_store_url(argument)]
-    folders = [
-        Path(argument).absolute() for argument in arguments if not is_store_url(argument) and Path(argument).is_dir()
-    ]
+    paths = [absolute(Path(without_scheme(argument))) for argument in arguments if not is_store_url(argument)]
+    folders = [path for path in paths if path.is_dir()]
     # There may be a million sources: keep only what concerns these failures.
     stretches = {(path, source_id.rpartition("@")[0]) for _, source_id, path in rows}
     beside, cut = set(), set()

@@ -26,7 +26,7 @@ from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 
 
-def make_dataset(sources: Sequence[Path], out: Path | Storage, **options: Any) -> Report:
+def make_dataset(sources: Sequence[Path | str], out: Path | Storage, **options: Any) -> Report:
     """Prepare `sources` into `out`, one unit after the other; `options` are fields of Profile."""
     return prepare(
         [str(source) for source in sources], place_of(out), changed_profile(None, options), where=Where(runner="inline")

@@ -51,6 +51,18 @@ def test_a_failure_whose_source_is_gone_leaves_with_the_next_job_over_its_folder
     assert failed(dataset) == ["bad.mp4"]
 
 
+@pytest.mark.parametrize("prefix", ["file://{home}", "~"])
+def test_a_folder_may_be_given_in_other_words(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    given, dataset = f"{prefix.format(home=tmp_path)}/{folder.name}", tmp_path / "dataset"
+    make_dataset([given], dataset)
+    (folder / "below" / "worse.mp4").unlink()
+    make_dataset([given], dataset)
+    assert failed(dataset) == ["bad.mp4"]
+
+
 def test_a_failure_that_comes_back_is_listed_again(folder: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     make_dataset([folder], dataset)
