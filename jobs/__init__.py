@@ -12,7 +12,7 @@ source_table, source_columns, temporary_database  all sources of a job, as many 
 windows                     the sources that are planned at a time
 look, where_to_look         what the files are now, found out here or on the machines of a cluster
 changed, files_before       what to do if they are not what was prepared
-labels                      columns that lists set, in a job or by themselves
+listed_columns, labels      columns that lists set: in a job, or by themselves (`shortgop.annotate`)
 survey, deciding            what has to be known of sources before anything is encoded, and what is to be done
 encoding                    the main thread: runs the units of a window while others are planned
 window_plans, ahead         the thread that plans: looks at the sources of the windows that follow

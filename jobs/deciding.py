@@ -11,7 +11,7 @@ from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from .failing import set_aside
 from .how import How
-from .labels import update_listed
+from .listed_columns import update_listed
 from .planning import Known
 from .source_listing import Listing
 from .survey import Due, LookingAtMany, Survey, ToLookAt, due, look_at_others, look_first, survey, together

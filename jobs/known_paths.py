@@ -10,7 +10,7 @@ import numpy as np
 
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
-from .finding.lists import valid_text
+from .finding.plain_values import valid_text
 from .units import Item
 
 # Paths that are decoded at a time.

@@ -1,8 +1,7 @@
-"""Labels from lists: the columns of a dataset's videos that a list sets, in a job or by themselves."""
+"""Labels from lists: sets columns of a dataset's videos without a job."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError, WrongTypeError
-from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.snapshots import open_current
 from ..manifests.dataset_files.tidy import KEEP_SECONDS
-from ..manifests.operations.annotate import Annotation, plan_edits, write_edits
+from ..manifests.operations.annotate import Annotation
 from ..manifests.operations.annotate import annotate as set_columns
 from ..manifests.shared_memory.host_copies import copies_in
-from ..manifests.tables import Manifest
 from ..storage.interface import Storage
 from ..storage.locate import from_home, storage_at
 from ..warned import warn
@@ -25,11 +22,11 @@ from .finding.addresses import is_store_url, parse
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of
 from .finding.list_lines import is_list
-from .finding.lists import Labels, NotJsonError, OnTypes, columns_by_id, ignore_types, plain, read_labels, valid_text
+from .finding.lists import Labels, OnTypes, columns_by_id, ignore_types, read_labels
 from .finding.places import absolute, absolute_below, without_scheme
+from .finding.plain_values import NotJsonError, plain, valid_text
 from .finding.source_parts import stretch_of_row
 from .known_paths import KnownPaths
-from .units import Item
 
 # Ids that a warning names.
 _NAMED = 3
@@ -152,31 +149,3 @@ def _plain(video_id: str, name: Any, value: Any) -> Any:
         raise UsageError(
             f"the labels of {video_id!r} have {error} in column {name!r}; turn it into text, numbers or lists"
         ) from None
-
-
-def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterable[tuple[str, str]]]) -> int:
-    """Give videos that are in the dataset already the columns that the job's lists name. Each batch has ids, with
-    columns as a JSON object. Returns how many videos changed; if any did, there is a new snapshot. The caller holds the
-    writer lock. Memory holds one batch at a time, and what changes."""
-    edits = []
-    for batch in batches:
-        columns = dict(batch)
-        there = manifest.row_of_id.of(columns)
-        edits += plan_edits(manifest, {video_id: json.loads(columns[video_id]) for video_id in there})
-    if edits:
-        write_edits(dataset, edits)
-        publish(dataset)
-    return len(edits)
-
-
-def with_known_columns(manifest: Manifest, items: Iterable[Item]) -> list[Item]:
-    """The items; sources of videos in the dataset have all columns that these have, so that a video that is made again
-    keeps them, whether a list names them or not."""
-    items, texts = list(items), manifest.videos.attributes
-    rows = manifest.row_of_id.of(item.source.id for item in items)
-    return [
-        replace(item, source=item.source._replace(attributes=texts.text(rows[item.source.id]) or "{}"))
-        if item.source.id in rows
-        else item
-        for item in items
-    ]

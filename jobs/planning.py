@@ -13,7 +13,7 @@ from ..manifests.tables import Manifest
 from ..prep.options import Options
 from .changed import Changed, next_revisions
 from .known_paths import KnownPaths
-from .labels import with_known_columns
+from .listed_columns import with_known_columns
 from .look import Looked
 from .unit_results import Failure
 from .units import Item, Unit, after_edits, changed_sources, divided, long_apart, plan_units, with_costs

@@ -34,7 +34,7 @@ from .finding.sources import found_in
 from .how import How
 from .job_report import report_of
 from .known_failures import withdraw_gone
-from .labels import update_listed
+from .listed_columns import update_listed
 from .outcome import Report
 from .planning import Known
 from .preflight import refuse_own_memory, try_cluster, try_tools

@@ -11,5 +11,6 @@ addresses, store_files, fetched_sources  sources in stores: URLs, what lies ther
 source_parts, source_files  sources that are part of a file, or folders of pictures
 importing, importers        datasets of other tools
 lists, list_lines, column_types  lists of sources: their rows, the lines of each kind of file, and the types of columns
+plain_values                values as manifests store them
 identity                    whether a file is the one that was prepared
 """

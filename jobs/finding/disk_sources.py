@@ -16,8 +16,9 @@ from .importers.webdataset import samples_of
 from .importing import Importing
 from .list_lines import is_list, refuse_other_list
 from .listed_sources import ReadList, found_in_list
-from .lists import can_be_a_path, valid_text
 from .other_files import what_else
+from .places import can_be_a_path
+from .plain_values import valid_text
 from .source import Found, Source
 from .source_parts import Imported
 from .video_names import is_video_name

@@ -15,7 +15,7 @@ from pathlib import Path
 from ...errors import UsageError
 from ...storage.locate import from_home
 from .addresses import is_store_url, parse
-from .lists import valid_text
+from .plain_values import valid_text
 
 Folder = Path | str
 """A folder of this machine, or the URL of one in a store."""

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import decimal
 import json
-import math
-import os
 import posixpath
 import re
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...errors import UsageError
 from .addresses import is_store_url, shown
 from .column_types import TEXT, ColumnType, typed, typed_cells
 from .list_lines import Line, batches_of, names_of
-from .places import is_shortest
+from .places import can_be_a_path, is_shortest
+from .plain_values import NotJsonError, plain, valid_text
 
-# Types of pandas, which need not be installed.
-_MISSING = ("NAType", "NaTType")
-# Types of Parquet columns that JSON does not have, and whose text loses nothing.
-_WRITTEN_AS_TEXT = (dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID)
 # How Python reads bytes of a file that are not UTF-8.
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 # json.dumps would make an encoder for each line.
@@ -193,21 +183,6 @@ def _wrong_cells(lines: list[Line], kinds: Mapping[str, str]) -> Iterator[tuple[
                 yield number, name
 
 
-def valid_text(text: str) -> str:
-    """The text with \\udc.. written out for each byte of a file name that is not UTF-8, as manifests store it."""
-    return text if text.isascii() else text.encode("utf-8", errors="backslashreplace").decode()
-
-
-def can_be_a_path(text: str) -> bool:
-    """Whether the operating system accepts the text as a path. The file need not exist."""
-    if text.isascii():
-        return bool(text) and "\0" not in text
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-
-
 def _rows(lines: list[Line]) -> Iterator[Row]:
     found = []
     for place, values in lines:
@@ -266,38 +241,3 @@ def _attributes(place: str, values: dict[str, Any]) -> dict[str, Any]:
                 f"{place} has {error} in column {name!r}; turn that column into text or numbers, or drop it"
             ) from None
     return attributes
-
-
-class NotJsonError(Exception):
-    """A value that JSON cannot hold. The message describes it."""
-
-
-def plain(value: Any) -> Any:
-    """The value in the types of JSON: numpy's as Python's, text for dates and decimals, null for NaN, infinities and
-    what pandas has for missing values. NotJsonError for a type that JSON cannot hold."""
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, str):
-        return valid_text(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {valid_text(str(key)): plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    return _plain_of_libraries(value)
-
-
-def _plain_of_libraries(value: Any) -> Any:
-    if isinstance(value, np.integer | np.bool_):
-        return value.item()
-    if isinstance(value, np.floating):
-        return plain(float(value))
-    if isinstance(value, np.ndarray):
-        # Its own numbers: `tolist` makes integers of nanoseconds.
-        return [plain(entry) for entry in value] if value.ndim else plain(value[()])
-    if type(value).__name__ in _MISSING:
-        return None
-    if isinstance(value, _WRITTEN_AS_TEXT):
-        return str(value)
-    raise NotJsonError(f"a value of type {type(value).__name__}")

@@ -8,6 +8,16 @@ from pathlib import Path
 from ...storage.locate import file_path, from_home, refuse_half_a_url
 
 
+def can_be_a_path(text: str) -> bool:
+    """Whether the operating system accepts the text as a path. The file need not exist."""
+    if text.isascii():
+        return bool(text) and "\0" not in text
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
 def without_scheme(text: str) -> str:
     """The path that a file:// URL means; any other text as it is. UsageError for one of another host."""
     return str(file_path(text)) if "://" in text and text[:7].lower() == "file://" else text

@@ -13,7 +13,7 @@ from .importers.in_stores import RecognisedInStore, kinetics_at, lerobot_at, no_
 from .importing import Importing
 from .list_lines import is_list, refuse_other_list
 from .listed_sources import ReadList, found_in_list_at
-from .lists import valid_text
+from .plain_values import valid_text
 from .source import Found, Source
 from .store_files import StoreFile, asked, files_below, is_folder, small_copy
 from .video_names import has_known_name, is_video_name

@@ -17,7 +17,7 @@ from ....arguments import exact
 from ....errors import UsageError
 from ....prep.timing.stretch import Stretch
 from ....wording import counted
-from ..lists import valid_text
+from ..plain_values import valid_text
 from ..source_parts import Imported, Recognised
 
 _COLUMNS = {"youtube_id", "time_start", "time_end"}

@@ -17,7 +17,7 @@ from typing import Any
 
 from ....errors import UsageError
 from ....wording import counted
-from ..lists import valid_text
+from ..plain_values import valid_text
 from ..source_parts import Imported, Member, Recognised
 
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
