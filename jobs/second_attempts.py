@@ -67,22 +67,26 @@ class Attempt:
 
 @dataclass
 class _Tried:
-    """A step whose outcome is wanted: its attempts, when the first one began, the most frames that any of them has
-    done, when these became more, how many attempts failed, and the ids of the machines that have attempted it. `heard`
-    are the ids of those that have told of an attempt since one failed, `lost` is since when all attempts are on
-    machines that are gone. `handed_back`: a machine had no room for an attempt."""
+    """A step whose outcome is wanted, and what is known of the attempts at it."""
 
     step: Step
     own_class: CostClass
     expected_seconds: float
+    # Those that run.
     attempts: list[Attempt] = field(default_factory=list)
+    # When the first one began. None until one was heard of.
     begun: float | None = None
+    # The most frames that any of them has done, and when these became more.
     frames: int = 0
     moved: float = 0.0
+    # How many have failed.
     failed: int = 0
+    # The ids of the machines that have attempted it, and of those that have told of an attempt since one failed.
     machines: set[str] = field(default_factory=set)
     heard: set[str] = field(default_factory=set)
+    # Since when all are on machines that are gone.
     lost: float | None = None
+    # Whether a machine had no room for one.
     handed_back: bool = False
 
     @property

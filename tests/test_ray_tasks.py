@@ -132,10 +132,10 @@ def test_machines_that_are_lost_are_counted_once_each() -> None:
     for number, machines in enumerate(("ab", "b", "bc", "b", "bd", "bd")):
         ray.machines = dict.fromkeys(machines, _LARGE)
         tasks.begin(10.0 * number)
-        lost.append(tasks.machines_lost)
+        lost.append(tasks.machines.num_lost)
     assert lost == [0, 1, 1, 2, 2, 2]
-    tasks.leave_out("d", NoEncoderError("encoder h264_nvenc does not run here"), 10.0)
-    assert tasks.machines_lost == 2, "one that lacks the encoder is not lost"
+    tasks.machines.leave_out("d", NoEncoderError("encoder h264_nvenc does not run here"), 10.0)
+    assert tasks.machines.num_lost == 2, "one that lacks the encoder is not lost"
 
 
 def test_a_machine_that_lacks_the_encoder_gets_nothing_more_and_the_job_ends_where_no_other_has_it() -> None:
@@ -143,14 +143,14 @@ def test_a_machine_that_lacks_the_encoder_gets_nothing_more_and_the_job_ends_whe
     tasks = RayTasks(
         Attempts(Order([unit(name) for name in "pqr"])), "libx264", ray.slots, ray.submit, notes.append, 0.0
     )
-    tasks.leave_out("a", NoEncoderError("encoder libx264 does not run here"), 0.0)
+    tasks.machines.leave_out("a", NoEncoderError("encoder libx264 does not run here"), 0.0)
     tasks.begin(0.0)
     assert [avoided for _, avoided in ray.submitted] == [{"a"}] * 3
     assert notes == ["encoding, 4 at a time; 1 machine cannot run the encoder and is left out"]
     tasks.begin(10.0)
-    assert tasks.machines_lost == 0
+    assert tasks.machines.num_lost == 0
     with pytest.raises(ToolError, match="libx264 does not run here"):
-        tasks.leave_out("b", NoEncoderError("encoder libx264 does not run here"), 10.0)
+        tasks.machines.leave_out("b", NoEncoderError("encoder libx264 does not run here"), 10.0)
 
 
 _NO_MOUNT = "on the cluster's node b (10.0.0.2): there is no folder /shared/dataset"
@@ -160,8 +160,8 @@ def test_a_machine_that_cannot_do_what_others_have_done_is_left_out_for_some_min
     ray, notes = Ray({"a": _LARGE, "b": _LARGE}), list[str]()
     order = Order([unit("p")])
     tasks = RayTasks(Attempts(order), "auto", ray.slots, ray.submit, notes.append, 0.0)
-    tasks.worked.add("a")
-    tasks.leave_out("b", OutputError(_NO_MOUNT), 0.0)
+    tasks.machines.worked.add("a")
+    tasks.machines.leave_out("b", OutputError(_NO_MOUNT), 0.0)
     tasks.begin(0.0)
     assert notes == [f"encoding, 4 at a time; 1 machine is left out for some minutes: {_NO_MOUNT}"]
     order.again([Whole(unit("q"))])
@@ -176,16 +176,16 @@ def test_what_no_machine_is_known_to_have_ends_the_job() -> None:
     """A folder that is not shared is told at once, and not after the job has tried a hundred machines."""
     ray = Ray({"a": _LARGE, "b": _LARGE})
     tasks = ray.tasks(Attempts(Order([unit("p")])))
-    tasks.worked.add("b")
+    tasks.machines.worked.add("b")
     with pytest.raises(OutputError, match="there is no folder /shared/dataset"):
-        tasks.leave_out("b", OutputError(_NO_MOUNT), 0.0)
+        tasks.machines.leave_out("b", OutputError(_NO_MOUNT), 0.0)
 
 
 def test_the_job_ends_where_every_machine_is_left_out() -> None:
     """As where the credentials of all have run out."""
     ray = Ray({"a": _LARGE, "b": _LARGE})
     tasks = ray.tasks(Attempts(Order([unit("p")])))
-    tasks.worked |= {"a", "b"}
-    tasks.leave_out("b", OutputError(_NO_MOUNT), 0.0)
+    tasks.machines.worked |= {"a", "b"}
+    tasks.machines.leave_out("b", OutputError(_NO_MOUNT), 0.0)
     with pytest.raises(OutputError, match="there is no folder /shared/dataset"):
-        tasks.leave_out("a", OutputError(_NO_MOUNT), 1.0)
+        tasks.machines.leave_out("a", OutputError(_NO_MOUNT), 1.0)

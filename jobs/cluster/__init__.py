@@ -1,7 +1,8 @@
 """A job's steps on a Ray cluster. No other room of `jobs` knows Ray. Start at `ray_runner`.
 
 ray_runner                  gives steps to Ray, and takes their outcomes
-ray_tasks, rooms            the tasks that run, and machines that lack room for what they need
+ray_tasks                   the tasks that run, and what waits to be one
+cluster_machines, rooms     the machines that there are, and those that lack room for a source
 ray_worker, ray_entry       a step in a worker, and the first code there
 ray_looks                   looking at sources in workers
 progress_boards, ray_metrics  what workers report

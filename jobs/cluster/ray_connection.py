@@ -28,9 +28,9 @@ from ...storage.scratch import remove_copies_of_ending
 from ...wording import byte_size
 from ..gpu_slots import Slots, slots_of, with_machines
 from .asking import asked_patiently, head_patience_seconds
+from .cluster_machines import AskSlots
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
-from .ray_tasks import AskSlots
 
 LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError)
 """The errors of a task whose worker, machine or result is lost. Jobs let Ray retry no task (max_retries=0): one whose

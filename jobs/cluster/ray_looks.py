@@ -24,9 +24,9 @@ from ..look import Looked, There, look_at
 from ..task_memory import LOOK_BYTES, LOOKS_OF_TASK, reserved_bytes
 from ..where import Where
 from ..where_to_look import LookElsewhere
+from .cluster_machines import AskSlots
 from .ray_connection import LOST, connected
 from .ray_entry import answer, call_of, called_here
-from .ray_tasks import AskSlots
 
 # About a quarter of a second for one core.
 _TASK_SOURCES = 250

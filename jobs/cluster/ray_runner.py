@@ -31,10 +31,11 @@ from ..task_memory import ALL_BYTES
 from ..unit_results import UnitProgress, UnitResult
 from ..units import Unit, split_unit
 from ..work import Terms, give_up
+from .cluster_machines import AskSlots
 from .progress_boards import Board
 from .ray_connection import LOST, brief
 from .ray_entry import Answer, answer, call_of, called_here
-from .ray_tasks import AskSlots, RayTasks, Submit
+from .ray_tasks import RayTasks, Submit
 from .ray_worker import HAS_SELECTORS, Done, Unfit, step_on_machine
 from .shared_files import can_read, leave_mark, without_check
 
@@ -144,15 +145,15 @@ class _Results:
             if self.attempts.ended(attempt, None):
                 self.order.again([again])
             if again is attempt.step:
-                self.tasks.leave_out(machine, of_machine(outcome.error), now)
+                self.tasks.machines.leave_out(machine, of_machine(outcome.error), now)
             return None
-        self.tasks.worked.add(machine)
+        self.tasks.machines.worked.add(machine)
         return self.order.done(attempt.step, outcome) if self.attempts.ended(attempt, seconds) else None
 
     def _after_loss(self, attempt: Attempt, error: RayError, now: float) -> UnitResult | None:
         step, unit, key, losses = attempt.step, attempt.step.unit, key_of(attempt.step), self.losses
         is_lost, for_memory = isinstance(error, NodeDiedError | ObjectLostError), isinstance(error, OutOfMemoryError)
-        if losses.add(key, self.tasks.machines_lost if is_lost else None):
+        if losses.add(key, self.tasks.machines.num_lost if is_lost else None):
             if for_memory:
                 self.tasks.begin_later(
                     with_less_beside(attempt, error, alone=losses.died[key] > 1),

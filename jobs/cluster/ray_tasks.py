@@ -1,34 +1,26 @@
-"""The attempts that Ray has, and what they ask of its machines while these come and go."""
+"""The attempts that Ray has, and what they ask of its machines."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import ShortGopError, ToolError
-from ...prep.tools.pipelines import NoEncoderError
-from ..gpu_slots import Place, Slots, note_of, slots_for, waits_in_vain, without
+from ..gpu_slots import Place, Slots, waits_in_vain
 from ..second_attempts import Attempt, Attempts, Key, key_of
 from ..steps import NoRoom
 from ..task_memory import ALL_BYTES, reserved_bytes
 from ..unheard import Unheard, still_unheard
-from .asking import NoAnswerError
+from .cluster_machines import AskSlots, ClusterMachines
 from .rooms import Rooms
 
-AskSlots = Callable[[], Slots]
 Submit = Callable[[Attempt, Slots, int, frozenset[str]], Any]
 """Gives Ray an attempt, which asks for so many bytes of memory and not to run on some machines, and returns its
 reference."""
 
-# A machine that lacks a mount, credentials or a tool is tried again after so long: they may have been away for a while.
-_LEFT_OUT_SECONDS = 600.0
 # While so many steps wait for room no others are begun: all of a corpus would come to wait on a cluster without any.
 _MOST_WITHOUT_ROOM = 1000
-# How often the job looks for machines that have joined or left.
-_ASK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -63,18 +55,12 @@ class RayTasks:
         now: float,
     ) -> None:
         """`now` and all other times are in seconds. ToolError if Ray has no machine for the encoder."""
+        self.machines = ClusterMachines(encoder, ask_slots, now)
         self._attempts = attempts
         self._encoder = encoder
-        self._ask_slots = ask_slots
         self._submit = submit
         self._on_note = on_note
-        self._slots, self._asked = slots_for(encoder, ask_slots()), now
-        self._missing = self._noted = ""
-        self._seen: set[str] = set()
-        # Machines that have done a step.
-        self.worked: set[str] = set()
-        # Those that cannot, each with the error and the time at which it may be tried again.
-        self._left_out: dict[str, tuple[ShortGopError, float]] = {}
+        self._noted = ""
         self._rooms = Rooms()
         # What no machine had room for, each with the time at which it is tried again.
         self._without_room: list[tuple[float, Attempt]] = []
@@ -90,9 +76,8 @@ class RayTasks:
         return list(self._running)
 
     @property
-    def machines_lost(self) -> int:
-        """How many machines the job had, and has no more."""
-        return len(self._seen - {each.id for each in self._slots.machines} - self._left_out.keys())
+    def _slots(self) -> Slots:
+        return self.machines.slots
 
     @property
     def cores(self) -> int:
@@ -108,46 +93,24 @@ class RayTasks:
         """Remove and return an attempt."""
         return self._running.pop(reference).attempt
 
-    def leave_out(self, machine: str, error: ShortGopError, now: float) -> None:
-        """Begin nothing more on a machine that cannot do a step: for good where it lacks the encoder, for some minutes
-        where it lacks anything else, which may come back.
-
-        Raises the error where no other machine may have the encoder, or none has done a step: then the job was probably
-        given something that no machine has.
-        """
-        is_lasting = isinstance(error, NoEncoderError)
-        self._left_out[machine] = error, math.inf if is_lasting else now + _LEFT_OUT_SECONDS
-        self._slots = without(self._slots, self._left_out.keys())
-        place: Place = "gpu" if self._slots.on_gpus else "cpu"
-        others_may = is_lasting or self.worked - {machine}
-        if self._slots.memory_for(place) is None or not others_may:
-            raise error
-
     def lacks_room(self, attempt: Attempt, machine: str, room: NoRoom, now: float) -> None:
         """Take back an attempt for whose copy a machine has no room, and begin it again where and when it may have. For
         some time that machine gets only what fits."""
         self._rooms.lacked(machine, room, now)
         if not self._attempts.handed_back(attempt, machine):
             return
-        machines = self._able(attempt)
+        machines = self.machines.able(attempt)
         if attempt.place == "gpu" and self._encoder == "auto" and not self._rooms.others(attempt, machine, machines):
             attempt = replace(attempt, place="cpu")
-            machines = self._able(attempt)
+            machines = self.machines.able(attempt)
         others_run = bool(self._attempts)
         again, wait_seconds = self._rooms.next_attempt(attempt, machine, machines, others_run=others_run)
         self._without_room.append((now + wait_seconds, again))
 
-    def _able(self, attempt: Attempt) -> list[str]:
-        """The machines that have the place and the memory for an attempt."""
-        place, largest_bytes = attempt.place, self._slots.memory_for(attempt.place) or 0
-        needed_bytes = min(attempt.step.unit.expected_bytes, largest_bytes)
-        return [each.id for each in self._slots.machines if each.has(place) and each.memory_bytes >= needed_bytes]
-
     def begin(self, now: float) -> None:
         """Begin all attempts for which there is a place."""
-        if now - self._asked > _ASK_SECONDS:
-            self._ask(now)
-            self._asked = now
+        if self.machines.ask_if_due(now):
+            self._rooms.forget(now)
             self._begin_anew()
             self._begin_more()
         may_start = len(self._without_room) < _MOST_WITHOUT_ROOM
@@ -155,10 +118,7 @@ class RayTasks:
         for attempt in itertools.chain(self._due(now), self._due_for_room(now), started):
             self._give(attempt)
         alone = sum(each.alone for each in self._running.values())
-        unfit = [error.message for error, until in self._left_out.values() if until < math.inf]
-        left_out = len(self._left_out) - len(unfit)
-        short = self._rooms.names
-        note = self._missing or note_of(self._slots, alone=alone, left_out=left_out, unfit=unfit, short=short)
+        note = self.machines.note(alone=alone, short=self._rooms.names)
         if note != self._noted:
             self._on_note(note)
             self._noted = note
@@ -195,22 +155,6 @@ class RayTasks:
                 yield self._attempts.add(attempt)
             else:
                 self._without_room.append((begin_at, attempt))
-
-    def _ask(self, now: float) -> None:
-        self._left_out = {machine: (error, until) for machine, (error, until) in self._left_out.items() if until > now}
-        self._rooms.forget(now)
-        self._seen.update(each.id for each in self._slots.machines)
-        try:
-            slots = self._ask_slots()
-        except NoAnswerError as error:
-            self._missing = f"waiting for the cluster: {error.message}"
-            return
-        try:
-            self._slots = without(slots_for(self._encoder, slots), self._left_out.keys())
-            self._missing = ""
-        except ToolError as error:
-            # Machines that were lost may come again: without any for the encoder the units wait.
-            self._missing = f"waiting for machines: {error.message}"
 
     def _begin_anew(self) -> None:
         in_vain = [
@@ -258,7 +202,7 @@ class RayTasks:
         # Where no other machine is left, the one that is slow may be quicker the next time.
         if avoided and waits_in_vain(self._slots, attempt.place, asked_bytes, avoided):
             avoided = frozenset[str]()
-        avoided = avoided.union(self._left_out)
+        avoided = avoided | self.machines.left_out
         alone = asked_bytes < needed_bytes
         asked_bytes = max(0, asked_bytes - self._fewer_bytes)
         reference = self._submit(attempt, self._slots, asked_bytes, avoided)
