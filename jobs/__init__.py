@@ -5,7 +5,7 @@ cluster                     units on Ray: the only room here that knows it; `ray
 progress                    how far a job is
 
 named_options               `shortgop.prepare`: the options of a job by their names
-how                         the settings of a job
+how, where, cluster_address  the settings of a job, and where its units run
 preflight, dataset_profile  what is tried before anything is written, and by which profile videos are encoded
 source_listing              which sources are found before anything is encoded, and which meanwhile
 source_table, source_columns, temporary_database  all sources of a job, as many as there are
@@ -14,7 +14,7 @@ look, where_to_look         what the files are now, found out here or on the mac
 changed, files_before       what to do if they are not what was prepared
 listed_columns, labels      columns that lists set: in a job, or by themselves (`shortgop.annotate`)
 survey, deciding            what has to be known of sources before anything is encoded, and what is to be done
-encoding                    the main thread: runs the units of a window while others are planned
+encoding, running           the main thread: runs the units of a window while others are planned, and publishes results
 window_plans, ahead         the thread that plans: looks at the sources of the windows that follow
 planning                    the units of a window, and what becomes of its sources
 units                       the plan of units of work
@@ -23,7 +23,6 @@ work, step_work, unit_results  what a worker does of a unit and of a step, and w
 waiting, costs              which step starts next, and what steps took of what was expected of them
 second_attempts, unheard    which steps run, and which of them are attempted twice
 task_memory, gpu_slots      how much memory a unit may take, and how many units run at a time
-where, cluster_address, running  where units run, and how their results are published
 outcome, job_report         the report of a job
 failing                     when failures end a job, and which sources are set aside
 gpu_readable                which videos no GPU decodes

@@ -1,5 +1,5 @@
-"""`shortgop.prepare`: a job whose options are given by name. The command `shortgop prep` calls the function below it,
-which leaves it to the caller to say what failed."""
+"""`shortgop.prepare`: a job whose options are given by name. The command `shortgop prep` says itself what failed, and
+calls `prepare_without_warning`."""
 
 from __future__ import annotations
 
