@@ -15,7 +15,7 @@ from shortgop.errors import SourceError, TooManyFailuresError, UsageError
 from shortgop.jobs import where_to_look
 from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import Looked
+from shortgop.jobs.look import Looked, look_at
 from shortgop.jobs.progress.tally import Progress
 from shortgop.manifests.dataset_files.parts import finished_parts
 from shortgop.storage.disk import DiskStorage
@@ -72,7 +72,6 @@ class Events:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.all: list[str | Progress] = []
-        look_at = where_to_look.look_at
 
         def noted(sources: Sequence[Source], *arguments: Any, **options: Any) -> list[Looked]:
             self.all += [source.id for source in sources]
