@@ -163,7 +163,8 @@ class SnapshotReader:
                 remedy = (
                     "open the dataset with size=(height, width), or give its shortgop.Output that"
                     if shape[place] == tensor.shape[1 + place]
-                    else "all clips of a batch have as many frames"
+                    else "all clips of a batch have as many frames; shortgop.BucketSampler makes batches of one length "
+                    "each, and the collate_fn of a DataLoader may take several"
                 )
                 if shape == tuple(tensor.shape[1:]):
                     remedy = "all clips of a batch have one dtype"

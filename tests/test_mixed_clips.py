@@ -5,13 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, WeightedRandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.training.mixing import MixedIndex
+from shortgop.training.policies import AllClips
 from training_videos import make_videos
+from video_tables import clips_of
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +122,22 @@ def test_bytes_and_floats_in_a_batch_are_told(folder: Path) -> None:
         UsageError, match=r"do not go into rows of torch.uint8 .*: all clips of a batch have one dtype$"
     ):
         list(shortgop.ClipLoader(both, sampler, workers=0))
+
+
+def test_datasets_are_counted_once_and_not_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand buckets that took most of the time in which a batch was found."""
+    asked = []
+    parts = [clips_of(AllClips(1), [length]) for length in (3, 4, 5)]
+    length_of = type(parts[0]).__len__
+    mixed = MixedIndex(tuple(parts))
+    assert mixed.located([0, 3, 11]) == [(0, 0), (1, 0), (2, 4)]
+
+    def counted(part: Any) -> int:
+        asked.append(part)
+        return length_of(part)
+
+    monkeypatch.setattr(type(parts[0]), "__len__", counted)
+    assert mixed.located([12, 15 + 12, 11]) == [(0, 3), (1, 8), (2, 4)]
+    assert mixed.joined(2, np.array([4, 5])).tolist() == [11, 19]
+    assert len(mixed) == 12
+    assert len(asked) <= 1  # the one whose draws are joined

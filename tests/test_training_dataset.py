@@ -340,7 +340,8 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
         (
             lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), size=(8, 8), crop="random", flip=0.5),
             UsageError,
-            r"crop='random', flip: an output has this; give ClipDataset outputs=\{",
+            r"crop='random', flip: an output has this; give ClipDataset outputs=\{\"frames\": "
+            r"shortgop.Output\(size=\(8, 8\), crop='random', flip=0.5\)\} in place of size, crop, flip$",
         ),
         (lambda f: shortgop.MixedClips(cast(Any, [shortgop.open(f)])), WrongTypeError, "MixedClips takes ClipDatasets"),
         (

@@ -164,7 +164,11 @@ class ChosenIndex:
         count = self.policy.num_frames
         if not hasattr(found, "__iter__") or getattr(found, "ndim", 1) == 0:
             raise WrongTypeError(f"it returned {shortened(found)}, and not {counted(count, 'frame number')}")
-        frames = [integer(frame, "a frame that it returned") for frame in found]
-        if len(frames) != count:
-            raise UsageError(f"it returned {counted(len(frames), 'frame')}, and num_frames is {count}")
-        return np.array(frames, dtype=np.int64)
+        if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
+            found = [integer(frame, "a frame that it returned") for frame in found]
+        if len(found) != count:
+            raise UsageError(f"it returned {counted(len(found), 'frame')}, and num_frames is {count}")
+        frames = np.asarray(found, dtype=np.int64)
+        if frames.ndim != 1:
+            raise UsageError(f"it returned frames of shape {frames.shape}, and num_frames is {count}")
+        return frames

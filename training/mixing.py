@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..manifests.ragged import Array
+from ..manifests.ragged import Array, lazy
 from .clips import Clip, Clips
 from .draws import split_draws
 
@@ -39,13 +39,14 @@ class MixedIndex:
         """The fingerprints of all parts, joined."""
         return "+".join(part.fingerprint for part in self.parts)
 
-    @property
+    @lazy
     def bounds(self) -> Array:
         """Where the clips of each dataset begin, and how many there are: int64, (datasets + 1,)."""
         return np.cumsum([0, *map(len, self.parts)])
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts))
+        # Asked for with each batch: buckets may be a thousand datasets.
+        return int(self.bounds[-1])
 
     def video_name(self, place: int) -> str:
         videos = np.cumsum([0, *(len(part.firsts) - 1 for part in self.parts)])
@@ -69,7 +70,7 @@ class MixedIndex:
         """For each draw the dataset it belongs to, and the draw that it is there."""
         rounds, indices = split_draws(draws, len(self))
         which = np.searchsorted(self.bounds, indices, side="right") - 1
-        counts = np.array([len(part) for part in self.parts])[which]
+        counts = np.diff(self.bounds)[which]
         own = rounds * counts + indices - self.bounds[which]
         return list(zip(which.tolist(), own.tolist(), strict=True))
 

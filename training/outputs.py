@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -276,14 +276,17 @@ def check_reading(
 ) -> None:
     """UsageError where what is given this reader for reading is something that only an output has, such as a random
     crop; WrongTypeError for what nothing has, with what `elsewhere` says of it."""
-    named = [name for name in _OF_OUTPUTS if name in reading]
+    named, shown = [name for name in _OF_OUTPUTS if name in reading], dict(reading)
     if isinstance(crop := reading.get("crop"), str) and crop in _RANDOM:
         named.insert(0, f"crop={crop!r}")
+        shown.setdefault("size", (224, 224))
     if named:
-        example = 'shortgop.Output(size=(224, 224), crop="random", flip=0.5)'
+        own = [field.name for field in fields(Output) if field.name in reading]
+        given = [f"{field.name}={shown[field.name]!r}" for field in fields(Output) if field.name in shown]
+        example = f"shortgop.Output({', '.join(given)})"
         example = f'{{"frames": {example}}}' if reader == "ClipDataset" else example
         raise UsageError(
-            f"{', '.join(named)}: an output has this; give {reader} outputs={example} in place of size and crop"
+            f"{', '.join(named)}: an output has this; give {reader} outputs={example} in place of {', '.join(own)}"
         )
     for name in reading:
         if name not in _READING:

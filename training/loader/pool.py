@@ -212,8 +212,9 @@ class WorkerPool:
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             ours.close()
             raise UsageError(
-                f"the dataset cannot be sent to a worker process: {error}. Its class, and that of its "
-                "transform or the function that this is, have to be at the top level of a module; or take workers=0"
+                f"the dataset cannot be sent to a worker process: {error}. Its class, its transform or "
+                "the class of that, and the function of a ClipsBy have to be at the top level of a module; or take "
+                "workers=0"
             ) from error
         except ConnectionError:
             ours.close()
