@@ -63,11 +63,12 @@ def buckets(folder: Path) -> shortgop.MixedClips:
     return mixed(folder)
 
 
-def shown(batch: Any) -> list[int]:
+def shown(batch: Any, size: int | None = None) -> list[int]:
     """The draws of a batch, whose frames have to be those of its dataset's clips."""
     (dataset,) = set(batch["dataset"].tolist())
-    videos, frames, size = BUCKETS[dataset]
+    videos, frames, whole = BUCKETS[dataset]
     width, height = SIZES[videos[0]]
+    size = whole if size is None else size
     assert batch["frames"].shape == (size, frames, 3, height, width)
     assert len(batch["id"]) == size
     for clip, video, start in zip(batch["frames"], batch["video"].tolist(), batch["start"].tolist(), strict=True):
@@ -174,6 +175,68 @@ def test_a_state_of_other_batch_sizes_or_datasets_is_refused(folder: Path, bucke
         shortgop.BucketSampler(fewer, BATCH_SIZES[:2]).load_state_dict(state)
     # A copy that was opened anew has the same ones.
     shortgop.BucketSampler(mixed(folder), BATCH_SIZES).load_state_dict(state)
+
+
+# These leave over 6, 9 and 2 clips: 9 come first, and of 2 the third of three ranks has none.
+EVALUATED: dict[str, Any] = {"batch_sizes": [8, 10, 4], "orders": shortgop.Sequential(), "drop_last": False}
+
+
+@pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (1, 2), (2, 0), (3, 0), (3, 2)])
+def test_evaluation_has_every_clip_once_over_all_ranks(ranks: int, workers: int, buckets: shortgop.MixedClips) -> None:
+    alone = [sorted(batch) for batch in shortgop.BucketSampler(buckets, **EVALUATED)]
+    assert sorted(draw for batch in alone for draw in batch) == list(range(len(buckets)))
+    assert list(map(len, alone))[-3:] == [9, 6, 2]
+    read: list[list[list[int]]] = []
+    for rank in range(ranks):
+        sampler = shortgop.BucketSampler(buckets, rank=rank, world_size=ranks, **EVALUATED)
+        loader = shortgop.ClipLoader(buckets, sampler, workers=workers)
+        read.append([shown(batch, len(batch["draw"])) for batch in loader])
+        plain = DataLoader(buckets, batch_sampler=sampler)
+        assert [batch["draw"].tolist() for batch in plain] == read[rank]
+        assert len(loader) == len(sampler) == len(plain) == len(read[rank]) == 18 - (rank == 2)
+        loader.close()
+    for step, expected in enumerate(alone):
+        assert sorted(draw for own in read for draw in (own[step] if step < len(own) else [])) == expected
+
+
+@pytest.mark.filterwarnings("error")
+def test_evaluation_begins_anew_each_time(buckets: shortgop.MixedClips) -> None:
+    """Each epoch of training is evaluated on the same clips, of which no warning tells."""
+    sampler = shortgop.BucketSampler(buckets, rank=2, world_size=3, **EVALUATED)
+    loader = shortgop.ClipLoader(buckets, sampler, workers=0)
+    passes = [[batch["draw"].tolist() for batch in loader] for _ in range(4)]
+    assert all(each == passes[0] for each in passes)
+    # Also where nothing was left of the pass before.
+    state = {**sampler.state_dict(), "position": 17}
+    loader.load_state_dict(state)
+    assert [[batch["draw"].tolist() for batch in loader] for _ in range(2)] == [[], passes[0]]
+
+
+def test_evaluation_goes_on_after_any_batch_on_other_ranks(buckets: shortgop.MixedClips) -> None:
+    expected = list(shortgop.BucketSampler(buckets, **EVALUATED))
+    for step in (0, 5, 15, 16, 17):
+        sampler = shortgop.BucketSampler(buckets, rank=0, world_size=2, **EVALUATED)
+        batches = iter(sampler)
+        for _ in range(step):
+            next(batches)
+        state = sampler.state_after(step)
+        parts = []
+        for rank in range(3):
+            resumed = shortgop.BucketSampler(buckets, rank=rank, world_size=3, **EVALUATED)
+            resumed.load_state_dict(state)
+            parts.append(list(resumed))
+        for place, batch in enumerate(expected[step:]):
+            assert [draw for own in parts if place < len(own) for draw in own[place]] == batch
+        assert max(map(len, parts)) == len(expected) - step
+    with pytest.raises(UsageError, match=r"another order: 'batches of \[8, 10, 4\] and smaller ones of "):
+        shortgop.BucketSampler(buckets, [8, 10, 4], orders=shortgop.Sequential()).load_state_dict(state)
+
+
+def test_ranks_that_train_without_a_batch_are_told(buckets: shortgop.MixedClips) -> None:
+    with pytest.warns(DatasetWarning, match="some ranks have up to 1 batch fewer than others in each epoch"):
+        shortgop.BucketSampler(buckets, [8, 10, 4], drop_last=False, rank=0, world_size=3)
+    with pytest.raises(UsageError, match="a batch size is 4, less than the 5 ranks; give 5 or more"):
+        shortgop.BucketSampler(buckets, rank=0, world_size=5, **EVALUATED)
 
 
 def test_batches_may_be_kept(buckets: shortgop.MixedClips) -> None:

@@ -23,9 +23,12 @@ BUCKETS = st.lists(
 )
 
 
-def made_of(buckets: list[tuple[int, int]], order: Any = None) -> tuple[MixedIndex, BatchOrder]:
+def made_of(
+    buckets: list[tuple[int, int]], order: Any = None, *, drop_last: bool = True
+) -> tuple[MixedIndex, BatchOrder]:
     clips = MixedIndex(tuple(clips_of(AllClips(1), [count]) for count, _ in buckets))
-    return clips, BatchOrder(tuple(size for _, size in buckets), (order or Shuffled(),) * len(buckets))
+    orders = (order or Shuffled(),) * len(buckets)
+    return clips, BatchOrder(tuple(size for _, size in buckets), orders, drop_last)
 
 
 def epoch_of(clips: MixedIndex, order: BatchOrder, epoch: int, seed: int = 0) -> tuple[BucketBatches, list[int]]:
@@ -63,6 +66,42 @@ def test_the_ranks_have_parts_of_one_batch(buckets: list[tuple[int, int]], epoch
         parts = [batches.draws(epoch, number, rank, ranks) for rank in range(ranks)]
         assert len(set(map(len, parts))) == 1
         assert [draw for part in parts for draw in part] == batches.draws(epoch, number)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 40), st.integers(1, 9)), min_size=1, max_size=4),
+    st.integers(0, 50),
+    st.integers(1, 5),
+    st.sampled_from([Shuffled(), Chunked(3), Sequential()]),
+)
+def test_with_all_that_is_left_over_every_clip_comes_once_over_all_ranks(
+    buckets: list[tuple[int, int]], epoch: int, ranks: int, order: Any
+) -> None:
+    buckets = [(count, max(size, ranks)) for count, size in buckets]
+    clips, batch_order = made_of(buckets, order, drop_last=False)
+    batches, numbers = epoch_of(clips, batch_order, epoch)
+    datasets = [batches.dataset_of(number) for number in numbers]
+    parts = [[batches.draws(epoch, number, rank, ranks) for number in numbers] for rank in range(ranks)]
+    seen = [clips.located(batch) for of_rank in parts for batch in of_rank if batch]
+    rounds = {clip // buckets[part][0] for batch in seen for part, clip in batch}
+    indices = sorted((part, clip % buckets[part][0]) for batch in seen for part, clip in batch)
+    assert rounds == {epoch}
+    assert indices == [(part, clip) for part, (count, _) in enumerate(buckets) for clip in range(count)]
+    # The global batches are those of one rank, and the smaller ones come last.
+    whole = [batches.draws(epoch, number) for number in numbers]
+    assert [[draw for of_rank in parts for draw in of_rank[step]] for step in range(len(numbers))] == whole
+    lengths = [len(batch) for batch in whole]
+    smaller = sorted((count % size for count, size in buckets if count % size), reverse=True)
+    assert lengths[len(lengths) - len(smaller) :] == smaller
+    del lengths[len(lengths) - len(smaller) :], datasets[len(lengths) :]
+    assert all(length == buckets[dataset][1] for length, dataset in zip(lengths, datasets, strict=True))
+    # In a step all ranks that have clips have those of one dataset, and as many to within one.
+    for rank, of_rank in enumerate(parts):
+        own = [bool(batch) for batch in of_rank]
+        assert own == sorted(own, reverse=True), "a step without clips lies between others"
+        assert sum(own) == batches.num_of(rank)
+    for step in zip(*parts, strict=True):
+        assert max(map(len, step)) - min(map(len, step)) <= 1
 
 
 def test_each_batch_is_as_likely_at_each_place() -> None:

@@ -10,6 +10,7 @@ from torch.utils.data import Sampler
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import lazy
+from ..warned import warn
 from ..wording import counted
 from .buckets import BatchOrder, BucketBatches
 from .drawn_from import drawn_from
@@ -33,16 +34,19 @@ class BucketSampler(Sampler[list[int]]):
 
     Also a batch sampler for a DataLoader: `DataLoader(buckets, batch_sampler=sampler, num_workers=8)`.
 
-    - `batch_sizes`: how many clips a global batch of each dataset has, or one number for all. The ranks have to divide
-      each evenly; all of them have clips of the same dataset in a step.
-    - `orders`: the order of each dataset's clips, by default Shuffled() for all. How often a dataset comes is what its
-      order says: with Systematic(weights, num_samples=1000) and batches of 10 it has 100 batches in an epoch.
+    - `batch_sizes`: how many clips a global batch of each dataset has, or one number for all. With `drop_last` the
+      ranks have to divide each evenly; all of them have clips of the same dataset in a step.
+    - `orders`: the order of each dataset's clips, or one for all; Shuffled() when not given. How often a dataset comes
+      is what its order says: with Systematic(weights, num_samples=1000) and batches of 10 it has 100 batches in an
+      epoch.
     - `seed`, `rank`, `world_size`: as for ElasticSampler.
+    - `drop_last`: whether clips that make no whole batch are left out: other ones in each epoch, unless their order is
+      Sequential. For evaluation give `orders=Sequential(), drop_last=False`: every clip comes exactly once. What is
+      left over of each dataset is a batch at the end of the epoch, the larger ones first. Where one has fewer clips
+      than there are ranks, some ranks have a batch fewer than others.
 
-    An epoch has all whole batches of all datasets, in random order. Clips that make no whole batch are left out: other
-    ones in each epoch, unless their order is Sequential. The sequence of global batches is a pure function of videos,
-    policies, sizes, orders, seed and epoch. An item's `dataset` says which dataset its batch is of. For evaluation take
-    an ElasticSampler of each dataset.
+    An epoch has all whole batches of all datasets, in random order. The sequence of global batches is a pure function
+    of videos, policies, sizes, orders, seed and epoch. An item's `dataset` says which dataset its batch is of.
 
     `set_epoch`, `state_dict`, `state_after` and `load_state_dict` are those of ElasticSampler, for batches: a state
     goes on with any number of ranks, but with the same batch sizes.
@@ -53,10 +57,11 @@ class BucketSampler(Sampler[list[int]]):
         dataset: MixedClips,
         batch_sizes: int | Sequence[int],
         *,
-        orders: Sequence[Order] | None = None,
+        orders: Order | Sequence[Order] | None = None,
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
+        drop_last: bool = True,
     ) -> None:
         if not isinstance(dataset, MixedClips):
             raise WrongTypeError(
@@ -65,13 +70,22 @@ class BucketSampler(Sampler[list[int]]):
             )
         self._ranks_given = rank is not None
         self.rank, self.world_size = checked_ranks(rank, world_size)
-        self.batch_sizes = _checked_sizes(batch_sizes, len(dataset.datasets), self.world_size)
+        self.drop_last = bool(drop_last)
+        self.batch_sizes = _checked_sizes(batch_sizes, len(dataset.datasets), self.world_size, drop_last=self.drop_last)
         self._dataset = dataset
-        self._order = BatchOrder(self.batch_sizes, _checked_orders(orders, len(self.batch_sizes)))
+        self._order = BatchOrder(self.batch_sizes, _checked_orders(orders, len(self.batch_sizes)), self.drop_last)
         self._seed = integer(seed, "seed")
         self.sampler = ElasticSampler(dataset, 1, order=self._order, seed=self._seed, rank=0, world_size=1)
         """Its samples are the numbers of batches: where an epoch is, and how it goes on from a state, is the same for
         both. Trainers look for it here, to set the epoch."""
+        fewer = len(self._batches) - self._batches.num_of(self.world_size - 1)
+        if fewer and not self._order.may_repeat:
+            warn(
+                f"some ranks have up to {counted(fewer, 'batch')} fewer than others in each epoch, since that many "
+                f"datasets leave over fewer clips than the {self.world_size} ranks: with DDP, steps of different "
+                "batches then meet, or wait for ever. Take drop_last=True (for evaluation give "
+                "orders=shortgop.Sequential())"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_batches"}
@@ -87,8 +101,8 @@ class BucketSampler(Sampler[list[int]]):
         )
 
     def __len__(self) -> int:
-        """How many batches a whole epoch has, also where an epoch was resumed."""
-        return len(self.sampler)
+        """How many batches a whole epoch has for this rank, also where an epoch was resumed."""
+        return self.num_batches
 
     def __iter__(self) -> Iterator[list[int]]:
         self._check_ranks()
@@ -96,32 +110,36 @@ class BucketSampler(Sampler[list[int]]):
 
     def _drawn(self) -> Iterator[list[int]]:
         check_divided_once(self.world_size)
-        own = drawn_from(self._dataset)
+        drawn = drawn_from(self._dataset)
         for number in self.sampler:
-            dataset, draws = self._own(number)
-            share = RankShare(len(draws), self.batch_sizes[dataset], self.rank, self.world_size, True, own)
-            yield [Draw.of(draw, share) for draw in draws]
+            dataset, draws = self._part(number, self.rank, self.world_size)
+            size = self.batch_sizes[dataset]
+            share = RankShare(-(-size // self.world_size), size, self.rank, self.world_size, self.drop_last, drawn)
+            if draws:
+                yield [Draw.of(draw, share) for draw in draws]
 
     def planned_batches(self) -> Iterator[PlannedBatch]:
         """As ElasticSampler.planned_batches; the kind of a batch is the number of its dataset."""
         self._check_ranks()
-        return map(self._planned, self.sampler.planned_batches())
+        return self._planned(self.sampler.planned_batches())
 
-    def _planned(self, batch: PlannedBatch) -> PlannedBatch:
-        dataset, draws = self._own(batch.draws[0])
-        return PlannedBatch(draws, batch.state, kind=dataset)
+    def _planned(self, batches: Iterator[PlannedBatch]) -> Iterator[PlannedBatch]:
+        for batch in batches:
+            dataset, draws = self._part(batch.draws[0], self.rank, self.world_size)
+            if draws:
+                yield PlannedBatch(draws, batch.state, kind=dataset)
 
-    def _own(self, number: int) -> tuple[int, list[int]]:
-        """The dataset of a batch, and this rank's clips of it."""
+    def _part(self, number: int, rank: int, world_size: int) -> tuple[int, list[int]]:
+        """The dataset of a batch, and a rank's clips of it."""
         epoch, number = divmod(number, len(self._batches))
-        return self._batches.dataset_of(number), self._batches.draws(epoch, number, self.rank, self.world_size)
+        return self._batches.dataset_of(number), self._batches.draws(epoch, number, rank, world_size)
 
     def kinds(self, first: PlannedBatch) -> tuple[BatchKind, ...]:
         """The kinds of batches: one for each dataset. `first` is the batch that is read next."""
-        examples = [self._batches.draws(self.epoch, each)[0] for each in self._batches.firsts[:-1].tolist()]
+        examples = [self._batches.example(self.epoch, dataset) for dataset in range(len(self.batch_sizes))]
         examples[first.kind] = first.draws[0]
         return tuple(
-            BatchKind(size // self.world_size, example, order.chunk)
+            BatchKind(-(-size // self.world_size), example, order.chunk)
             for size, example, order in zip(self.batch_sizes, examples, self._batches.orders, strict=True)
         )
 
@@ -161,13 +179,13 @@ class BucketSampler(Sampler[list[int]]):
 
     @property
     def num_batches(self) -> int:
-        """How many batches a whole epoch has."""
-        return self.sampler.num_batches
+        """Of how many batches of a whole epoch this rank has clips."""
+        return self._batches.num_of(self.rank)
 
     @property
     def most_per_batch(self) -> int:
         """The most clips that this rank has of a batch."""
-        return max(self.batch_sizes) // self.world_size
+        return -(-max(self.batch_sizes) // self.world_size)
 
     @property
     def window_batches(self) -> int:
@@ -183,13 +201,15 @@ class BucketSampler(Sampler[list[int]]):
             check_ranks_since(self.rank, self.world_size)
 
 
-def _checked_sizes(given: int | Sequence[int], datasets: int, world_size: int) -> tuple[int, ...]:
+def _checked_sizes(given: int | Sequence[int], datasets: int, world_size: int, *, drop_last: bool) -> tuple[int, ...]:
     checked = listed(given, "batch_sizes") if hasattr(given, "__iter__") else [given] * datasets
     if len(checked) != datasets:
         raise UsageError(f"batch_sizes has {len(checked)} for {counted(datasets, 'dataset')}; each has one")
     result = tuple(at_least_one(each, "a batch size") for each in checked)
     for size in result:
-        if size % world_size:
+        if not drop_last and size < world_size:
+            raise UsageError(f"a batch size is {size}, less than the {world_size} ranks; give {world_size} or more")
+        if drop_last and size % world_size:
             raise UsageError(
                 f"a batch size is {size}, which {world_size} ranks do not divide evenly; give a multiple of "
                 f"{world_size}"
@@ -197,8 +217,9 @@ def _checked_sizes(given: int | Sequence[int], datasets: int, world_size: int) -
     return result
 
 
-def _checked_orders(given: Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:
-    orders = [Shuffled()] * datasets if given is None else listed(given, "orders")
+def _checked_orders(given: Order | Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:
+    one = Shuffled() if given is None else given
+    orders = [one] * datasets if hasattr(one, "bound") else listed(one, "orders")
     for each in orders:
         if isinstance(each, type) or not hasattr(each, "bound"):
             raise WrongTypeError(f"an order is {each!r}; it is an order such as shortgop.Shuffled()")

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -68,6 +68,9 @@ class Order(Protocol):
 @dataclass(frozen=True)
 class Sequential:
     """Every clip once, in the order of their numbers: for evaluation."""
+
+    may_repeat: ClassVar[bool] = True
+    """Whether each epoch may be meant to have the same clips."""
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:  # noqa: ARG002  # as other orders
         count = len(clips)

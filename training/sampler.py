@@ -16,7 +16,7 @@ from .clips import Clips
 from .drawn_from import HasDraws, drawn_from
 from .draws import Draw, RankShare, checked_epoch
 from .offsets import at_least_one
-from .orders import BoundOrder, Order, Sequential, Shuffled
+from .orders import BoundOrder, Order, Shuffled
 from .out_of_order import comes_out_of_order
 from .ranks import check_divided_once, check_ranks_since, checked_ranks
 from .sampler_states import STATE_VERSION, place_of
@@ -108,7 +108,7 @@ class ElasticSampler(DistributedSampler[int]):
                 "batch, or drop_last=False"
             )
         fewer = self._slices(0).ranks_with_fewer_batches
-        if fewer and not isinstance(self._given_order, Sequential):
+        if fewer and not self._may_repeat:
             warn(
                 f"of the last global batch of each epoch {fewer} of {world_size} ranks have no sample, and so a batch "
                 "fewer than the others: with DDP, steps of different batches then meet, or wait for ever. Take "
@@ -138,6 +138,10 @@ class ElasticSampler(DistributedSampler[int]):
     @lazy
     def _order(self) -> BoundOrder:
         return self._given_order.bound(self._clips, self.seed)
+
+    @property
+    def _may_repeat(self) -> bool:
+        return getattr(self._given_order, "may_repeat", False)
 
     @property
     def _clips(self) -> Clips:
@@ -311,7 +315,7 @@ class ElasticSampler(DistributedSampler[int]):
 
     def _notice_repetition(self) -> None:
         """DatasetWarning, once in an epoch, where a random order is gone through again and again."""
-        if self._passes == _PASSES_UNTOLD and not isinstance(self._given_order, Sequential):
+        if self._passes == _PASSES_UNTOLD and not self._may_repeat:
             warn(
                 f"epoch {self.epoch} begins for the third time, with the same clips in the same order: call "
                 "sampler.set_epoch(epoch) in each epoch (for evaluation give order=shortgop.Sequential())"

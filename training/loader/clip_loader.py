@@ -190,7 +190,9 @@ class ClipLoader:
     def _pass_on_device(self, reads: DeviceReads) -> Iterator[Batch]:
         began, planned = self._place(), self._planned()
         first = next(planned, None)
-        if first is not None:
+        if first is None:
+            self._end_epoch(began)
+        else:
             batches = reads.delivered(itertools.chain([first], planned), self._kinds(first))
             yield from self._steps(reads, batches, began)
 
@@ -198,6 +200,7 @@ class ClipLoader:
         began, planned = self._place(), self._planned()
         first = next(planned, None)
         if first is None:
+            self._end_epoch(began)
             return
         kinds = self._kinds(first)
         if core.kinds is None:
@@ -238,6 +241,9 @@ class ClipLoader:
             del batch, delivered
             counts.count_step(received - asked, time.perf_counter() - received, starts=starts)
             asked, starts = time.perf_counter(), False
+        self._end_epoch(began)
+
+    def _end_epoch(self, began: tuple[int, int]) -> None:
         if isinstance(self.sampler, _Planner):
             self.sampler.end_epoch(*began)
 
