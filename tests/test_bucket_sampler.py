@@ -239,6 +239,41 @@ def test_ranks_that_train_without_a_batch_are_told(buckets: shortgop.MixedClips)
         shortgop.BucketSampler(buckets, rank=0, world_size=5, **EVALUATED)
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_accelerate_gives_its_ranks_the_parts_of_each_batch(buckets: shortgop.MixedClips) -> None:
+    """It gives each rank whole batches in turn: those of a sampler of one rank would be of other datasets in a step."""
+    loaders = import_module("accelerate.data_loader")
+
+    def prepared(process: int, **ranks: Any) -> Any:
+        sampler = shortgop.BucketSampler(buckets, BATCH_SIZES, **ranks)
+        return loaders.prepare_data_loader(
+            DataLoader(buckets, batch_sampler=sampler), num_processes=2, process_index=process, put_on_device=False
+        )
+
+    for rank in range(2):
+        own = shortgop.BucketSampler(buckets, BATCH_SIZES, rank=rank, world_size=2)
+        # Of one rank, as without torch.distributed, and as it finds the ranks there.
+        for ranks in ((0, 1), (rank, 2)):
+            loader = prepared(rank, rank=ranks[0], world_size=ranks[1])
+            for epoch in range(2):
+                own.set_epoch(epoch)
+                assert [batch["draw"].tolist() for batch in loader] == list(own)
+            assert len(loader) == sum(BATCHES)
+        loader = prepared(rank, rank=0, world_size=1)
+        loader.set_epoch(1)
+        rest = loaders.skip_first_batches(loader, 5)
+        assert [batch["draw"].tolist() for batch in rest] == list(own)[5:]
+    of_three = shortgop.BucketSampler(buckets, 6, rank=0, world_size=3)
+    with pytest.raises(UsageError, match="among 2 ranks, and its BucketSampler is of 3: give BucketSampler rank=0"):
+        next(iter(loaders.BatchSamplerShard(of_three, num_processes=2)))
+    odd = shortgop.BucketSampler(buckets, rank=0, world_size=1, **EVALUATED)
+    loader = loaders.prepare_data_loader(
+        DataLoader(buckets, batch_sampler=odd), num_processes=2, process_index=0, put_on_device=False
+    )
+    with pytest.raises(UsageError, match="a batch has 9 clips, which the 2 ranks of Accelerate do not divide evenly"):
+        next(iter(loader))
+
+
 def test_batches_may_be_kept(buckets: shortgop.MixedClips) -> None:
     """Memory of slots is used for batches of another shape, but not while anything shares it."""
     expected = list(shortgop.BucketSampler(buckets, BATCH_SIZES))

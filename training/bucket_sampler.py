@@ -18,7 +18,7 @@ from .draws import Draw, RankShare
 from .mixed import MixedClips
 from .offsets import at_least_one, listed
 from .orders import Order, Shuffled
-from .ranks import check_divided_once, check_ranks_since, checked_ranks
+from .ranks import check_ranks_since, checked_ranks, ranks_of_accelerate
 from .sampler import ElasticSampler, HasClips
 from .slices import BatchKind, PlannedBatch
 
@@ -47,6 +47,8 @@ class BucketSampler(Sampler[list[int]]):
 
     An epoch has all whole batches of all datasets, in random order. The sequence of global batches is a pure function
     of videos, policies, sizes, orders, seed and epoch. An item's `dataset` says which dataset its batch is of.
+
+    A DataLoader with it that Accelerate prepared has the same batches: see docs/training.md.
 
     `set_epoch`, `state_dict`, `state_after` and `load_state_dict` are those of ElasticSampler, for batches: a state
     goes on with any number of ranks, but with the same batch sizes.
@@ -101,22 +103,45 @@ class BucketSampler(Sampler[list[int]]):
         )
 
     def __len__(self) -> int:
-        """How many batches a whole epoch has for this rank, also where an epoch was resumed."""
-        return self.num_batches
+        """How many batches a whole epoch has for this rank, also where an epoch was resumed; where Accelerate asks that
+        divides them in turn, for all of its ranks."""
+        return self.num_batches * ranks_of_accelerate()
 
     def __iter__(self) -> Iterator[list[int]]:
         self._check_ranks()
         return self._drawn()
 
     def _drawn(self) -> Iterator[list[int]]:
-        check_divided_once(self.world_size)
+        ranks, world_size = self._ranks_in_turn()
         drawn = drawn_from(self._dataset)
         for number in self.sampler:
-            dataset, draws = self._part(number, self.rank, self.world_size)
-            size = self.batch_sizes[dataset]
-            share = RankShare(-(-size // self.world_size), size, self.rank, self.world_size, self.drop_last, drawn)
-            if draws:
-                yield [Draw.of(draw, share) for draw in draws]
+            for rank in ranks:
+                dataset, draws = self._part(number, rank, world_size)
+                size = self.batch_sizes[dataset]
+                share = RankShare(-(-size // world_size), size, rank, world_size, self.drop_last, drawn)
+                if draws:
+                    yield [Draw.of(draw, share) for draw in draws]
+
+    def _ranks_in_turn(self) -> tuple[Sequence[int], int]:
+        """The ranks whose parts of each batch are yielded, and how many there are: Accelerate gives each of its ranks
+        whole batches in turn, which are the parts of all ranks here."""
+        among = ranks_of_accelerate()
+        if among == 1:
+            return [self.rank], self.world_size
+        if self.world_size not in (1, among):
+            raise UsageError(
+                f"Accelerate divides the batches of this DataLoader among {among} ranks, and its BucketSampler is of "
+                f"{self.world_size}: give BucketSampler rank=0, world_size=1, or leave the DataLoader out of "
+                "accelerator.prepare"
+            )
+        for size in (*self.batch_sizes, *(count for _, count in self._batches.smaller)):
+            if size % among:
+                raise UsageError(
+                    f"a batch has {counted(size, 'clip')}, which the {among} ranks of Accelerate do not divide evenly: "
+                    f"give BucketSampler batch sizes that are multiples of {among} and drop_last=True, or leave the "
+                    "DataLoader out of accelerator.prepare, as for evaluation"
+                )
+        return range(among), among
 
     def planned_batches(self) -> Iterator[PlannedBatch]:
         """As ElasticSampler.planned_batches; the kind of a batch is the number of its dataset."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import FrameType
 
 import torch.distributed
 
@@ -57,23 +58,31 @@ def num_ranks() -> int:
 
 def check_divided_once(world_size: int) -> None:
     """UsageError where Accelerate divides what a sampler of several ranks yields, who have divided it already: half of
-    the samples, or more, would be left out without a word.
+    the samples, or more, would be left out without a word."""
+    among = ranks_of_accelerate() if world_size > 1 else 1
+    if among > 1:
+        raise UsageError(
+            f"Accelerate divides the batches of this DataLoader among {among} ranks, and its ElasticSampler has "
+            f"divided them among {world_size} already: half of the samples or more would be left out. Give "
+            "ElasticSampler rank=0, world_size=1, or leave the DataLoader out of accelerator.prepare"
+        )
 
-    It asks a sampler for nothing that would tell, so this looks at who takes the first draw.
+
+def ranks_of_accelerate() -> int:
+    """Among how many ranks Accelerate divides what is asked for here; 1 where it does not.
+
+    It asks a sampler for nothing that would tell, so this looks at who asks.
     """
-    frame = sys._getframe() if world_size > 1 else None  # noqa: SLF001  # the documented way to the callers
+    frame: FrameType | None = sys._getframe()  # noqa: SLF001  # the documented way to the callers
     while frame is not None:
         if frame.f_globals.get("__name__") == "accelerate.data_loader":
             divider = frame.f_locals.get("self")
             state = getattr(divider, "state", None)
-            among = {
+            among: int = {
                 "BatchSamplerShard": getattr(divider, "num_processes", 1),
                 "DataLoaderDispatcher": getattr(state, "num_processes", 1),
             }.get(type(divider).__name__, 1)
             if among > 1:
-                raise UsageError(
-                    f"Accelerate divides the batches of this DataLoader among {among} ranks, and its ElasticSampler "
-                    f"has divided them among {world_size} already: half of the samples or more would be left out. Give "
-                    "ElasticSampler rank=0, world_size=1, or leave the DataLoader out of accelerator.prepare"
-                )
+                return among
         frame = frame.f_back
+    return 1
