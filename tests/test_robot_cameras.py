@@ -86,9 +86,56 @@ def test_cameras_have_outputs_of_their_own(places: tuple[Path, Path]) -> None:
     assert item[WRIST].unique().numel() > 10
 
 
+# A crop and a small picture of that, of the last time alone; and a crop beside a plain view.
+VIEWS = {
+    FRONT: {"frames": RANDOM, "small": Output(size=(28, 40), shared="frames", frames=[-1])},
+    WRIST: {"frames": RANDOM, "plain": Output(size=(32, 48), layout="CTHW")},
+}
+
+
+def test_a_camera_has_several_outputs_of_one_decode(places: tuple[Path, Path]) -> None:
+    whole, resized, cropped, several = (
+        clips(places),
+        clips(places, outputs=Output(size=(32, 48), layout="CTHW")),
+        clips(places, outputs=RANDOM),
+        clips(places, outputs=VIEWS),
+    )
+    for one, plain, crops, item in zip(whole, resized, cropped, several, strict=True):
+        # What is drawn does not depend on the outputs beside it.
+        assert all(torch.equal(item[name], crops[name]) for name in (FRONT, WRIST, f"{FRONT}_crop", f"{FRONT}_is_pad"))
+        assert torch.equal(item[f"{WRIST}_plain"], plain[WRIST])
+        assert torch.equal(item[FRONT], seen(one[FRONT], item[f"{FRONT}_crop"], item[f"{FRONT}_flip"]))
+        small = item[f"{FRONT}_small"]
+        assert small.shape == (3, 28, 40)
+        # Half as large, by swscale: its mean colour is that of the crop.
+        assert torch.allclose(small.float().mean((1, 2)), item[FRONT][-1].float().mean((1, 2)), atol=6)
+        drawn = {f"{WRIST}_crop_frames", f"{WRIST}_flip_frames", f"{WRIST}_crop_plain", f"{WRIST}_flip_plain"}
+        added = drawn | {f"{FRONT}_small", f"{WRIST}_plain", f"{FRONT}_crop", f"{FRONT}_flip"}
+        assert item.keys() == one.keys() | added
+    assert several.stats().packets_decoded == whole.stats().packets_decoded
+
+
+def test_a_transform_gets_the_outputs_of_a_camera_by_name(places: tuple[Path, Path]) -> None:
+    def augment(pictures: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return pictures | {"frames": noise(pictures["frames"]), "of_both": torch.ones(2)}
+
+    views = {"frames": Output(), "plain": Output(size=(32, 48))}
+    dataset = clips(places, outputs=dict.fromkeys(CAMERAS, views), transform={FRONT: augment})
+    plain = clips(places, outputs=Output(size=(32, 48)))
+    for item, one in zip(dataset, plain, strict=True):
+        assert item[FRONT].unique().numel() == 1
+        assert torch.equal(item[f"{FRONT}_plain"], one[FRONT])
+        assert item[f"{FRONT}_of_both"].tolist() == [1, 1]
+        assert item[WRIST].shape == (3, 64, 96)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
-def test_both_loaders_deliver_what_single_items_have(workers: int, places: tuple[Path, Path]) -> None:
-    outputs = {FRONT: RANDOM, WRIST: Output(crop="random-resized", size=(32, 48), layout="CTHW")}
+@pytest.mark.parametrize(
+    "outputs", [VIEWS, {FRONT: RANDOM, WRIST: Output(crop="random-resized", size=(32, 48), layout="CTHW")}]
+)
+def test_both_loaders_deliver_what_single_items_have(
+    workers: int, outputs: dict[str, Any], places: tuple[Path, Path]
+) -> None:
     dataset = clips(places, outputs=outputs)
     in_order = shortgop.ElasticSampler(dataset, 7, order=shortgop.Sequential())
     with shortgop.ClipLoader(dataset, in_order, workers=workers) as loader:
@@ -185,6 +232,12 @@ def test_the_loader_goes_on_where_an_item_is_replaced(damaged: tuple[Path, Path]
         ({"outputs": {"top": RANDOM}}, "outputs has 'top', which no camera is: observation.images.front, "),
         ({"transform": {"top": noise}}, "transform has 'top', which no camera is: observation.images.front, "),
         ({"outputs": {FRONT: RANDOM, WRIST: 224}}, "outputs has 224 for 'observation.images.wrist'; it has to be a"),
+        ({"outputs": {FRONT: {}, WRIST: RANDOM}}, "outputs has {} for 'observation.images.front'; it has to be a"),
+        ({"outputs": {FRONT: {"is_pad": RANDOM}, WRIST: RANDOM}}, "'observation.images.front_is_pad' already: rename"),
+        (
+            {"outputs": {FRONT: {"small": Output(shared="large")}, WRIST: RANDOM}},
+            "output 'small': shared is 'large'; it can be the name of an output with a crop of its own: there is none",
+        ),
         ({"outputs": Output(frames=[0])}, r"has frames=\(0,\): delta_timestamps says which frames a camera has"),
         ({"outputs": Output(shared=FRONT)}, "same_for_cameras=True gives all cameras the same crops and flips"),
         ({"outputs": RANDOM, "size": (64, 64)}, "outputs say what frames become: leave size, .* out"),

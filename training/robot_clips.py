@@ -23,7 +23,18 @@ from .drawn_items import Item
 from .offsets import Offsets, listed
 from .outputs import Output, check_reading
 from .policies import AllClips
-from .robot_cameras import ELSEWHERE, FRAMES, of_outputs, outputs_of, seed_of, transforms_of
+from .robot_cameras import (
+    ELSEWHERE,
+    OutputsOfCamera,
+    by_name,
+    check_entries,
+    entry_of,
+    of_outputs,
+    one_time_axes,
+    outputs_of,
+    seed_of,
+    transforms_of,
+)
 from .robot_rows import rate_of, rows_of, tasks_of
 from .rows import Rows
 from .transforms import Transform
@@ -33,8 +44,8 @@ from .unreadable import read_what_can_be
 _TOLERANCE = 1e-4
 # Episodes that a warning names.
 _NAMED = 5
-# Of a tensor of one picture for each row.
-_DIMENSIONS_OF_PICTURES = 4
+# What else the items of a camera have, which is not the camera's.
+_OF_MOMENTS = ("pts_seconds", "video", "start", "frame_numbers", "mask", "draw")
 
 
 class LeRobotClips(ClipDataset):
@@ -52,7 +63,8 @@ class LeRobotClips(ClipDataset):
 
     - each camera under its name: (times, 3, height, width), or (3, height, width) where there is one time; with
       `outputs`, `<camera>_crop`, int64, (top, left, height, width) in pixels of the decoded frame, and `<camera>_flip`,
-      bool, too;
+      bool, too; where a camera has several outputs, `<camera>_<output>` for each but that which is called "frames", and
+      `<camera>_crop_<output>` and `<camera>_flip_<output>` where several have crops of their own;
     - each column of numbers in the Parquet files under its name ("observation.state", "action", "timestamp",
       "frame_index", "episode_index", "index", "task_index", ...), and `task`, a text;
     - for each key of `delta_timestamps` `<key>_is_pad`: bool, (times,): True where the episode has no such frame, so
@@ -71,9 +83,11 @@ class LeRobotClips(ClipDataset):
     - `drop_first_frames`, `drop_last_frames`: so many frames of each episode have no item, though those of others may
       have them. LeRobot's policies call the latter `drop_n_last_frames`.
     - `outputs`: a shortgop.Output for all cameras, or a dict of one for each, in place of `size`, `crop`, `dtype` and
-      so on: with random crops and flips, which all times of a camera share.
+      so on: with random crops and flips, which all times of a camera share. For several outputs of one decode, the dict
+      has a dict of them for the camera, as ClipDataset takes it: {"frames": Output(...), "small": Output(...)}.
     - `transform`: a callable on the frames of one camera of one item, (times, 3, height, width), also where there is
-      one time; or a dict of them for some of the cameras. Seeded as that of ClipDataset.
+      one time; or a dict of them for some of the cameras. Where a camera has a dict of outputs, it gets a dict of them
+      and returns one. Seeded as that of ClipDataset.
     - `same_for_cameras`: whether crops, flips and transforms draw the same random numbers for all cameras of an item.
       By default each camera draws by itself, as with LeRobot.
     - `on_error`, `max_skipped`: as for ClipDataset. An item of which a camera cannot be read is replaced as a whole.
@@ -94,7 +108,7 @@ class LeRobotClips(ClipDataset):
         drop_last_frames: int = 0,
         seed: int = 0,
         metadata: Sequence[str] = (),
-        outputs: Output | Mapping[str, Output] | None = None,
+        outputs: Output | Mapping[str, OutputsOfCamera] | None = None,
         transform: Transform | Mapping[str, Transform] | None = None,
         same_for_cameras: bool = False,
         on_error: OnError = "raise",
@@ -120,15 +134,15 @@ class LeRobotClips(ClipDataset):
                 AllClips(Offsets(frames=self._deltas.get(camera, (0,))), whole=False, ends="clamp", skip=skip),
                 videos=numbers,
                 seed=seed_of(integer(seed, "seed"), camera, same_for_cameras=same_for_cameras),
-                outputs=None if (output := made[camera]) is None else {FRAMES: output},
-                transform=transforms[camera] if output is None else of_outputs(transforms[camera]),
+                outputs=by_name(made[camera]),
+                transform=of_outputs(transforms[camera], made[camera]),
                 # Of the first camera alone.
                 metadata=metadata if camera == next(iter(videos)) else (),
             )
             for camera, numbers in videos.items()
         }
-        # Where the dimension of times is in what is read of each camera.
-        self._time_axes = {name: 0 if output is None else output.layout.index("T") for name, output in made.items()}
+        # Where the dimension of times is in what is read of each camera, if it goes since there is one time.
+        self._axes = {name: one_time_axes(given, len(self._deltas.get(name, (0,)))) for name, given in made.items()}
         first = next(iter(self._views.values()))
         super().__init__(
             dataset,
@@ -148,6 +162,7 @@ class LeRobotClips(ClipDataset):
         self._lengths = dict(zip(numbers.tolist(), lengths.tolist(), strict=True))
         self._robot = rows_of(place, np.array(self.episodes, dtype=np.int64), lengths)
         self._tasks = tasks_of(place)
+        check_entries(self._axes, self._robot.columns)
         unknown = [key for key in self._deltas if key not in self._views and key not in self._robot.columns]
         if unknown:
             known = ", ".join([*self._views, *self._robot.columns])
@@ -202,13 +217,17 @@ class LeRobotClips(ClipDataset):
 
     def _of_camera(self, camera: str, read: Item) -> Item:
         """The entries of an item that are those of a camera."""
-        frames = read[FRAMES]
-        if isinstance(frames, torch.Tensor) and len(self._deltas.get(camera, (0,))) == 1:
-            frames = frames.squeeze(self._time_axes[camera])
-        item = {camera: frames}
-        if camera in self._deltas:
-            item[f"{camera}_is_pad"] = ~read["mask"]
-        return item | {f"{camera}_{name}": read[name] for name in ("crop", "flip") if name in read}
+        axes, others = self._axes[camera], (*_OF_MOMENTS, *self._views[camera].metadata_names)
+        item: Item = {}
+        for name, value in read.items():
+            axis = axes.get(name)
+            if name == "mask" and camera in self._deltas:
+                item[f"{camera}_is_pad"] = ~value
+            elif axis is not None and isinstance(value, torch.Tensor):
+                item[entry_of(camera, name)] = value.squeeze(axis)
+            elif name not in others:
+                item[entry_of(camera, name)] = value
+        return item
 
     def will_need(self, draws: Sequence[int]) -> None:
         for view in self._views.values():
@@ -217,10 +236,11 @@ class LeRobotClips(ClipDataset):
     def _rows_for(self, camera: str, rows: Rows | None) -> Rows | None:
         if rows is None or self._views[camera].has_transform:
             return None
-        tensor = rows.tensor(camera)
-        if tensor.dim() == _DIMENSIONS_OF_PICTURES:
-            tensor = tensor.unsqueeze(1 + self._time_axes[camera])
-        return Rows({FRAMES: tensor}, rows.numbers)
+        tensors = {}
+        for name, axis in self._axes[camera].items():
+            tensor = rows.tensor(entry_of(camera, name))
+            tensors[name] = tensor if axis is None else tensor.unsqueeze(1 + axis)
+        return Rows(tensors, rows.numbers)
 
     def _of_frame(self, video: int, frame: int) -> Item:
         """What the rows say of a frame of an episode, and of those around it."""
