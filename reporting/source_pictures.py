@@ -61,16 +61,21 @@ def _of_file(path: str, wanted_pts: Sequence[int]) -> SourceFrames:
     with suppress(OSError, ValueError):
         if file.is_dir():
             raise SourceError("the source is a folder of pictures; only videos are shown here", file=path)
-        if file.suffix == ".parquet":
-            raise SourceError("the source is pictures in a Parquet file; only videos are shown here", file=path)
+        _refuse_rows(file.name, path)
         if file.is_file():
             with open_source(path) as container:
                 return _read(path, container, wanted_pts, file.stat().st_size)
     raise SourceError(f"{path} is not a file that can be read on this machine", file=path)
 
 
+def _refuse_rows(name: str, path: str) -> None:
+    if name.endswith(".parquet"):
+        raise SourceError("the source is pictures in a Parquet file; only videos are shown here", file=path)
+
+
 def _of_url(url: str, wanted_pts: Sequence[int]) -> SourceFrames:
     address = parse(url)
+    _refuse_rows(address.name, url)
     with ExitStack() as stack:
         copy = stack.enter_context(copied(StoreFile(address)))
         stack.enter_context(told(address))

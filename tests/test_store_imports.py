@@ -7,15 +7,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import shortgop
 from lerobot_files import CAMERAS, with_pictures, write_lerobot, write_lerobot_2
-from shortgop.errors import UsageError
+from shortgop.errors import SourceError, UsageError
 from shortgop.jobs.finding.importing import PLAIN, Importing
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.named_options import prepare_without_warning
+from shortgop.reporting.source_pictures import source_frames
+from shortgop.storage.local_copy import LocalCopy
+from shortgop.training import robot_rows
 from source_arguments import find_sources
 from store_helpers import put, remove
 from synthetic import make_video, read_number
@@ -106,19 +111,72 @@ def test_what_is_wrong_with_a_lerobot_dataset_in_a_store_names_urls(s3_url: str,
     assert complaint(url) == f"the LeRobot dataset '{url}' has no episodes"
 
 
-def test_pictures_in_the_rows_of_a_lerobot_dataset_are_read_from_disks(s3_url: str, tmp_path: Path) -> None:
-    url = put_folder(with_pictures(write_lerobot(tmp_path / "all", [3])), f"{s3_url}/all")
-    assert complaint(url) == (
-        f"the pictures of the LeRobot dataset '{url}' lie in its Parquet files, and such are read from disks; copy it "
-        "to one, and give that"
-    )
-    url = put_folder(with_pictures(write_lerobot(tmp_path / "one", [3]), cameras=[CAMERAS[1]]), f"{s3_url}/one")
-    said: list[str] = []
-    assert [source.id for source in find_sources([url], importing=Importing(tell=said.append))] == [
-        f"{CAMERAS[0]}/episode_000000"
-    ]
-    assert said[0].endswith(f"and 1 camera; left out: {CAMERAS[1]}, whose pictures lie in Parquet files, and such are "
-                            "read from disks")  # fmt: skip
+@pytest.mark.parametrize("write", [write_lerobot, write_lerobot_2])
+def test_pictures_in_the_rows_of_a_lerobot_dataset_in_a_store(
+    write: Callable[..., Path], s3_url: str, tmp_path: Path
+) -> None:
+    root = with_pictures(write(tmp_path / "robot", [7, 12, 1], fps=10))
+    url = put_folder(root, f"{s3_url}/robot")
+    prepare(root, tmp_path / "on_disk")
+    report = prepare(url, tmp_path / "in_store")
+    assert (report.videos_added, report.failures) == (6, ())
+    in_store = shown(tmp_path / "in_store")
+    assert in_store == shown(tmp_path / "on_disk")
+    assert in_store[f"{CAMERAS[1]}/episode_000001"][0] == list(range(10_007, 10_019))
+    assert prepare(url, tmp_path / "in_store").already_there == 6
+    with pytest.raises(SourceError, match="the source is pictures in a Parquet file; only videos are shown here"):
+        source_frames(shortgop.open(tmp_path / "in_store")[0].source_path, [0])
+
+
+def test_of_the_rows_of_other_episodes_little_is_fetched(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Episodes share a file, of which each would bring all of the others."""
+    root = with_pictures(write_lerobot(tmp_path / "robot", [5] * 8))
+    (file,) = (root / "data").rglob("*.parquet")
+    table, noise = pq.read_table(file), np.random.default_rng(0)
+    # Behind each camera's pictures lies a column that is not read.
+    table = table.append_column("more", pa.array([noise.bytes(60_000) for _ in range(40)]))
+    pq.write_table(table, file, row_group_size=5, compression="none")
+    whole = file.stat().st_size
+    assert whole > 2_400_000
+    url = put_folder(root, f"{s3_url}/robot")
+    fetched: list[int] = []
+    put_bytes = LocalCopy._put
+
+    def count(copy: LocalCopy, where: tuple[int, int], data: bytes) -> None:
+        fetched.append(len(data))
+        put_bytes(copy, where, data)
+
+    monkeypatch.setattr(LocalCopy, "_put", count)
+    report = prepare(url, tmp_path / "out")
+    assert (report.videos_added, report.failures) == (16, ())
+    # Each of the 16 fetches the end, 256 KiB, and blocks of 64 KiB around its columns.
+    assert sum(fetched) < 16 * 0.3 * whole
+    monkeypatch.setattr(robot_rows, "_LARGE_BYTES", 1)
+    fetched.clear()
+    clips = shortgop.LeRobotClips(tmp_path / "out", url)
+    assert [int(item["index"]) for item in clips] == list(range(40))
+    assert 0 < sum(fetched) < whole / 2
+
+
+def test_what_is_wrong_with_pictures_in_rows_in_a_store_names_the_url(s3_url: str, tmp_path: Path) -> None:
+    root = with_pictures(write_lerobot_2(tmp_path / "robot", [3, 4, 5, 6]), cameras=[CAMERAS[1]])
+    url = put_folder(root, f"{s3_url}/robot")
+    rows = [f"{url}/data/chunk-000/episode_{index:06d}.parquet" for index in range(4)]
+    table = pq.read_table(root / "data/chunk-000/episode_000001.parquet")
+    pq.write_table(table.slice(0, 3), tmp_path / "short.parquet")
+    remove(rows[0])
+    put(rows[1], tmp_path / "short.parquet")
+    put(rows[2], b"no table")
+    report = prepare(url, tmp_path / "out")
+    reasons = {failure.id: failure.reason for failure in report.failures}
+    assert report.videos_added == 5
+    assert sorted(reasons) == [f"{CAMERAS[1]}/episode_{index:06d}" for index in range(3)]
+    said = list(reasons.values())
+    assert said[0].startswith(f"{rows[0]} does not exist")
+    assert f"episode 1 of '{url}' has 4 frames, and 3 rows in {rows[1]}; copy the dataset again" in said[1]
+    assert f"cannot read the pictures in '{CAMERAS[1]}' of {rows[2]}: " in said[2]
 
 
 def test_older_versions_and_folders_around_are_ordinary_folders_in_a_store(s3_url: str, tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ import numpy as np
 from ..errors import ToolError, UsageError
 from ..manifests.ragged import Array
 from ..manifests.shared_memory.mapped_tables import MappedFile, NewTables, Place
-from ..storage.interface import Storage
+from ..storage.interface import Storage, Stored
+from ..storage.local_copy import local_copy
 from ..unnamed_files import unnamed_file
 from ..wording import counted
 
@@ -26,6 +27,8 @@ _INFO = "meta/info.json"
 _TASKS, _LINES_OF_TASKS = "meta/tasks.parquet", "meta/tasks.jsonl"
 # In version 2 each episode has a file of its own.
 _OF_ONE_EPISODE = re.compile(r"episode_(\d+)\.parquet")
+# Of a larger file in a store only the columns are fetched that are read: most of it may be pictures.
+_LARGE_BYTES = 1 << 23
 
 
 class RobotRows:
@@ -75,7 +78,8 @@ def tasks_of(robot: Storage) -> dict[int, str]:
     """The tasks of a LeRobot dataset by their numbers; none where it names none."""
     if robot.find(_TASKS) is not None:
         with _telling(robot, _TASKS):
-            table = _parquet_file(robot, _TASKS).read().to_pydict()
+            with _parquet_file(robot, _TASKS) as file:
+                table = file.read().to_pydict()
             numbers = table.pop("task_index")
             # A data frame's index, which has had several names.
             (texts,) = (values for values in table.values() if all(isinstance(value, str) for value in values))
@@ -90,7 +94,8 @@ def tasks_of(robot: Storage) -> dict[int, str]:
 def rows_of(robot: Storage, episodes: Array, lengths: Array) -> RobotRows:
     """The rows of these episodes, in ascending order, which have so many frames. Columns that are no numbers, or are
     not of one shape in all rows, are left out. UsageError where the files are not those of such a dataset."""
-    found = [part for key in _files(robot, set(episodes.tolist())) for part in _of_file(robot, key, episodes)]
+    files = _files(robot, set(episodes.tolist()))
+    found = [part for file in files for part in _of_file(robot, file.key, episodes, file.num_bytes)]
     if not found:
         raise UsageError(f"{robot}/data has no rows of the episodes; give the LeRobot dataset that was prepared")
     names = [name for name in found[0] if all(_go_together(found[0][name], part.get(name)) for part in found)]
@@ -113,19 +118,20 @@ def _go_together(column: Array, other: Array | None) -> bool:
     return other is not None and other.shape[1:] == column.shape[1:]
 
 
-def _files(robot: Storage, episodes: set[int]) -> Iterable[str]:
-    keys = sorted(stored.key for stored in robot.files("data") if stored.key.endswith(".parquet"))
-    for key in keys:
-        alone = _OF_ONE_EPISODE.fullmatch(key.split("/")[-1])
+def _files(robot: Storage, episodes: set[int]) -> Iterable[Stored]:
+    files = [stored for stored in robot.files("data") if stored.key.endswith(".parquet")]
+    for file in sorted(files, key=lambda stored: stored.key):
+        alone = _OF_ONE_EPISODE.fullmatch(file.key.split("/")[-1])
         if alone is None or int(alone[1]) in episodes:
-            yield key
+            yield file
 
 
-def _of_file(robot: Storage, key: str, episodes: Array) -> Iterator[dict[str, Array]]:
+def _of_file(robot: Storage, key: str, episodes: Array, num_bytes: int) -> Iterator[dict[str, Array]]:
     with _telling(robot, key):
-        file = _parquet_file(robot, key)
-        names = [field.name for field in file.schema_arrow if _is_numeric(field.type)]
-        table = file.read(names)
+        with _parquet_file(robot, key, num_bytes) as file:
+            names = [field.name for field in file.schema_arrow if _is_numeric(field.type)]
+            # A file in a store is read by one thread.
+            table = file.read(names, use_threads=robot.folder is not None)
         kept = np.isin(table["episode_index"].to_numpy(), episodes)
         if kept.any():
             columns = {name: _array(table[name]) for name in names}
@@ -162,12 +168,19 @@ def _array(column: Any) -> Array | None:
     return array
 
 
-def _parquet_file(robot: Storage, key: str) -> Any:
+@contextmanager
+def _parquet_file(robot: Storage, key: str, num_bytes: int = 0) -> Iterator[Any]:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
         raise ToolError("the rows of LeRobot datasets are Parquet files: pip install pyarrow") from error
-    return pq.ParquetFile(robot.place(key) if robot.folder is not None else io.BytesIO(robot.read(key)))
+    if robot.folder is not None:
+        yield pq.ParquetFile(robot.place(key))
+    elif num_bytes < _LARGE_BYTES:
+        yield pq.ParquetFile(io.BytesIO(robot.read(key)))
+    else:
+        with local_copy(robot, key, "rows.parquet") as copy:
+            yield pq.ParquetFile(copy.reader())
 
 
 @contextmanager

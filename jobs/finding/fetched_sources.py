@@ -1,7 +1,7 @@
 """The local file of a source in a store, for as long as the source is prepared.
 
-It is fetched whole, since prep reads a file twice at least, and most formats not from front to back. Stretches and
-sections of an MP4 are the exception: its index says which bytes they need.
+It is fetched whole, since prep reads a file twice at least, and most formats not from front to back. Exceptions are
+stretches and sections of an MP4, and the pictures of an episode in a Parquet file: an index says which bytes they need.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
 from ...storage.local_copy import LocalCopy
 from .identity import identity_of
+from .importers.picture_rows import fetch_pictures
 from .source import Source
 from .source_files import source_file
-from .source_parts import identity_of_part
+from .source_parts import PictureRows, identity_of_part
 from .store_files import check_same, copied, told
 
 _Count = Callable[[int], None]
@@ -80,6 +81,10 @@ class SourceFile:
         """The path, once what is needed of the file is there. SourceError if it cannot be fetched."""
         return self._with(lambda copy: copy.fetch(needed.ranges if needed is not None else ()))
 
+    def fetch_pictures(self, part: PictureRows) -> None:
+        """Fetch what the pictures of an episode need of a Parquet file. SourceError if it cannot be fetched."""
+        self._with(lambda copy: fetch_pictures(copy, part))
+
     def _with(self, fetch: Callable[[LocalCopy], None]) -> str:
         copy, file = self.copy, self.source.in_store
 
@@ -124,7 +129,13 @@ def file_of(
             file=url,
         )
     with copied(source.in_store) as copy, _naming(str(copy.path), source):
-        yield SourceFile(str(copy.path), source, policy, copy)
+        file = SourceFile(str(copy.path), source, policy, copy)
+        if not isinstance(source.part, PictureRows):
+            yield file
+            return
+        file.fetch_pictures(source.part)
+        with source_file(dataset, source._replace(path=str(copy.path)), policy) as path:
+            yield SourceFile(path, source, policy)
 
 
 @contextlib.contextmanager

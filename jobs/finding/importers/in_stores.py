@@ -53,7 +53,7 @@ def lerobot_at(folder: Address) -> RecognisedInStore | None:
         return None
     files = _files_below(folder, lambda name: is_video_name(name) or name.endswith(".parquet"))
     tables = [key.removeprefix(prefix) for key in files if is_table_of_episodes(key.removeprefix(prefix))]
-    found = episodes_in(Path(folder.key), folder.url, tables, opened, is_on_disk=False)
+    found = episodes_in(Path(folder.key), folder.url, tables, opened)
     return _with_files(found, folder, files)
 
 

@@ -94,15 +94,12 @@ def episodes_of(folder: Path) -> Recognised:
     return episodes_in(folder, str(folder), tables, lambda name: (folder / name).open("rb"))
 
 
-def episodes_in(
-    folder: Path, shown: str, tables: Iterable[str], opened: Callable[[str], BinaryIO], *, is_on_disk: bool = True
-) -> Recognised:
+def episodes_in(folder: Path, shown: str, tables: Iterable[str], opened: Callable[[str], BinaryIO]) -> Recognised:
     """The videos of a LeRobot dataset: id `<camera>/episode_<index, 6 digits>`, and the columns `episode_index`,
     `task`, `tasks`, `length`, `camera`, `dataset_from_index` and `dataset_to_index`.
 
     `shown` is what messages call the folder. `tables` are the files of its episodes, and `opened` opens them and
-    `meta/info.json`: all are paths in the folder. Cameras whose pictures are rows are left out unless it `is_on_disk`.
-    UsageError where the metadata cannot be read, or names no videos.
+    `meta/info.json`: all are paths in the folder. UsageError where the metadata cannot be read, or names no videos.
     """
     with opened(INFO) as stream:
         info = json.load(stream)
@@ -114,15 +111,6 @@ def episodes_in(
     )
     videos = videos if info.get("video_path") else []
     left_out = [f"{', '.join(depth)}, which {'is' if len(depth) == 1 else 'are'} depth"] if depth else []
-    if pictures and not is_on_disk:
-        if not videos:
-            raise UsageError(
-                f"the pictures of the LeRobot dataset {shown!r} lie in its Parquet files, and such are read from "
-                "disks; copy it to one, and give that",
-                file=shown,
-            )
-        left_out.append(f"{', '.join(pictures)}, whose pictures lie in Parquet files, and such are read from disks")
-        pictures = []
     cameras = _Cameras(videos, pictures)
     if not (videos or pictures):
         raise UsageError(

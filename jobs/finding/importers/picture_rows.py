@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from ....errors import NotAVideoError, SourceError, SourceNotFoundError, ToolError
+from ....storage.local_copy import LocalCopy, Range
 from ....whole_files import writing
 from ....wording import counted
 from ..source_parts import PictureRows
 
 _EPISODE, _FRAME = "episode_index", "frame_index"
+# A Parquet file ends with the length of the table of what lies where, in 4 bytes, and 4 more.
+_END_BYTES = 8
 # Pictures that are in memory at a time.
 _ROWS_AT_ONCE = 32
 
@@ -42,6 +45,41 @@ def write_pictures(file: Path, part: PictureRows, folder: Path) -> None:
             "dataset again",
             file=str(file),
         )
+
+
+def fetch_pictures(copy: LocalCopy, part: PictureRows) -> None:
+    """Fetch what the pictures of an episode need of a file in a store: its table of what lies where, and of the groups
+    of rows that may have some of the episode the columns that are read. Raises what `LocalCopy.fetch` raises."""
+    size = copy.num_bytes
+    end = max(0, size - _END_BYTES)
+    copy.fetch([(end, size)])
+    copy.fetch([(max(0, end - int.from_bytes(copy.read(end, size)[:4], "little")), size)])
+    copy.fetch(_needed(copy.path, part))
+
+
+def _needed(file: Path, part: PictureRows) -> list[Range]:
+    """Where the columns of the episode lie, as ranges of bytes. None of a file that cannot be read: reading it says
+    why."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        return []
+    try:
+        metadata = pq.read_metadata(file)
+    except (pa.ArrowException, OSError):
+        return []
+    ranges = []
+    for number in range(metadata.num_row_groups):
+        if not _may_have(metadata, number, part):
+            continue
+        group = metadata.row_group(number)
+        for column in map(group.column, range(group.num_columns)):
+            # A column of structs has a name for each part of them.
+            if any(f"{column.path_in_schema}.".startswith(f"{name}.") for name in (part.column, _EPISODE, _FRAME)):
+                first = column.dictionary_page_offset if column.has_dictionary_page else column.data_page_offset
+                ranges.append((first, first + column.total_compressed_size))
+    return ranges
 
 
 def _pictures(file: Path, part: PictureRows) -> Iterator[tuple[int, bytes | None]]:
