@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, RandomSampler
 
 import shortgop
 from datasets import make_dataset
@@ -237,9 +237,15 @@ def test_batches_that_accelerate_would_divide_once_more_are_refused(
     assert len(draws(loaders.prepare_data_loader(loader, num_processes=1, **options))) == 6
 
 
+class TakesEpochs(RandomSampler):
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
 @pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("seedable", [True, False])
 def test_clips_that_come_again_on_ranks_of_accelerate_are_told_in_the_second_epoch(
-    rank: int, dataset: shortgop.ClipDataset, monkeypatch: pytest.MonkeyPatch
+    rank: int, seedable: bool, dataset: shortgop.ClipDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plain Trainer trained in all epochs on the clips of the first one. Of 25 clips in batches of 4 each of two
     ranks reads more than half, as the last batches are filled up: that is no second epoch."""
@@ -247,19 +253,50 @@ def test_clips_that_come_again_on_ranks_of_accelerate_are_told_in_the_second_epo
     monkeypatch.setenv("WORLD_SIZE", "2")
 
     def loader_of(clips: shortgop.ClipDataset) -> Any:
-        loader = DataLoader(clips, batch_size=4, shuffle=True)
-        # With a sampler that has a seed, as Trainer has it, Accelerate tells that the epoch, and not the dataset.
-        options = {"use_seedable_sampler": True, "data_seed": 0, "put_on_device": False}
+        # With a sampler that takes an epoch, as Trainer's does, Accelerate tells that the epoch, and not the dataset.
+        sampler = RandomSampler(clips) if seedable else TakesEpochs(clips)
+        loader = DataLoader(clips, batch_size=4, sampler=sampler)
+        options = {"use_seedable_sampler": seedable, "data_seed": 0, "put_on_device": False}
         return loaders.prepare_data_loader(loader, num_processes=2, process_index=rank, **options)
 
     clips = [shortgop.ClipDataset(dataset.source, shortgop.RandomClips(2, clips_per_video=25)) for _ in range(2)]
     untold, told = map(loader_of, clips)
     assert len(draws(untold)) == 4
-    with pytest.warns(DatasetWarning, match="for the second time .* Accelerate .* on_epoch_begin of a TrainerCallback"):
+    said = "epoch 1 begins with the random clips of epoch 0: Accelerate tells" if seedable else "for the second time .*"
+    with pytest.warns(DatasetWarning, match=f"{said} .* on_epoch_begin of a TrainerCallback"):
         draws(untold)
     for epoch in range(4):
         clips[1].set_epoch(epoch)
         draws(told)
+
+
+def test_an_epoch_that_a_plain_trainer_resumed_is_told_to_be_read_with_the_clips_of_the_first(
+    dataset: shortgop.ClipDataset,
+) -> None:
+    """Where a run goes on in mid-epoch, Accelerate tells its sampler the epoch, and not the dataset."""
+    loaders = import_module("accelerate.data_loader")
+
+    def passes(epochs: range, skipped: int, *, callback: bool = False) -> list[list[list[int]]]:
+        """As Trainer goes through epochs of a run that goes on after so many batches, with its sampler."""
+        random = shortgop.RandomClips(2, clips_per_video=24)
+        clips = shortgop.MixedClips([shortgop.ClipDataset(dataset.source, random)])
+        loader = DataLoader(clips, batch_size=4, shuffle=True)
+        prepared = loaders.prepare_data_loader(loader, num_processes=1, use_seedable_sampler=True, data_seed=0)
+        read = []
+        for epoch in epochs:
+            if callback:
+                clips.set_epoch(epoch)
+            own = loaders.skip_first_batches(prepared, skipped) if epoch == epochs[0] and skipped else prepared
+            own.set_epoch(epoch)
+            read.append(draws(own))
+        return read
+
+    whole = passes(range(3), 0)
+    assert min(draw for batch in whole[1] for draw in batch) >= sum(map(len, whole[0]))
+    with pytest.warns(DatasetWarning, match="epoch 1 begins with the random clips of epoch 0: Accelerate tells its"):
+        repeated = passes(range(1, 3), 3)
+    assert repeated[0] != whole[1][3:]
+    assert passes(range(1, 3), 3, callback=True) == [whole[1][3:], whole[2]]
 
 
 @pytest.mark.filterwarnings("ignore")

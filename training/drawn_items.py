@@ -12,7 +12,7 @@ from ..errors import UsageError
 from .clips import Clips
 from .drawn_from import check_drawn_from, new_name
 from .draws import check_share, checked_epoch, in_epoch, one_draw
-from .repetition import notice_repetition
+from .repetition import notice_repetition, notice_untold_epoch
 from .rows import Rows
 from .shared import SharedNumbers
 
@@ -67,6 +67,8 @@ class DrawnItems(torch.utils.data.Dataset[Item], ABC):
         self._shared.epoch = checked_epoch(epoch, len(self))
 
     def __len__(self) -> int:
+        if not self._warned_of_repetition and self.is_random:
+            self._warned_of_repetition = notice_untold_epoch(self._shared)
         return len(self.clip_index)
 
     def __iter__(self) -> Iterator[Item]:

@@ -1,9 +1,10 @@
-"""Notices random clips that are read again and again with the same choices."""
+"""Notices random clips that are read again and again with the same choices, or are about to be."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from ..warned import warn
 from .draws import Draw
@@ -13,6 +14,39 @@ from .shared import SharedNumbers
 # Twice may be meant. Not where Accelerate divides batches among ranks: it tells datasets the epoch on one rank alone.
 _READ_TWICE, _READ_ONCE = 2, 1
 _BATCHES_TO_SPARE = 2
+# Between the sampler of Accelerate and the dataset whose length it asks for: those of torch's RandomSampler.
+_MOST_FRAMES_BETWEEN = 4
+
+
+def notice_untold_epoch(shared: SharedNumbers) -> bool:
+    """DatasetWarning, and True, where the sampler of Accelerate begins a later epoch than the dataset was told of.
+
+    To be called where the length of a dataset of random clips is asked for, as the sampler does when a pass begins.
+    Accelerate tells a dataset no epoch on several ranks, nor where a run goes on in mid-epoch.
+    """
+    if (begun := _epoch_of_accelerate()) is None or begun <= shared.epoch:
+        return False
+    warn(
+        f"epoch {begun} begins with the random clips of epoch {shared.epoch}: Accelerate tells its sampler the epoch, "
+        "but not the dataset on several ranks, or where a run goes on in mid-epoch. Call dataset.set_epoch(epoch) "
+        "before each epoch: with Hugging Face's Trainer in on_epoch_begin of a TrainerCallback"
+    )
+    return True
+
+
+def _epoch_of_accelerate() -> int | None:
+    """The epoch of Accelerate's sampler where that begins a pass here; None elsewhere."""
+    if "accelerate.data_loader" not in sys.modules:
+        return None
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # the documented way to the callers
+    for _ in range(_MOST_FRAMES_BETWEEN + 1):
+        if frame is None:
+            return None
+        sampler = frame.f_locals.get("self") if frame.f_code.co_name == "__iter__" else None
+        if type(sampler).__name__ == "SeedableRandomSampler":
+            return int(getattr(sampler, "epoch", 0))
+        frame = frame.f_back
+    return None
 
 
 def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *, fixed: str) -> bool:
