@@ -42,14 +42,14 @@ class Drop:
 _Column = tuple[int, int, str]
 
 
-def edit_between(video_id: str, number: int, now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Edit | None:
-    """The edit that turns a video's present columns into those that are wanted; None if they are these already.
+def changes_between(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What turns a video's present columns into those that are wanted: the columns to set, and the names of those to
+    remove.
 
     Values are compared with their types: 3 is not "3", 3.0 or true.
     """
     new = {name: value for name, value in wanted.items() if name not in now or not _is_same(now[name], value)}
-    gone = [name for name in now if name not in wanted]
-    return Edit(video_id, number, new, gone) if new or gone else None
+    return new, [name for name in now if name not in wanted]
 
 
 def _is_same(one: Any, other: Any) -> bool:

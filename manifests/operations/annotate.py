@@ -15,7 +15,7 @@ from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshots import open_current
 from ..dataset_files.tidy import KEEP_SECONDS, remove_old_snapshots
 from ..dataset_files.video_columns import LabelColumns
-from ..merging.edits import Edit, edit_between, edits_table, last_number
+from ..merging.edits import Edit, changes_between, edits_table, last_number
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
 from .column_changes import MixedColumn, NewColumn, mixed_columns, new_columns
@@ -96,9 +96,10 @@ def plan_edits(
     for row in range(len(ids)) if remove else sorted(named):
         known = json.loads(attributes.text(row) or "{}")
         kept = {name: value for name, value in known.items() if name not in remove}
-        edit = edit_between(ids.text(row), number, known, kept | dict(named.get(row, {})))
-        if edit is not None:
-            edits.append(edit)
+        new, gone = changes_between(known, kept | dict(named.get(row, {})))
+        # An id is read only where it is needed: of most videos it is not.
+        if new or gone:
+            edits.append(Edit(ids.text(row), number, new, gone))
     return edits
 
 

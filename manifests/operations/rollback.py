@@ -19,7 +19,7 @@ from ..dataset_files.publish import catch_up, has_its_shards, publish
 from ..dataset_files.root_file import Root, read_root
 from ..dataset_files.snapshots import open_current, open_once, timeline_of
 from ..matching import equal_gops, equal_lists, matching_rows
-from ..merging.edits import Drop, Edit, drops_of, drops_table, edit_between, edits_table, last_number
+from ..merging.edits import Drop, Edit, changes_between, drops_of, drops_table, edits_table, last_number
 from ..ragged import Array
 from ..shared_memory.host_copies import copies_in
 from ..stacking import with_videos
@@ -138,9 +138,9 @@ def _plan(now: Manifest, earlier: Manifest, snapshot: str) -> _Plan:
         for row, row_now in zip(rows[differs].tolist(), rows_now[differs].tolist(), strict=True):
             have = json.loads(now.videos.attributes.text(row_now) or "{}")
             wanted = json.loads(earlier.videos.attributes.text(row) or "{}")
-            edit = edit_between(earlier.videos.id.text(row), number, have, wanted)
-            if edit is not None:
-                edits.append(edit)
+            new, gone = changes_between(have, wanted)
+            if new or gone:
+                edits.append(Edit(earlier.videos.id.text(row), number, new, gone))
         again = ~is_there
         again[here[~is_same]] = True
         restored.append(block[again])
