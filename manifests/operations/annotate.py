@@ -96,10 +96,10 @@ def plan_edits(
     for row in range(len(ids)) if remove else sorted(named):
         known = json.loads(attributes.text(row) or "{}")
         kept = {name: value for name, value in known.items() if name not in remove}
-        new, gone = changes_between(known, kept | dict(named.get(row, {})))
+        to_set, to_remove = changes_between(known, kept | dict(named.get(row, {})))
         # An id is read only where it is needed: of most videos it is not.
-        if new or gone:
-            edits.append(Edit(ids.text(row), number, new, gone))
+        if to_set or to_remove:
+            edits.append(Edit(ids.text(row), number, to_set, to_remove))
     return edits
 
 

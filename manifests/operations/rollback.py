@@ -138,9 +138,9 @@ def _plan(now: Manifest, earlier: Manifest, snapshot: str) -> _Plan:
         for row, row_now in zip(rows[differs].tolist(), rows_now[differs].tolist(), strict=True):
             have = json.loads(now.videos.attributes.text(row_now) or "{}")
             wanted = json.loads(earlier.videos.attributes.text(row) or "{}")
-            new, gone = changes_between(have, wanted)
-            if new or gone:
-                edits.append(Edit(earlier.videos.id.text(row), number, new, gone))
+            to_set, to_remove = changes_between(have, wanted)
+            if to_set or to_remove:
+                edits.append(Edit(earlier.videos.id.text(row), number, to_set, to_remove))
         again = ~is_there
         again[here[~is_same]] = True
         restored.append(block[again])
