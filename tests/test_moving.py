@@ -340,6 +340,30 @@ def test_a_source_that_was_replaced_comes_back(videos: Path, tmp_path: Path) -> 
     assert is_whole(place)
 
 
+def test_a_source_that_was_replaced_and_then_dropped_comes_back_as_a_later_revision(
+    videos: Path, tmp_path: Path
+) -> None:
+    """Later than any that copies of the dataset may have; also where other videos get back columns."""
+    place = DiskStorage(tmp_path / "dataset")
+    sources = [tmp_path / "a.mp4", tmp_path / "b.mp4"]
+    for source in sources:
+        shutil.copy(videos / source.name, source)
+    make_dataset(sources, tmp_path / "dataset")
+    annotate(place, {"b.mp4": {"label": 1}})
+    then, content = current(place), numbers_of(place)
+    for name in ("d.mp4", "b.mp4"):
+        shutil.copy(videos / name, sources[0])
+        prepare([str(sources[0])], place, Profile(), where=Where("inline"), changed="replace")
+    replaced = current_manifest(tmp_path / "dataset").videos.revision[0]
+    annotate(place, {"b.mp4": {"more": 2}})
+    drop(place, ["a.mp4"])
+    done = rollback(place, then)
+    assert (done.restored, done.relabelled) == (("a.mp4",), ("b.mp4",))
+    assert numbers_of(place) == content
+    assert current_manifest(tmp_path / "dataset").videos.revision[0] > replaced
+    assert is_whole(place)
+
+
 def test_videos_that_moved_to_other_shards_are_as_they_were(dataset: Path) -> None:
     place, then = DiskStorage(dataset), current(DiskStorage(dataset))
     collect(place, keep_snapshots_seconds=3600)
