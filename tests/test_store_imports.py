@@ -58,17 +58,26 @@ def sources_of(url: str) -> dict[str, Source]:
     return {source.id: source for source in find_sources([url])}
 
 
+def prepared_from_both(
+    root: Path, url: str, out: Path, *, num_videos: int
+) -> dict[str, tuple[list[int], dict[str, Any]]]:
+    """Prepare a folder into `on_disk` and its copy in a store into `in_store`. Returns what is shown, which is the
+    same in both."""
+    prepare(root, out / "on_disk")
+    report = prepare(url, out / "in_store")
+    assert (report.videos_added, report.failures) == (num_videos, ())
+    in_store = shown(out / "in_store")
+    assert in_store == shown(out / "on_disk")
+    return in_store
+
+
 @pytest.mark.parametrize("write", [write_lerobot, write_lerobot_2])
 def test_a_lerobot_dataset_in_a_store_is_the_one_on_the_disk(
     write: Callable[..., Path], s3_url: str, tmp_path: Path
 ) -> None:
     root = write(tmp_path / "robot", [37, 51, 1, 40])
     url = put_folder(root, f"{s3_url}/robot")
-    prepare(root, tmp_path / "on_disk")
-    report = prepare(url, tmp_path / "in_store")
-    assert (report.videos_added, report.failures) == (8, ())
-    in_store = shown(tmp_path / "in_store")
-    assert in_store == shown(tmp_path / "on_disk")
+    in_store = prepared_from_both(root, url, tmp_path, num_videos=8)
     assert in_store[f"{CAMERAS[1]}/episode_000001"][0] == list(range(10_037, 10_088))
     assert prepare(f"{url}/", tmp_path / "in_store").already_there == 8
     read = [shortgop.LeRobotClips(tmp_path / name, robot) for name, robot in (("on_disk", root), ("in_store", url))]
@@ -117,11 +126,7 @@ def test_pictures_in_the_rows_of_a_lerobot_dataset_in_a_store(
 ) -> None:
     root = with_pictures(write(tmp_path / "robot", [7, 12, 1], fps=10))
     url = put_folder(root, f"{s3_url}/robot")
-    prepare(root, tmp_path / "on_disk")
-    report = prepare(url, tmp_path / "in_store")
-    assert (report.videos_added, report.failures) == (6, ())
-    in_store = shown(tmp_path / "in_store")
-    assert in_store == shown(tmp_path / "on_disk")
+    in_store = prepared_from_both(root, url, tmp_path, num_videos=6)
     assert in_store[f"{CAMERAS[1]}/episode_000001"][0] == list(range(10_007, 10_019))
     assert prepare(url, tmp_path / "in_store").already_there == 6
     with pytest.raises(SourceError, match="the source is pictures in a Parquet file; only videos are shown here"):
