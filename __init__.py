@@ -33,6 +33,7 @@ from .errors import (
     VideoNotFoundError,
     WrongTypeError,
 )
+from .version import __version__
 
 if TYPE_CHECKING:
     from .jobs.labels import annotate
@@ -83,8 +84,6 @@ if TYPE_CHECKING:
     from .training.robot_clips import LeRobotClips
     from .training.sampler import ElasticSampler
     from .training.stretches import Stretches
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AllClips",

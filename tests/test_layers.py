@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import shortgop
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("storage", "manifests", "prep", "readers", "training", "ray_data", "jobs", "comparison", "reporting", "cli")
 FOLDERS_BESIDE = ("benchmarks", "examples", "gpu_check", "scripts", "tests")
@@ -56,6 +58,7 @@ BELOW_ALL = (
         "loans.py",
         "machine_memory.py",
         "unnamed_files.py",
+        "version.py",
         "warned.py",
         "whole_files.py",
         "wording.py",
@@ -173,6 +176,11 @@ def test_few_modules_ask_whether_a_dataset_is_a_folder() -> None:
 def test_what_every_room_uses_knows_no_room(module: str) -> None:
     rooms = {f"shortgop.{package}" for package in PACKAGES} | FORBIDDEN["manifests"] | {"subprocess"}
     assert breaches(ROOT / module, rooms | FORBIDDEN_EVERYWHERE) == []
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.relative_to(ROOT).parts[0] != "cli"], ids=name)
+def test_no_room_imports_the_names_that_the_package_has_from_the_rooms(path: Path) -> None:
+    assert breaches(path, {f"shortgop.{public}" for public in shortgop.__all__}) == []
 
 
 def test_no_module_leads_back_to_itself() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import tomllib
+from pathlib import Path
 
 import shortgop
 
@@ -41,6 +43,11 @@ def test_the_package_has_just_these_names() -> None:
     assert sorted(shortgop.__all__) == sorted(NAMES)
     for name in NAMES:
         assert getattr(shortgop, name) is not None
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    project = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text())["project"]
+    assert shortgop.__version__ == project["version"]
 
 
 def test_videos_and_datasets_have_just_these_names() -> None:

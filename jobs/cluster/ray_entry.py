@@ -12,7 +12,7 @@ from typing import Any
 
 from ray import cloudpickle
 
-from ... import __version__
+from ...version import __version__
 
 
 @dataclass(frozen=True)
