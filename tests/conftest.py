@@ -25,6 +25,7 @@ from killed_steps import Killer, killer
 from layers_everywhere import layers_everywhere
 from nvcuvid_stub import Stub, compiled
 from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server, share_models
+from shortgop.manifests.dataset_files import root_file
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import create
@@ -127,6 +128,12 @@ def three_videos(tmp_path_factory: pytest.TempPathFactory, rotated_video: Synthe
     sources = [*(root / name for name in rates), rotated_video.path]
     assert make_dataset(sources, root / "dataset", gop_frames=8, segment_seconds=Fraction(1, 2)).failures == ()
     return root / "dataset"
+
+
+@pytest.fixture
+def no_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody replaces a zarr.json meanwhile: where there is none, it is not looked for again for a second."""
+    monkeypatch.setattr(root_file, "_SECONDS_TO_LOOK_AGAIN", 0)
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def test_parts_of_a_share_are_read_and_counted_in_global_batches(dataset: shortg
         assert sampler.state_after(step)["position"] == step * GLOBAL_BATCH
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_batch_size_that_does_not_divide_a_share_is_refused(dataset: shortgop.ClipDataset, workers: int) -> None:
     """A run that went on from state_after(2) left out what the loader had not read of 16 samples."""
@@ -152,6 +153,7 @@ def test_draws_reach_other_processes_with_their_share(dataset: shortgop.ClipData
     assert len(dataset.__getitems__([int(draw) for draw in draws])) == 5
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_sampler_of_another_dataset_is_refused(folder: Path, dataset: shortgop.ClipDataset, workers: int) -> None:
     """Its draws were those of other clips without a word, as of a training set that was filtered after its sampler was
@@ -205,6 +207,7 @@ def test_a_worker_tells_them_apart_without_a_fingerprint(folder: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.set_vital. is deprecated")
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("stateful", [False, True])
 def test_a_state_is_not_counted_in_batches_that_come_in_another_order(
     stateful: bool, dataset: shortgop.ClipDataset

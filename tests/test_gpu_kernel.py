@@ -16,6 +16,7 @@ def interprets() -> bool:
     return tuple(map(int, importlib.metadata.version("triton").split(".")[:2])) >= (3, 7)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     importlib.util.find_spec("triton") is None,
     reason="Triton is not installed: a torch without CUDA does not bring it",

@@ -85,6 +85,7 @@ def test_a_pass_that_is_left_leaves_others_alone(
     assert [*seen, *all_shown(outer)] == clips_shown
 
 
+@pytest.mark.long
 def test_two_loaders_at_once(clips_dataset: shortgop.ClipDataset, clips_folder: Path, clips_shown: list[Shown]) -> None:
     one, other = loader_of(clips_dataset, 1), loader_of(clips(clips_folder), 2)
     both = [(shown(a), shown(b)) for a, b in zip(one, other, strict=True)]
@@ -132,6 +133,7 @@ def test_a_forked_process_is_refused_and_disturbs_nothing(
     assert loader.stats().restarts == 0
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_that_exits_on_its_own_disturbs_nothing(
     clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]
@@ -152,6 +154,7 @@ def test_a_fork_that_exits_on_its_own_disturbs_nothing(
     assert [*seen, *all_shown(batches)] == clips_shown
 
 
+@pytest.mark.long
 def test_workers_have_the_environment_of_now(clips_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fork server keeps that of its start; the keys of a store may have come since."""
     loader = loader_of(clips(clips_folder, transform=filled_from_the_environment))

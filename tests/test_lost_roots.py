@@ -29,6 +29,8 @@ from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from sweep import SWEEP
 
+pytestmark = pytest.mark.usefixtures("no_other_hosts")
+
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -184,10 +186,12 @@ class TestOnADisk(LostRoots):
     where = "disk"
 
 
+@pytest.mark.long
 class TestWithLayers(LostRoots):
     where = "layered"
 
 
+@pytest.mark.long
 class TestInS3(LostRoots):
     where = "s3"
 
