@@ -21,7 +21,7 @@ from .pictures.picture_filters import (
 )
 from .pictures.sizes import picture_layout
 from .probing.opening import HOLDING_BACK, WITHOUT_EDITS, input_argv
-from .probing.probe import SourceVideo
+from .probing.source_video import SourceVideo
 from .profile import Profile
 from .running.frame_report import STATS_FORMAT
 from .timing.expressions import sum_of

@@ -28,8 +28,10 @@ from .options import Options
 from .pictures.picture_check import check_picture
 from .pictures.sizes import check_taken, picture_layout
 from .probing.edit_list import WITHOUT_EDITS_REMEDY
-from .probing.probe import UNREADABLE_REMEDY, SourceVideo, probe, with_pts
+from .probing.probe import probe
+from .probing.probed_frames import UNREADABLE_REMEDY
 from .probing.recordings import on_one_clock
+from .probing.source_video import SourceVideo, with_pts
 from .running.attempts import raise_if_failed, raise_if_killed, tried_again
 from .running.ffmpeg import crops_by_itself, filters_packets, running
 from .running.frame_report import Shown, parse_stats

@@ -37,8 +37,9 @@ from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .options import Options
 from .part_of_file import NeedsWholeFileError, PartlyFetched, fetched_runs, probe_by_index
 from .pictures.picture_filters import least_lead_frames
-from .probing.probe import NO_ENTRIES, SourceVideo, probe, with_pts
+from .probing.probe import probe
 from .probing.recordings import on_one_clock, recordings
+from .probing.source_video import NO_ENTRIES, SourceVideo, with_pts
 from .running.attempts import tried_again
 from .running.mounts import read_in_time
 from .running.stalls import stall_limit

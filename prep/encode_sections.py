@@ -51,8 +51,9 @@ from .part_of_file import (
 from .pictures.picture_filters import least_lead_frames
 from .probing.access_units import HeaderReader
 from .probing.opening import open_contents, open_source, packets_from, packets_of, video_stream
-from .probing.probe import NO_ENTRIES, SourceVideo, probe
+from .probing.probe import probe
 from .probing.signs import PacketLog
+from .probing.source_video import NO_ENTRIES, SourceVideo
 from .running.attempts import tried_again
 from .running.ffmpeg import crops_by_itself
 from .running.mounts import read_in_time

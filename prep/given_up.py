@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..manifests.lacking import CUT_OFF, GUESSED_RATE
 from .pictures.picture_filters import deinterlaces, needs_zscale, tone_maps
 from .pictures.sizes import PictureLayout, picture_layout
-from .probing.probe import SourceVideo
+from .probing.source_video import SourceVideo
 from .profile import Profile
 
 _BYTE_BITS = 8

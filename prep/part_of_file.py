@@ -25,8 +25,10 @@ from ..manifests.ragged import Array
 from ..storage.opened_objects import coalesced
 from .probing.access_units import HeaderReader
 from .probing.opening import Readable, open_contents, open_source, packets_of, video_stream
-from .probing.probe import SourceVideo, first_frames, probe
+from .probing.probe import probe
+from .probing.probed_frames import first_frames
 from .probing.sample_entry import is_fragmented
+from .probing.source_video import SourceVideo
 from .timing.pieces import Piece, Run, runs_of
 
 # Behind the last frame of a run so many packets are fetched: ffmpeg reads ahead, and decoders put frames out late.

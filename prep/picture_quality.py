@@ -19,7 +19,8 @@ from ..manifests.ragged import Array
 from .command import quality_argv
 from .pictures.picture_filters import deinterlaces
 from .pictures.sizes import picture_layout
-from .probing.probe import SourceVideo, probe
+from .probing.probe import probe
+from .probing.source_video import SourceVideo
 from .profile import Profile
 from .running import processes
 from .running.ffmpeg import crops_by_itself, find_ffmpeg

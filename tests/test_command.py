@@ -11,7 +11,7 @@ import pytest
 from shortgop.errors import EncodeError
 from shortgop.prep.command import Encode, encode_argv
 from shortgop.prep.kept_frames.kept import Kept
-from shortgop.prep.probing.probe import SourceVideo
+from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.profile import ENCODERS, Profile, changed_profile
 from shortgop.prep.timing.grid import TickRule
 from shortgop.prep.tools.pipelines import Pipeline

@@ -11,7 +11,7 @@ import pytest
 
 from shortgop.prep.given_up import frame_kinds, given_up
 from shortgop.prep.probing.picture import Fields, SourcePicture
-from shortgop.prep.probing.probe import SourceVideo
+from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.profile import Profile, Size
 
 SOURCE = SourceVideo(

@@ -65,14 +65,14 @@ def properties(path: Path) -> list[object]:
 def test_one_frame_says_what_several_say(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "v.mp4", STREAMS[kind][0])
     found = properties(tmp_path / "v.mp4")
-    monkeypatch.setattr(probe_module, "_frame_of", lambda packet, stream: [])
+    monkeypatch.setattr(probe_module, "frame_of", lambda packet, stream: [])
     assert found == properties(tmp_path / "v.mp4")
 
 
 def test_one_frame_says_how_pictures_are_turned(rotated_video: SyntheticVideo, monkeypatch: pytest.MonkeyPatch) -> None:
     found = properties(rotated_video.path)
     assert probe(str(rotated_video.path)).rotation == 90
-    monkeypatch.setattr(probe_module, "_frame_of", lambda packet, stream: [])
+    monkeypatch.setattr(probe_module, "frame_of", lambda packet, stream: [])
     assert found == properties(rotated_video.path)
 
 

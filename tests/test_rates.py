@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shortgop.errors import EncodeError
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.probe import SourceVideo
+from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.timing.grid import FrameGrid, TickRule, count_dropped, ordinary_interval
 from shortgop.prep.timing.rates import MAX_RATE, MIN_RATE, STANDARD_RATES, constant_rate, variable_rate
 from shortgop.prep.timing.source_times import plan_times

@@ -17,7 +17,7 @@ from datasets import make_dataset
 from odd_pictures import X264, encode_pictures, numbered
 from shortgop import EncodeError
 from shortgop.prep.pictures.sizes import ENCODER_LIMITS, check_taken, picture_layout, takes
-from shortgop.prep.probing.probe import SourceVideo
+from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.profile import ENCODERS, FITS, MAX_SIDE, Profile, Size, changed_profile
 from synthetic import read_number
 

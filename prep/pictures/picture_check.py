@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ...errors import EncodeError
-from ..probing.probe import SourceVideo
+from ..probing.source_video import SourceVideo
 from ..running.ffmpeg import ENVIRONMENT_VARIABLE, decodes_alpha_layers, lists
 from .picture_filters import needs_zscale, tone_maps
 

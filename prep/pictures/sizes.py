@@ -7,7 +7,7 @@ from fractions import Fraction
 from math import isqrt
 
 from ...errors import EncodeError
-from ..probing.probe import SourceVideo
+from ..probing.source_video import SourceVideo
 from ..profile import MAX_SIDE, Profile
 
 # FFmpeg refuses to allocate pictures of twice as many.

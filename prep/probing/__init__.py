@@ -2,7 +2,8 @@
 
 opening, playlists          open a source as one file
 file_kinds                  what a file is that is no video
-probe, picture              what its headers and first frames say
+probe, source_video         what its headers, packets and first frames say, all together
+probed_frames, picture      what its pictures are, by a few frames that are decoded
 header_estimate             about how large it is, before it is read
 clean_aperture, pixel_crop, container_crop  which part of its pictures is shown
 sample_entry, matroska_elements, ordered_chapters, dolby_vision  what MP4 and Matroska say that PyAV does not tell

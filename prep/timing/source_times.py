@@ -14,7 +14,7 @@ from ...wording import counted
 from ..options import SourcePolicy
 from ..probing.edit_list import WITHOUT_EDITS_REMEDY
 from ..probing.packet_times import falls
-from ..probing.probe import SourceVideo, with_pts
+from ..probing.source_video import SourceVideo, with_pts
 from ..running.frame_report import NO_PTS
 from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .rates import MAX_RATE, constant_rate, variable_rate

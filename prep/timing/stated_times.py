@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...manifests.ragged import Array
-from ..probing.probe import NO_ENTRIES, SourceVideo
+from ..probing.source_video import NO_ENTRIES, SourceVideo
 from ..running.frame_report import NO_PTS, Shown
 from .source_times import CROWDED_PART, STATES_SOME_TIMES, evened, longest_rise
 

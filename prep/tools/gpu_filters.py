@@ -7,7 +7,7 @@ GPU has the same time filters as one on the CPU, and the same report of which fr
 
 from __future__ import annotations
 
-from ..probing.probe import SourceVideo
+from ..probing.source_video import SourceVideo
 from .pipelines import Pipeline
 
 # More pixels than any filter takes: the run fails.

@@ -15,7 +15,7 @@ from ...errors import ToolError
 from ..pictures.picture_filters import needs_zscale
 from ..pictures.sizes import Sides, picture_layout, takes
 from ..probing.picture import Fields
-from ..probing.probe import SourceVideo
+from ..probing.source_video import SourceVideo
 from ..profile import ENCODERS, Profile
 from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, passes
 from .capabilities import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..probing.probe import SourceVideo
+from ..probing.source_video import SourceVideo
 from ..profile import Profile
 from ..running.ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
 from ..running.gpu_errors import NO_GPU

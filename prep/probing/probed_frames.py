@@ -1,0 +1,92 @@
+"""The few frames of a source that are decoded to see what its pictures are."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import av
+from av.container import InputContainer
+from av.packet import Packet
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from ...errors import DamagedSourceError
+from .opening import open_source, packets_of
+from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS
+
+# Where frames are decoded besides the start, as parts of the duration, and how many packets a decoder may take for one
+# frame.
+_LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
+_PACKETS_TO_A_FRAME = 64
+_MIXED_FROM_SECONDS = 2
+UNREADABLE_REMEDY = "copy or download it again, or decrypt it if it is encrypted"
+
+
+def frame_of(packet: Packet[VideoStream], stream: VideoStream) -> list[VideoFrame]:
+    """The frame of a keyframe's packet, if it decodes; nothing else can be decoded with the stream then. It is enough
+    for a stream that has only frames, which have no fields to look for, and takes far less than `first_frames`."""
+    if not packet.is_keyframe:
+        return []
+    decoder = stream.codec_context
+    # Only its properties are wanted, and threads take longer to start than they save.
+    decoder.thread_count, decoder.options = 1, {"skip_loop_filter": "all"}
+    found: list[object] = []
+    with contextlib.suppress(av.error.FFmpegError):
+        # Without the end of the stream a decoder gives the frame only after several packets.
+        found = [*packet.decode(), *decoder.decode(None)]
+    return _sound(found)[:1]
+
+
+def first_frames(path: str, stream_index: int, opened: InputContainer | None = None) -> list[VideoFrame]:
+    """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
+    They are read from `opened`, if it is given, and it is closed."""
+    frames: list[VideoFrame] = []
+    with opened or open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
+        for frame in _sound_frames(container, stream_index):
+            frames.append(frame)
+            if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame:
+                break
+        if frames and not frames[-1].interlaced_frame:
+            frames.extend(_later_frames(container, stream_index))
+    if not frames:
+        raise DamagedSourceError(f"{path}: not one frame decodes; {UNREADABLE_REMEDY}", file=path)
+    return frames
+
+
+def _video(container: InputContainer, stream_index: int) -> VideoStream:
+    stream = container.streams[stream_index]
+    if not isinstance(stream, VideoStream):
+        raise TypeError(f"stream {stream_index} is no video")
+    return stream
+
+
+def _sound_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
+    for packet in packets_of(container, _video(container, stream_index)):
+        found: Sequence[object] = ()
+        with contextlib.suppress(av.error.InvalidDataError):
+            found = packet.decode()
+        yield from _sound(found)
+
+
+def _sound(decoded: Sequence[object]) -> list[VideoFrame]:
+    return [frame for frame in decoded if isinstance(frame, VideoFrame) and not frame.is_corrupt]
+
+
+def _later_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
+    """A frame from each of the later parts of the source: broadcasts switch between film and video. Errors of the
+    decoder are ignored here; the checks for damage find them."""
+    stream = _video(container, stream_index)
+    duration = Fraction(container.duration or 0, av.time_base)
+    if stream.codec_context.name not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
+        return
+    for part in _LATER_PARTS:
+        with contextlib.suppress(av.error.FFmpegError):
+            container.seek(int((container.start_time or 0) + part * duration * av.time_base))
+            for packet in itertools.islice(packets_of(container, stream), _PACKETS_TO_A_FRAME):
+                found = [frame for frame in packet.decode() if isinstance(frame, VideoFrame)]
+                if found:
+                    yield found[-1]
+                    break
