@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from .jobs.progress.tally import Progress
     from .jobs.unit_results import Failure
     from .ray_data.ray_dataset import ray_dataset
-    from .readers.dataset import Dataset, open  # noqa: A004
+    from .readers.dataset import Dataset
     from .readers.frames import ClipBatch, Frame, FrameBatch
+    from .readers.open_dataset import open  # noqa: A004
     from .readers.stats import Stats
     from .readers.video import Video
     from .training.bucket_sampler import BucketSampler
@@ -165,8 +166,9 @@ _MODULES = {
     "jobs.progress.tally": ("Progress",),
     "jobs.unit_results": ("Failure",),
     "ray_data.ray_dataset": ("ray_dataset",),
-    "readers.dataset": ("Dataset", "open"),
+    "readers.dataset": ("Dataset",),
     "readers.frames": ("ClipBatch", "Frame", "FrameBatch"),
+    "readers.open_dataset": ("open",),
     "readers.stats": ("Stats",),
     "readers.video": ("Video",),
     "training.bucket_sampler": ("BucketSampler",),

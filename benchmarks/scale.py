@@ -30,7 +30,7 @@ from page_cache import full_of_files, seconds_to_write
 from process_memory import peak_bytes
 
 import shortgop
-import shortgop.readers.dataset  # so that opening does not include the import of torch
+import shortgop.readers.open_dataset  # so that opening does not include the import of torch
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import create

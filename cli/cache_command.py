@@ -37,7 +37,7 @@ def cache(  # noqa: PLR0917  # typer makes options of them
     """
     with errors(goes_on=True):
         from ..readers.cache_filling import Filling, fill_cache
-        from ..readers.dataset import open as open_dataset
+        from ..readers.open_dataset import open as open_dataset
 
         if bool(videos) == all_videos:
             raise UsageError("say which videos: --videos ID, which may be given several times, or --all")

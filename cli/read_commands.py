@@ -41,8 +41,8 @@ def read(  # noqa: PLR0917  # typer makes options of them
     """Read frames of a video into a contact sheet."""
     with errors():
         from ..manifests.operations.output_files import sources_in
-        from ..readers.dataset import open as open_dataset
         from ..readers.indices import parse_indices
+        from ..readers.open_dataset import open as open_dataset
         from ..readers.sheet import check_sheet, write_sheet
 
         with warnings.catch_warnings():

@@ -18,7 +18,7 @@ from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.operations.export import export
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
-from ..readers.dataset import open as open_dataset
+from ..readers.open_dataset import open as open_dataset
 from ..storage.locate import storage_at
 from .accesses import Access, draw
 from .files import VideoFile, scan

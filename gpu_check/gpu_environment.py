@@ -47,7 +47,7 @@ def report(record: Record) -> None:
     record.figure("driver_libraries", {name: _loads(name) for name in LIBRARIES})
     if not no_gpu:
         _torch(record)
-        reader = import_error("shortgop.readers.dataset")
+        reader = import_error("shortgop.readers.open_dataset")
         record.figure("import of the reader", reader or "works")
     record.figure("environment", {name: value for name, value in os.environ.items() if _matters(name)})
     _devices_and_files(record)

@@ -8,11 +8,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..errors import OutputError, UsageError
-from ..manifests.ragged import Array
+from ..manifests.ragged import Array, offsets_of, ragged_indices
+from ..manifests.tables import Manifest
+from ..storage.range_cache import disk_bytes
 from .dataset import Dataset, chosen_of, reader_of
 
 # Their requests run side by side. At the end of so many, what was fetched is waited for until it is in the cache.
 _VIDEOS_AT_ONCE = 64
+# What videos take in a cache is worked out for so many at a time.
+_BLOCK_VIDEOS = 4096
 
 
 @dataclass(frozen=True)
@@ -51,12 +55,12 @@ def fill_cache(
     else:
         named = dict.fromkeys(chosen.row_of(each, reader.manifest) for each in videos)
         rows = np.fromiter(named, np.int64, len(named))
-    fitting = rows[fitting_into(cache.max_bytes, reader.cached_bytes(rows))]
+    fitting = rows[fitting_into(cache.max_bytes, cached_bytes(reader.manifest, rows))]
     if len(rows) and not len(fitting):
         name = reader.manifest.videos.id.text(int(rows[0]))
+        needed = cached_bytes(reader.manifest, rows[:1])[0]
         raise UsageError(
-            f"video {name!r} takes {reader.cached_bytes(rows[:1])[0]} bytes, and cache_bytes is {cache.max_bytes}: "
-            "give it more",
+            f"video {name!r} takes {needed} bytes, and cache_bytes is {cache.max_bytes}: give it more",
             video=name,
         )
     state = Filling(videos=len(fitting), left_out=len(rows) - len(fitting))
@@ -83,3 +87,17 @@ def fitting_into(room: int, sizes: Array) -> Array:
         fitting.append(rest[:count])
         rest = rest[count:]
     return np.concatenate(fitting)
+
+
+def cached_bytes(manifest: Manifest, videos: Array) -> Array:
+    """What the GOPs of each of these rows of videos take in a cache, int64."""
+    found = np.zeros(len(videos), dtype=np.int64)
+    for start in range(0, len(videos), _BLOCK_VIDEOS):
+        some = videos[start : start + _BLOCK_VIDEOS]
+        firsts = manifest.first_gops[some]
+        counts = manifest.first_gops[some + 1] - firsts
+        lengths = manifest.gops.length[ragged_indices(firsts, counts)].tolist()
+        sums = offsets_of(np.fromiter(map(disk_bytes, lengths), np.int64, len(lengths)))
+        ends = offsets_of(counts)
+        found[start : start + len(some)] = sums[ends[1:]] - sums[ends[:-1]]
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from ..errors import DatasetWarning, ShortGopError
 from ..storage.interface import Storage
-from .dataset import open as open_dataset
+from .open_dataset import open as open_dataset
 
 
 def undecodable(

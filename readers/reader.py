@@ -1,4 +1,5 @@
-"""Reads frames into a tensor: plans what to decode, fetches the bytes, decodes them."""
+"""Reads frames into tensors. The heart is `SnapshotReader._fill`: it plans what to decode, fetches the bytes of the
+GOPs, and decodes them into their places."""
 
 from __future__ import annotations
 
@@ -8,35 +9,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..arguments import integer
-from ..errors import CorruptDataError, DecodeError, UsageError, WrongTypeError
+from ..errors import CorruptDataError, DecodeError, UsageError
 from ..manifests.dataset_files.snapshots import open_manifest, open_timeline
-from ..manifests.ragged import Array, offsets_of, ragged_indices
+from ..manifests.ragged import Array
 from ..manifests.records import VideoRow
 from ..manifests.shared_memory.shared_tables import TablesToShare
 from ..manifests.tables import Manifest
 from ..storage.interface import Storage
-from ..storage.range_cache import RangeCache, disk_bytes
+from ..storage.range_cache import RangeCache
 from .clip_output import ClipOutput, check_outputs, geometry_numbers, target_of
 from .convert.copies import copy_frame
 from .decoders.base import Buffer, Decoder, GopRequest, Target
 from .decoders.choose import ON_CPU, DeviceChoice, decoder_for
 from .frame_format import FrameFormat, Geometry
+from .frame_shapes import FrameShapes
 from .gops import GopStore, longest_first
 from .memory_limit import fits, too_many
 from .memory_pool import MemoryPool
 from .metadata import VideoMetadata, video_metadata
+from .output_tensors import check_out, empty_on, wrong_rows
 from .plan import GopPlan, VideoGops, needed_samples, plan_frames
 from .read_limits import ON_DISK, ReadLimits
 from .stats import Stats
 from .store_options import copies_of
 from .workers import Workers
 
-# What a cache takes is worked out for so many videos at a time.
-_BLOCK_VIDEOS = 4096
 # Parts of a request for each thread: enough that no thread waits long for the last ones to finish.
 _PARTS_PER_THREAD = 3
 
@@ -82,7 +82,7 @@ class SnapshotReader:
         # A dataset has only a few of each.
         self._configs = [manifest.config(index) for index in range(len(manifest.configs))]
         self._decoder = decoder_for(options.device, self._configs) if decoder is None else decoder
-        self._geometries: dict[int, tuple[Geometry, tuple[int, ...]]] = {}
+        self.shapes = FrameShapes(manifest, self._configs, options.format)
         self._patterns = [manifest.pattern(index) for index in range(len(manifest.patterns))]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -101,13 +101,13 @@ class SnapshotReader:
         The frames have to exist. With `out`, they are written there. Besides the output, each thread has at most one
         read of a few MB in memory, and what the decoder holds of one GOP.
         """
-        shape = (len(frames), len(frames[0]) if frames else 0, *self._frame_shape(videos))
+        shape = (len(frames), len(frames[0]) if frames else 0, *self.shapes.shared_shape(videos))
         if out is None:
             if frames:
                 self.check_fits(videos[0], shape[0] * shape[1])
             out = self._new_output(shape, self.options.format.dtype)
         else:
-            _check_out(out, shape, self.options.format.dtype, self._decoder.device)
+            check_out(out, shape, self.options.format.dtype, self._decoder.device)
         if 0 not in shape:
             self._fill(videos, frames, [self.own_output(videos)], [out])
         return out
@@ -115,10 +115,10 @@ class SnapshotReader:
     def own_output(self, videos: list[int]) -> ClipOutput:
         """What clips of these videos become with the options that the dataset was opened with. UsageError when frames
         of these videos differ in size."""
-        geometries = [self._geometry(video) for video in videos]
+        geometries = [self.shapes.geometry(video) for video in videos]
         if any(each.size != geometries[0].size for each in geometries):
             # The error names two videos whose frames differ.
-            self._frame_shape(videos)
+            self.shapes.shared_shape(videos)
         return ClipOutput(self._pixels, geometries, layout=self._layout)
 
     def read_outputs(
@@ -131,7 +131,7 @@ class SnapshotReader:
         memory. A frame that no output has is not decoded.
         """
         count = len(frames[0]) if frames else 0
-        sizes = [self.frame_size(video) for video in videos]
+        sizes = [self.shapes.frame_size(video) for video in videos]
         shapes = [check_outputs(output, sizes, count) for output in outputs]
         clip_bytes = sum(
             math.prod(shape[1:]) * output.pixels.dtype.itemsize for shape, output in zip(shapes, outputs, strict=True)
@@ -155,24 +155,11 @@ class SnapshotReader:
 
         No row is named twice. UsageError also when a tensor does not have the shape and dtype of its output.
         """
-        sizes = [self.frame_size(video) for video in videos]
+        sizes = [self.shapes.frame_size(video) for video in videos]
         for output, tensor in zip(outputs, tensors, strict=True):
             shape = check_outputs(output, sizes, len(frames[0]) if frames else 0)[1:]
             if frames and (tuple(tensor.shape[1:]), tensor.dtype) != (shape, output.pixels.dtype):
-                place = output.layout.index("T")
-                remedy = (
-                    "open the dataset with size=(height, width), or give its shortgop.Output that"
-                    if shape[place] == tensor.shape[1 + place]
-                    else "all clips of a batch have as many frames; shortgop.BucketSampler makes batches of one length "
-                    "each, and the collate_fn of a DataLoader may take several"
-                )
-                if shape == tuple(tensor.shape[1:]):
-                    remedy = "all clips of a batch have one dtype"
-                raise UsageError(
-                    f"clips of video {self._id(videos[0])!r} are {output.pixels.dtype} {shape}, and do not go into "
-                    f"rows of {tensor.dtype} {tuple(tensor.shape[1:])}: {remedy}",
-                    video=self._id(videos[0]),
-                )
+                raise wrong_rows(output, shape, tensor, video=self._id(videos[0]))
         self._fill(videos, frames, outputs, tensors, rows)
 
     def will_need(self, videos: list[int], frames: list[list[int]]) -> None:
@@ -189,28 +176,35 @@ class SnapshotReader:
             yield fetched - before
             before = fetched
 
-    def cached_bytes(self, videos: Array) -> Array:
-        """What the GOPs of each of these videos take in a cache, int64."""
-        found = np.zeros(len(videos), dtype=np.int64)
-        for start in range(0, len(videos), _BLOCK_VIDEOS):
-            some = videos[start : start + _BLOCK_VIDEOS]
-            firsts = self._gops.first_gops[some]
-            counts = self._gops.first_gops[some + 1] - firsts
-            lengths = self.manifest.gops.length[ragged_indices(firsts, counts)].tolist()
-            sums = offsets_of(np.fromiter(map(disk_bytes, lengths), np.int64, len(lengths)))
-            ends = offsets_of(counts)
-            found[start : start + len(some)] = sums[ends[1:]] - sums[ends[:-1]]
-        return found
-
     def use_threads(self, threads: int) -> None:
         """Decode on this many threads from now on. UsageError for less than 1."""
         self.options = replace(self.options, threads=threads)
         self._workers = Workers(self.options.threads)
 
-    def frame_size(self, video: int) -> tuple[int, int]:
-        """The (height, width) of a video's frames."""
-        config = self._configs[self.manifest.videos.config[video]]
-        return config.height, config.width
+    def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:
+        """UsageError when `count` frames of a video, and `before` other frames of that size, cannot fit into memory.
+
+        With `has_output` the memory for the pixels exists already. Callers may build nothing that grows with `count`
+        before they call this.
+        """
+        has_memory = has_output or self._decoder.device.type != "cpu"
+        frame_bytes = 0 if has_memory else math.prod(self.shapes.shape(video)) * self.options.format.dtype.itemsize
+        if not fits(before + count, frame_bytes):
+            raise too_many(before + count, frame_bytes, video=self._id(video))
+
+    def stats(self) -> Stats:
+        """Counts and times of reading in this process."""
+        return self._store.tally.stats()
+
+    def timeline(self, video: VideoRow) -> Array:
+        """The pts of the source frame that each frame of a video shows: int64, (num_frames,)."""
+        with open_timeline(self.dataset, self.snapshot, self.manifest) as read:
+            return read(video.first_frame, video.first_frame + video.num_frames)
+
+    def metadata(self, video: VideoRow) -> VideoMetadata:
+        """The metadata of a video."""
+        lengths = self.manifest.gops.length[video.first_gop : video.first_gop + video.num_gops]
+        return video_metadata(video, self._configs[video.config], int(lengths.sum()))
 
     def _fill(
         self,
@@ -241,83 +235,6 @@ class SnapshotReader:
             engine_seconds=seconds * self.options.device.engines,
         )
 
-    def _new_output(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        if self._decoder.device.type != "cpu":
-            self._decoder.check_process()
-            return _empty_on(self._decoder.device, shape, dtype)
-        out, reused = self._pool.empty(shape, dtype)
-        if reused is not None:
-            self._store.tally.add(pool_hits=int(reused), pool_misses=int(not reused))
-        return out
-
-    def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:
-        """UsageError when `count` frames of a video, and `before` other frames of that size, cannot fit into memory.
-
-        With `has_output` the memory for the pixels exists already. Callers may build nothing that grows with `count`
-        before they call this.
-        """
-        has_memory = has_output or self._decoder.device.type != "cpu"
-        frame_bytes = 0 if has_memory else math.prod(self._shape(video)) * self.options.format.dtype.itemsize
-        if not fits(before + count, frame_bytes):
-            raise too_many(before + count, frame_bytes, video=self._id(video))
-
-    def stats(self) -> Stats:
-        """Counts and times of reading in this process."""
-        return self._store.tally.stats()
-
-    def _shape(self, video: int) -> tuple[int, ...]:
-        """The shape of a video's frames; UsageError when the crop does not fit."""
-        return self._geometry_and_shape(video)[1]
-
-    def _geometry(self, video: int) -> Geometry:
-        return self._geometry_and_shape(video)[0]
-
-    def _geometry_and_shape(self, video: int) -> tuple[Geometry, tuple[int, ...]]:
-        config = int(self.manifest.videos.config[video])
-        if config not in self._geometries:
-            size = self._configs[config]
-            try:
-                geometry = self.options.format.geometry(size.height, size.width)
-                shape = self.options.format.frame_shape(size.height, size.width)
-            except UsageError as error:
-                name = self._id(video)
-                raise UsageError(f"video {name!r}: {error.message}", video=name) from None
-            self._geometries[config] = geometry, shape
-        return self._geometries[config]
-
-    def _frame_shape(self, videos: list[int]) -> tuple[int, ...]:
-        """The shape of the frames of these videos; UsageError when it differs, or the crop does not fit."""
-        if not videos:
-            return self._shape_of_no_video()
-        first = self._shape(videos[0])
-        for video in videos:
-            if self._shape(video) != first:
-                one, other = self._id(videos[0]), self._id(video)
-                raise UsageError(
-                    f"frames of video {other!r} have shape {self._shape(video)}, those of video {one!r} "
-                    f"{first}: open the dataset with size=(height, width) to read both in one batch, and with "
-                    'crop="center" to keep proportions',
-                    video=other,
-                )
-        return first
-
-    def _shape_of_no_video(self) -> tuple[int, ...]:
-        """The shape of all frames of the dataset if it is the same; otherwise sides that differ are 0."""
-        chosen = self.options.format
-        try:
-            shapes = {chosen.frame_shape(config.height, config.width) for config in self._configs}
-        except UsageError:
-            shapes = set()
-        return shapes.pop() if len(shapes) == 1 else chosen.shape_of_no_frame()
-
-    def _decode_cost(self, gop: GopPlan) -> int:
-        """Pixels that are decoded for the wanted frames of a GOP."""
-        height, width = self.frame_size(gop.video)
-        return height * width * len(needed_samples(self._patterns[self.manifest.gops.pattern[gop.gop]], gop.frames))
-
-    def _id(self, video: int) -> str:
-        return self.manifest.videos.id.text(video)
-
     def _decode(
         self, gops: Iterable[tuple[GopPlan, Buffer]], targets: Sequence[Target], geometries: Sequence[Geometry]
     ) -> None:
@@ -341,39 +258,22 @@ class SnapshotReader:
                 decoder_misses=int(not cost.warm),
             )
 
-    def timeline(self, video: VideoRow) -> Array:
-        """The pts of the source frame that each frame of a video shows: int64, (num_frames,)."""
-        with open_timeline(self.dataset, self.snapshot, self.manifest) as read:
-            return read(video.first_frame, video.first_frame + video.num_frames)
+    def _new_output(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        if self._decoder.device.type != "cpu":
+            self._decoder.check_process()
+            return empty_on(self._decoder.device, shape, dtype)
+        out, reused = self._pool.empty(shape, dtype)
+        if reused is not None:
+            self._store.tally.add(pool_hits=int(reused), pool_misses=int(not reused))
+        return out
 
-    def metadata(self, video: VideoRow) -> VideoMetadata:
-        """The metadata of a video."""
-        lengths = self.manifest.gops.length[video.first_gop : video.first_gop + video.num_gops]
-        return video_metadata(video, self._configs[video.config], int(lengths.sum()))
+    def _decode_cost(self, gop: GopPlan) -> int:
+        """Pixels that are decoded for the wanted frames of a GOP."""
+        height, width = self.shapes.frame_size(gop.video)
+        return height * width * len(needed_samples(self._patterns[self.manifest.gops.pattern[gop.gop]], gop.frames))
 
-
-def _empty_on(device: torch.device, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    try:
-        return torch.empty(shape, dtype=dtype, device=device)
-    except torch.OutOfMemoryError as error:
-        size = math.prod(shape) * dtype.itemsize / 1e9
-        raise UsageError(
-            f"{device} has no memory for frames of {size:.2f} GB ({shape}, {dtype}): ask for fewer at a time, or for "
-            "smaller ones"
-        ) from error
-
-
-def _check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
-    if not isinstance(out, torch.Tensor):
-        raise WrongTypeError(f"out is a {type(out).__name__}; it has to be a tensor")
-    if out.requires_grad or out.layout != torch.strided:
-        raise UsageError("out requires a gradient or is sparse; it has to be an ordinary tensor")
-    if tuple(out.shape) != shape or out.dtype != dtype or out.device != device or not out.is_contiguous():
-        contiguous = "" if out.is_contiguous() else ", not contiguous"
-        raise UsageError(
-            f"out is {out.dtype} {tuple(out.shape)} on {out.device}{contiguous}; the frames take {dtype} {shape} on "
-            f"{device}, contiguous"
-        )
+    def _id(self, video: int) -> str:
+        return self.manifest.videos.id.text(video)
 
 
 def _reopen(dataset: Storage, snapshot: str, options: ReadOptions, manifest: Manifest | None = None) -> SnapshotReader:

@@ -17,9 +17,9 @@ from ..manifests.dataset_files.root_file import read_root
 from ..manifests.tables import Manifest, empty
 from ..prep.profile import profile_from_json
 from ..readers.dataset import Dataset as Opened
-from ..readers.dataset import open as open_dataset
 from ..readers.dataset import reader_of
 from ..readers.frame_format import Color
+from ..readers.open_dataset import open as open_dataset
 from ..storage.interface import Storage
 from ..storage.locate import storage_at
 from .clip_pictures import clips_of

@@ -15,7 +15,7 @@ from dataset_places import copied
 from datasets import current_manifest, make_dataset
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.manifests.operations.copying import copy_videos
-from shortgop.readers import dataset as opening
+from shortgop.readers import open_dataset as opening
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions

@@ -365,7 +365,7 @@ def test_files_of_video_libraries_are_found_some_folders_deep(tmp_path: Path) ->
 
 
 def test_a_module_that_cannot_be_imported_says_why(capsys: pytest.CaptureFixture[str]) -> None:
-    assert import_error("shortgop.readers.dataset") == ""
+    assert import_error("shortgop.readers.open_dataset") == ""
     assert import_error("shortgop.readers.no_such") == "ModuleNotFoundError: No module named 'shortgop.readers.no_such'"
     assert "Traceback" in capsys.readouterr().err
 

@@ -25,7 +25,7 @@ from shortgop.cli import app
 from shortgop.manifests.dataset_files.layout import snapshot_key
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.readers import fetching
-from shortgop.readers.cache_filling import Filling, fill_cache
+from shortgop.readers.cache_filling import Filling, cached_bytes, fill_cache
 from shortgop.readers.dataset import reader_of
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
@@ -274,10 +274,10 @@ def test_a_manifest_that_was_cut_at_its_front_is_damaged(
             shortgop.open(place)
 
 
-def cached_bytes(place: str) -> list[int]:
+def bytes_of_each_video(place: str) -> list[int]:
     """What each video takes in a cache."""
-    dataset = shortgop.open(place)
-    return list(reader_of(dataset).cached_bytes(np.arange(len(dataset))).tolist())
+    manifest = reader_of(shortgop.open(place)).manifest
+    return list(cached_bytes(manifest, np.arange(len(manifest.videos))).tolist())
 
 
 class TestFilling:
@@ -297,7 +297,7 @@ class TestFilling:
         assert s3_proxy.requests() == []
 
     def test_a_video_that_does_not_fit_leaves_room_for_those_after_it(self, proxied: str, tmp_path: Path) -> None:
-        sizes = cached_bytes(proxied)
+        sizes = bytes_of_each_video(proxied)
         smallest, middle, largest = sorted(range(3), key=sizes.__getitem__)
         limit = sizes[smallest] + sizes[middle]
         dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=limit)
@@ -306,7 +306,7 @@ class TestFilling:
         assert RangeCache(tmp_path, 1).used_bytes == limit
 
     def test_videos_are_taken_as_long_as_they_fit(self, proxied: str, tmp_path: Path) -> None:
-        sizes = cached_bytes(proxied)
+        sizes = bytes_of_each_video(proxied)
         dataset = shortgop.open(proxied, cache_dir=tmp_path, cache_bytes=sizes[0] + sizes[1])
         done = fill_cache(dataset)
         assert (done.videos_done, done.left_out) == (2, 1)
@@ -347,7 +347,7 @@ class TestFilling:
         run = CliRunner().invoke(app, ["cache", proxied, "--all", *cache, "--json"])
         assert json.loads(run.stdout)["videos_done"] == 3
         assert CliRunner().invoke(app, ["cache", proxied, *cache]).exit_code == 2
-        size = cached_bytes(proxied)[0]
+        size = bytes_of_each_video(proxied)[0]
         small = ["--cache-dir", str(tmp_path / "small"), "--cache-bytes", str(size)]
         run = CliRunner().invoke(app, ["cache", proxied, "--all", *small])
         assert run.exit_code == 3

@@ -14,7 +14,7 @@ from ..arguments import integer
 from ..errors import DatasetWarning, UsageError, WrongTypeError
 from ..manifests.ragged import Array, lazy
 from ..readers.dataset import Dataset
-from ..readers.dataset import open as open_dataset
+from ..readers.open_dataset import open as open_dataset
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_pixels import read_clips

@@ -188,7 +188,8 @@ class OpenedDataset:
 
     def sizes_and_ids(self, rows: Sequence[int]) -> tuple[list[tuple[int, int]], list[str]]:
         """The (height, width) of the frames of videos, and their ids."""
-        return [self._reader.frame_size(row) for row in rows], [self.manifest.videos.id.text(row) for row in rows]
+        shapes, ids = self._reader.shapes, self.manifest.videos.id
+        return [shapes.frame_size(row) for row in rows], [ids.text(row) for row in rows]
 
     def read(
         self, rows: list[int], frames: list[list[int]], outputs: Sequence[ClipOutput]

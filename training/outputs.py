@@ -16,7 +16,6 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..readers.clip_output import ClipOutput
 from ..readers.convert.copies import array_of
-from ..readers.dataset import open as open_dataset
 from ..readers.frame_format import (
     Color,
     FrameFormat,
@@ -27,6 +26,7 @@ from ..readers.frame_format import (
     integers_in_pixels,
     largest_part,
 )
+from ..readers.open_dataset import open as open_dataset
 from .keyed import below, hashes, key
 from .offsets import listed
 

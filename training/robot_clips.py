@@ -13,7 +13,7 @@ from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
-from ..readers.dataset import open as open_dataset
+from ..readers.open_dataset import open as open_dataset
 from ..storage.locate import storage_at
 from ..warned import warn
 from ..wording import counted

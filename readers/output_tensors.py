@@ -1,0 +1,56 @@
+"""The tensors that frames are written to: new ones on a device, and those that callers give."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from ..errors import UsageError, WrongTypeError
+from .clip_output import ClipOutput
+
+
+def empty_on(device: torch.device, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    """A new tensor in a device's memory. UsageError when it does not fit."""
+    try:
+        return torch.empty(shape, dtype=dtype, device=device)
+    except torch.OutOfMemoryError as error:
+        size = math.prod(shape) * dtype.itemsize / 1e9
+        raise UsageError(
+            f"{device} has no memory for frames of {size:.2f} GB ({shape}, {dtype}): ask for fewer at a time, or for "
+            "smaller ones"
+        ) from error
+
+
+def check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
+    """UsageError or WrongTypeError when frames of this shape cannot be written to what a caller gave as `out`."""
+    if not isinstance(out, torch.Tensor):
+        raise WrongTypeError(f"out is a {type(out).__name__}; it has to be a tensor")
+    if out.requires_grad or out.layout != torch.strided:
+        raise UsageError("out requires a gradient or is sparse; it has to be an ordinary tensor")
+    if tuple(out.shape) != shape or out.dtype != dtype or out.device != device or not out.is_contiguous():
+        contiguous = "" if out.is_contiguous() else ", not contiguous"
+        raise UsageError(
+            f"out is {out.dtype} {tuple(out.shape)} on {out.device}{contiguous}; the frames take {dtype} {shape} on "
+            f"{device}, contiguous"
+        )
+
+
+def wrong_rows(output: ClipOutput, shape: tuple[int, ...], tensor: torch.Tensor, *, video: str) -> UsageError:
+    """The error for clips of this shape, one of them of `video`, that do not go into the rows of a tensor."""
+    time = output.layout.index("T")
+    if shape == tuple(tensor.shape[1:]):
+        remedy = "all clips of a batch have one dtype"
+    elif shape[time] == tensor.shape[1 + time]:
+        remedy = "open the dataset with size=(height, width), or give its shortgop.Output that"
+    else:
+        remedy = (
+            "all clips of a batch have as many frames; shortgop.BucketSampler makes batches of one length each, and "
+            "the collate_fn of a DataLoader may take several"
+        )
+    return UsageError(
+        f"clips of video {video!r} are {output.pixels.dtype} {shape}, and do not go into rows of {tensor.dtype} "
+        f"{tuple(tensor.shape[1:])}: {remedy}",
+        video=video,
+    )
