@@ -1,5 +1,6 @@
 """ClipLoader: worker processes that read clips straight into batches in shared memory. Start at `clip_loader`.
 
+sampled_batches  which clips each batch has: by a sampler that plans whole batches, or any other
 read_units  which clips a worker reads together, and where in which batches they go: pure functions
 batch_rows  what items consist of, and where each part lies in memory
 batch       what the training loop gets

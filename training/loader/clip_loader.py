@@ -13,11 +13,8 @@ import torch
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
-from ...warned import warn
-from ..bucket_sampler import BucketSampler
 from ..offsets import at_least_one
-from ..sampler import ElasticSampler
-from ..slices import BatchKind, PlannedBatch
+from ..slices import BatchKind
 from .batch import Batch, batch_of
 from .batch_rows import Areas, BatchRows, rows_for
 from .core import Core
@@ -28,10 +25,8 @@ from .messages import ReadsItems
 from .on_device import DeviceReads, check_options, gpu_of
 from .pool import WorkerPool
 from .read_units import clips_per_unit, runs
+from .sampled_batches import Place, Planner, batches_of
 from .to_device import DeviceCopies
-
-# Samplers that plan whole batches, and have states.
-_Planner = ElasticSampler | BucketSampler
 
 # The training loop has one, and receives another while it still has that.
 _BATCHES_OUT = 2
@@ -39,7 +34,6 @@ _BATCHES_OUT = 2
 # again soon is faster.
 _BATCHES_AHEAD, _MOST_AHEAD = 4, 16
 _MAX_THREADS_EACH = 4
-
 
 # What DataLoader calls its parameters, and what there is here.
 _COUNTERPARTS = {
@@ -109,7 +103,7 @@ class ClipLoader:
     def __init__(
         self,
         dataset: ReadsItems,
-        sampler: _Planner | Iterable[int] | None = None,
+        sampler: Planner | Iterable[int] | None = None,
         *,
         batch_size: int | None = None,
         workers: int | None = None,
@@ -127,28 +121,8 @@ class ClipLoader:
                 f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips"
             )
         dataset.check_items("ClipLoader")
-        if sampler is None:
-            raise UsageError(_no_sampler(batch_size))
-        given = None if batch_size is None else at_least_one(batch_size, "batch_size")
-        if isinstance(sampler, _Planner):
-            if not sampler.is_for(dataset):
-                raise UsageError(
-                    f"the sampler is of another dataset, or of other clips: make one of this dataset ({dataset!r})"
-                )
-            if given not in (None, sampler.most_per_batch):
-                raise UsageError(f"batch_size is {given}, and the sampler's is {sampler.most_per_batch}: leave it out")
-            given = sampler.most_per_batch
-        elif not hasattr(sampler, "__iter__"):
-            raise WrongTypeError(
-                f"sampler is {sampler!r}; it has to be a shortgop.ElasticSampler, or another sampler with batch_size"
-            )
-        elif given is None:
-            raise UsageError(
-                "batch_size is missing: with a sampler other than ElasticSampler it says how large batches are"
-            )
-        self.dataset = dataset
-        self.sampler: _Planner | Iterable[int] = sampler
-        self.batch_size = given
+        self._batches = batches_of(dataset, sampler, batch_size)
+        self.dataset, self.sampler, self.batch_size = dataset, sampler, self._batches.batch_size
         self.decodes_on_device = dataset.device.type != "cpu"
         if self.decodes_on_device:
             check_options(dataset, workers=workers, device=device, pin_memory=pin_memory)
@@ -164,10 +138,7 @@ class ClipLoader:
 
     def __len__(self) -> int:
         """How many batches a whole epoch has for this rank, also where an epoch was resumed."""
-        if isinstance(self.sampler, _Planner):
-            return self.sampler.num_batches
-        samples = len(self.sampler)  # type: ignore[arg-type]
-        return (samples + self.batch_size - 1) // self.batch_size
+        return len(self._batches)
 
     def __repr__(self) -> str:
         return f"<ClipLoader of {self.dataset!r}: {self.workers} workers of {self.threads} threads>"
@@ -188,50 +159,39 @@ class ClipLoader:
     # epoch, and some that they never use.
 
     def _pass_on_device(self, reads: DeviceReads) -> Iterator[Batch]:
-        began, planned = self._place(), self._planned()
+        began, planned = self._batches.place(), self._batches.planned()
         first = next(planned, None)
         if first is None:
-            self._end_epoch(began)
+            self._batches.end_epoch(began)
         else:
-            batches = reads.delivered(itertools.chain([first], planned), self._kinds(first))
+            batches = reads.delivered(itertools.chain([first], planned), self._batches.kinds(first))
             yield from self._steps(reads, batches, began)
 
     def _pass(self, core: Core) -> Iterator[Batch]:
-        began, planned = self._place(), self._planned()
+        began, planned = self._batches.place(), self._batches.planned()
         first = next(planned, None)
         if first is None:
-            self._end_epoch(began)
+            self._batches.end_epoch(began)
             return
-        kinds = self._kinds(first)
+        kinds = self._batches.kinds(first)
         if core.kinds is None:
             core.kinds = tuple(rows_for(self.dataset.example(kind.example), kind.batch_size) for kind in kinds)
         areas = Areas.of(core.kinds, self._num_slots(core.kinds))
         divisions = [self._division(kind, areas.num_slots) for kind in kinds]
-        delivery = core.delivery(runs(itertools.chain([first], planned)), divisions, areas, self._run_batches)
+        delivery = core.delivery(
+            runs(itertools.chain([first], planned)), divisions, areas, self._batches.window_batches
+        )
         try:
             yield from self._steps(core, self._copies.ahead(core.delivered(delivery)), began)
         finally:
             core.end(delivery)
 
-    def _kinds(self, first: PlannedBatch) -> tuple[BatchKind, ...]:
-        """The kinds of batches; `first` is the first one of the pass."""
-        if isinstance(self.sampler, _Planner):
-            return self.sampler.kinds(first)
-        return (BatchKind(self.batch_size, first.draws[0]),)
-
-    def _place(self) -> tuple[int, int]:
-        return (self.sampler.epoch, self.sampler.moves) if isinstance(self.sampler, _Planner) else (0, 0)
-
-    def _steps(
-        self, counts: Core | DeviceReads, batches: Iterator[Delivered], began: tuple[int, int]
-    ) -> Iterator[Batch]:
-        """`began` is the sampler's epoch, and how often it had moved, when the pass began."""
-        asked, starts, told = time.perf_counter(), True, False
+    def _steps(self, counts: Core | DeviceReads, batches: Iterator[Delivered], began: Place) -> Iterator[Batch]:
+        """The batches of a pass as the training loop gets them; `began` is where the pass began."""
+        asked, starts, warned = time.perf_counter(), True, False
         for delivered in batches:
-            if isinstance(self.sampler, _Planner) and self.sampler.moves != began[1]:
-                if not told:
-                    self.sampler.warn_of_move(began[0])
-                told = True
+            if self._batches.notice_move(began, warned=warned):
+                warned = True
             else:
                 self._last_state = delivered.state
             batch = batch_of(delivered.batch, delivered.state)
@@ -241,22 +201,18 @@ class ClipLoader:
             del batch, delivered
             counts.count_step(received - asked, time.perf_counter() - received, starts=starts)
             asked, starts = time.perf_counter(), False
-        self._end_epoch(began)
-
-    def _end_epoch(self, began: tuple[int, int]) -> None:
-        if isinstance(self.sampler, _Planner):
-            self.sampler.end_epoch(*began)
+        self._batches.end_epoch(began)
 
     def state_dict(self) -> dict[str, Any]:
         """The state after the batch that was delivered last, or the sampler's before the first; with ElasticSampler."""
         if self._last_state is not None:
             return dict(self._last_state)
-        return self._planner().state_dict()
+        return self._batches.planner().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on after a batch: the next pass takes what was left of its epoch, or the next epoch, as
         ElasticSampler.load_state_dict. UsageError for a state of other samples."""
-        self._planner().load_state_dict(state)
+        self._batches.planner().load_state_dict(state)
         self._last_state = None
 
     def stats(self) -> LoaderStats:
@@ -275,29 +231,6 @@ class ClipLoader:
     def __reduce__(self) -> Any:
         raise WrongTypeError("a ClipLoader has processes and does not pickle; make one in each process")
 
-    def _planner(self) -> _Planner:
-        if not isinstance(self.sampler, _Planner):
-            raise UsageError(
-                f"the sampler is a {type(self.sampler).__name__}, which has no states; take ElasticSampler"
-            )
-        return self.sampler
-
-    def _planned(self) -> Iterator[PlannedBatch]:
-        if isinstance(self.sampler, _Planner):
-            return self.sampler.planned_batches()
-        return self._planned_of(self.sampler)
-
-    def _planned_of(self, sampler: Iterable[int]) -> Iterator[PlannedBatch]:
-        draws, planned = iter(sampler), False
-        while batch := list(itertools.islice(draws, self.batch_size)):
-            planned = True
-            yield PlannedBatch(self.dataset.full_draws(batch))
-        if not planned and draws is sampler:
-            warn(
-                f"this pass has no batches, since the sampler is a {type(sampler).__name__}, which is used up after "
-                "one pass: give a list, or an object with an __iter__ that begins anew, such as shortgop.ElasticSampler"
-            )
-
     def _division(self, kind: BatchKind, slots: int) -> Division:
         count, size = len(self.dataset), kind.batch_size
         if self.dataset.transforms_batches:
@@ -306,12 +239,8 @@ class ClipLoader:
         unit = clips_per_unit(size, self.workers, slots - _BATCHES_OUT)
         return Division(count, unit, min(unit, -(-size // max(1, self.workers))), kind.chunk)
 
-    @property
-    def _run_batches(self) -> int:
-        return self.sampler.window_batches if isinstance(self.sampler, _Planner) else 1
-
     def _num_slots(self, kinds: Sequence[BatchRows]) -> int:
-        run, batch_bytes = self._run_batches, max(each.num_bytes for each in kinds)
+        run, batch_bytes = self._batches.window_batches, max(each.num_bytes for each in kinds)
         fewest = run + _BATCHES_OUT
         fitting = self.prefetch_bytes // max(1, batch_bytes)
         if fitting < fewest:
@@ -346,15 +275,6 @@ class ClipLoader:
             self._core = Core(pool, self._copies, self._stats_before)
             self._end = weakref.finalize(self, self._core.close)
         return self._core
-
-
-def _no_sampler(batch_size: Any) -> str:
-    size = 32 if batch_size is None else batch_size
-    return (
-        "sampler is missing: it says in which order clips come and how large batches are. For shuffled clips give "
-        f"ClipLoader(dataset, shortgop.ElasticSampler(dataset, global_batch_size={size!r})), which divides batches "
-        "among the ranks; for every clip once, in order, give the sampler order=shortgop.Sequential(), drop_last=False"
-    )
 
 
 def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int, int]:
