@@ -10,7 +10,9 @@ orders, weights, mixing, slices, ranks, sampler, sampler_states  in which order 
                                them to ranks
 buckets, bucket_sampler        the same for batches of which each is of one of several datasets
 drawn_from, out_of_order       what goes wrong between a sampler and a DataLoader: other clips, another order
-outputs                        what the frames of a clip become: several tensors, random crops and flips
+outputs, random_crops, named_outputs  what the frames of a clip become: one output, its random crops, and all
+                               outputs of a dataset
+reading_options                what ClipDataset passes on to `shortgop.open`
 clip_dataset, clip_pixels, policy_index, opened, rows, shared, transforms, unreadable, repetition  the Dataset: reads
                                clips, in any worker
 drawn_items                    what it has in common with MixedClips: items by draws, and subclasses with items of

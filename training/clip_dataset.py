@@ -22,11 +22,13 @@ from .clip_table import ClipTable
 from .clips import NO_CLIPS, Clip, Clips
 from .clips_by import ClipsBy
 from .drawn_items import DrawnItems, Item
+from .named_outputs import Outputs
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
-from .outputs import Output, Outputs, check_reading
+from .outputs import Output
 from .policies import RandomClips, RandomFrames, SegmentFrames
 from .policy_index import Policy, index_of, policy_of
+from .reading_options import check_reading
 from .rows import Rows
 from .stretches import Stretches, within
 from .transforms import Read, Transform, explaining_forks, joined, transformed
@@ -109,42 +111,30 @@ class ClipDataset(DrawnItems):
         **reading: Any,
     ) -> None:
         check_reading(reading)
-        if isinstance(dataset, Dataset):
-            if reading:
-                raise UsageError(
-                    f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these"
-                )
-        else:
-            dataset = open_dataset(dataset, **reading)
-        if on_error not in ("raise", "skip") and not callable(on_error):
-            raise UsageError(f'on_error is {on_error!r}; it can be "raise", "skip" or a callable')
-        if isinstance(metadata, str):
-            raise WrongTypeError(f"metadata is {metadata!r}; it is a list of names of columns")
-        taken = [name for name in metadata if name in _KEYS or (name == "stretch" and isinstance(videos, Stretches))]
-        if taken:
-            raise UsageError(f"metadata names {taken[0]!r}, which items have already; rename that column in the list")
-        self._opened = OpenedDataset(dataset)
+        opened = _opened(dataset, reading)
+        _check_on_error(on_error)
+        self._opened = OpenedDataset(opened)
+        self._metadata = _checked_metadata(metadata, has_stretches=isinstance(videos, Stretches))
         self._policy = policy_of(clips)
         self._stretches = videos if isinstance(videos, Stretches) else None
         named = videos.videos if isinstance(videos, Stretches) else videos
         self._rows = self._opened.chosen_rows if named is None else self._opened.rows(named)
         self._seed = integer(seed, "seed")
-        self._metadata = tuple(metadata)
         self._outputs = None
         if outputs is not None:
             self._opened.check_plain()
             self._outputs = Outputs(outputs, taken=self._metadata, seed=self._seed)
-        if transform is not None and not callable(transform):
-            raise WrongTypeError(f"transform is {transform!r}; it has to be a function of frames, or another callable")
-        if transform_batch and transform is None:
-            raise UsageError("transform_batch says how transform is called, and there is no transform")
+        _check_transform(transform, transform_batch=transform_batch)
         self._transform, self._transform_batch = transform, bool(transform_batch)
         limit = at_least_one(max_skipped, "max_skipped")
         self._skipping = None if on_error == "raise" else Skipping(on_error, limit, self._seed)
         super().__init__()
-        # Errors of the policy and of names come now, and not in a worker.
+        self._check_clips()
+
+    def _check_clips(self) -> None:
+        """Errors of the policy and of names come when the dataset is made, and not in a worker."""
         table = self.clip_index
-        if len(table) and len(dataset):
+        if len(table) and len(self.source):
             self._opened.check_columns(self._metadata, self._rows)
             if self._outputs is not None:
                 self._outputs.positions(len(table.clips([0])[0].frames))
@@ -233,6 +223,16 @@ class ClipDataset(DrawnItems):
         return item
 
     @property
+    def is_random(self) -> bool:
+        """Whether clips or crops are others in each epoch."""
+        if self._outputs is not None and self._outputs.are_random:
+            return True
+        if isinstance(self._policy, SegmentFrames):
+            return self._policy.place == "random"
+        drawn = isinstance(self._policy, (RandomClips, RandomFrames, ClipsBy))
+        return drawn or bool(getattr(self._policy, "jitter", 0))
+
+    @property
     def transforms_batches(self) -> bool:
         """Whether the transform is called with all clips that are read together, so that it matters which these are."""
         return self._transform is not None and self._transform_batch
@@ -286,20 +286,6 @@ class ClipDataset(DrawnItems):
             black=self._is_black,
         )
 
-    def _told(self, clip: Clip) -> str:
-        name = self._opened.manifest.videos.id.text(clip.video)
-        return f"draw {clip.draw}, which starts at frame {clip.start} of video {name!r}"
-
-    @property
-    def is_random(self) -> bool:
-        """Whether clips or crops are others in each epoch."""
-        if self._outputs is not None and self._outputs.are_random:
-            return True
-        if isinstance(self._policy, SegmentFrames):
-            return self._policy.place == "random"
-        drawn = isinstance(self._policy, (RandomClips, RandomFrames, ClipsBy))
-        return drawn or bool(getattr(self._policy, "jitter", 0))
-
     def _items(self, clips: list[Clip], rows: Rows | None) -> list[Item]:
         rows = rows if self._transform is None else None
         if self._skipping is None:
@@ -318,8 +304,16 @@ class ClipDataset(DrawnItems):
             named=self._outputs is not None,
             tell=lambda place: self._told(clips[place]),
         )
+        return joined(frames, self._other_entries(clips, read))
+
+    def _told(self, clip: Clip) -> str:
+        name = self._opened.manifest.videos.id.text(clip.video)
+        return f"draw {clip.draw}, which starts at frame {clip.start} of video {name!r}"
+
+    def _other_entries(self, clips: list[Clip], read: Mapping[str, Read]) -> list[Item]:
+        """What the item of each clip has besides its frames. `read` is what was read with these."""
         numbers = self._opened.numbers_of([clip.video for clip in clips]).tolist()
-        others = [
+        return [
             {
                 **{name: column[place] for name, column in read.items()},
                 "video": video,
@@ -332,7 +326,6 @@ class ClipDataset(DrawnItems):
             }
             for place, (clip, video) in enumerate(zip(clips, numbers, strict=True))
         ]
-        return joined(frames, others)
 
     def _read(self, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
         alone = self._transform is not None and not self._transform_batch
@@ -343,3 +336,34 @@ class ClipDataset(DrawnItems):
         if isinstance(self._policy, ClipTable):
             return self._policy.black
         return getattr(self._policy, "ends", None) == "black"
+
+
+def _opened(dataset: str | os.PathLike[str] | Dataset, reading: Mapping[str, Any]) -> Dataset:
+    """The dataset, opened if it is a path. UsageError for options of reading beside one that is open already."""
+    if not isinstance(dataset, Dataset):
+        return open_dataset(dataset, **reading)
+    if reading:
+        raise UsageError(f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these")
+    return dataset
+
+
+def _check_on_error(on_error: Any) -> None:
+    if on_error not in ("raise", "skip") and not callable(on_error):
+        raise UsageError(f'on_error is {on_error!r}; it can be "raise", "skip" or a callable')
+
+
+def _checked_metadata(metadata: Any, *, has_stretches: bool) -> tuple[str, ...]:
+    """The names of columns that items are to have. UsageError for one that items use themselves."""
+    if isinstance(metadata, str):
+        raise WrongTypeError(f"metadata is {metadata!r}; it is a list of names of columns")
+    for name in metadata:
+        if name in _KEYS or (name == "stretch" and has_stretches):
+            raise UsageError(f"metadata names {name!r}, which items have already; rename that column in the list")
+    return tuple(metadata)
+
+
+def _check_transform(transform: Any, *, transform_batch: bool) -> None:
+    if transform is not None and not callable(transform):
+        raise WrongTypeError(f"transform is {transform!r}; it has to be a function of frames, or another callable")
+    if transform_batch and transform is None:
+        raise UsageError("transform_batch says how transform is called, and there is no transform")

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from ..manifests.ragged import Array
+from ..readers.convert.copies import array_of
+from ..readers.frame_format import PixelFormat
 from .clips import Clip
+from .named_outputs import Outputs
 from .opened import OpenedDataset
-from .outputs import Outputs, paint_black
 from .rows import Rows
 from .transforms import Read
 
@@ -42,6 +44,28 @@ def read_clips(
     for place, mask in _to_be_black(clips) if black else ():
         paint_black(frames[place], chosen.pixels, chosen.layout, mask, full_range=full_range[place])
     return {"frames": frames, "pts_seconds": pts_seconds}
+
+
+def paint_black(clip: torch.Tensor, pixels: PixelFormat, layout: str, mask: Array, *, full_range: bool = True) -> None:
+    """Make black the frames of a clip where `mask` is False.
+
+    `layout` is the order of the clip's dimensions, `full_range` that of the planes of yuv420.
+    """
+    black = torch.tensor(pixels.black(full_range=full_range), dtype=torch.float64, device="cpu").to(clip.dtype)
+    order = [layout.index(dimension) for dimension in "TCHW"]
+    painted, chroma = black.reshape(-1, 1, 1), slice(clip.shape[order[2]] * 2 // 3, None)
+    if clip.device.type != "cpu":
+        missing = torch.from_numpy(~mask).to(clip.device)
+        clip.permute(order)[missing] = painted.to(clip.device)
+        if pixels.color == "yuv420":
+            clip.permute(order)[missing, :, chroma] = 128
+        return
+    # As arrays: torch would use threads, which do not survive a fork.
+    frames = array_of(clip).transpose(order)
+    frames[~mask] = array_of(painted)
+    if pixels.color == "yuv420":
+        # Two thirds of the lines are luma.
+        frames[~mask, :, chroma] = 128
 
 
 def _of_one_size(opened: OpenedDataset, videos: Sequence[int]) -> list[list[int]]:

@@ -10,7 +10,8 @@ import torch
 
 from ..errors import UsageError, WrongTypeError
 from .keyed import key
-from .outputs import OF_LOADERS, Output
+from .outputs import Output
+from .reading_options import OF_LOADERS
 from .transforms import Transform
 
 FRAMES = "frames"

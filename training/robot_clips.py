@@ -21,8 +21,9 @@ from .clip_dataset import ClipDataset, OnError
 from .clips import Clip
 from .drawn_items import Item
 from .offsets import Offsets, listed
-from .outputs import Output, check_reading
+from .outputs import Output
 from .policies import AllClips
+from .reading_options import check_reading
 from .robot_cameras import (
     ELSEWHERE,
     OutputsOfCamera,

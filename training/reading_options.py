@@ -1,0 +1,58 @@
+"""The options that ClipDataset passes on to `shortgop.open`, and what to say of those that belong elsewhere."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from ..errors import UsageError, WrongTypeError
+from ..readers.open_dataset import open as open_dataset
+from .outputs import RANDOM_CROPS, Output
+
+OF_LOADERS = dict.fromkeys(
+    ("batch_size", "shuffle", "num_workers", "workers", "sampler", "collate_fn", "pin_memory", "drop_last"),
+    "the loader or its sampler has it",
+)
+"""Parameters of loaders that people give a dataset, and where they are."""
+# The same for all that people give ClipDataset.
+_ELSEWHERE = {
+    **dict.fromkeys(
+        ("num_frames", "frames", "clip_len", "clip_length", "stride", "fps", "ends", "jitter"),
+        "the policy has it, such as shortgop.RandomClips(16, stride=4)",
+    ),
+    **OF_LOADERS,
+    **dict.fromkeys(("label", "labels", "columns"), 'columns that items are to have are metadata=["label"]'),
+    "split": "open the dataset and choose dataset.where(split=...)",
+}
+_READING = frozenset(inspect.signature(open_dataset).parameters) - {"path"}
+# What Output takes and shortgop.open does not.
+_OF_OUTPUTS = ("scale", "ratio", "flip", "layout")
+
+
+def check_reading(
+    reading: Mapping[str, Any], reader: str = "ClipDataset", elsewhere: Mapping[str, str] | None = None
+) -> None:
+    """Check what a dataset class (`reader`) was given for `shortgop.open`.
+
+    UsageError for what only an Output has, such as a random crop; WrongTypeError for what nothing has, with what
+    `elsewhere` says of it.
+    """
+    named, shown = [name for name in _OF_OUTPUTS if name in reading], dict(reading)
+    if isinstance(crop := reading.get("crop"), str) and crop in RANDOM_CROPS:
+        named.insert(0, f"crop={crop!r}")
+        shown.setdefault("size", (224, 224))
+    if named:
+        own = [field.name for field in fields(Output) if field.name in reading]
+        given = [f"{field.name}={shown[field.name]!r}" for field in fields(Output) if field.name in shown]
+        example = f"shortgop.Output({', '.join(given)})"
+        example = f'{{"frames": {example}}}' if reader == "ClipDataset" else example
+        raise UsageError(
+            f"{', '.join(named)}: an output has this; give {reader} outputs={example} in place of {', '.join(own)}"
+        )
+    for name in reading:
+        if name not in _READING:
+            known = _ELSEWHERE if elsewhere is None else elsewhere
+            remedy = known.get(name, "its docstring and that of shortgop.open have all")
+            raise WrongTypeError(f"{reader} has no parameter {name!r}: {remedy}")
