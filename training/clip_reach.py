@@ -15,7 +15,7 @@ from ..manifests.ragged import Array
 from .ends import frames_within
 from .keyed import below, hashes, key
 from .offsets import Spacing, frame_offsets, nearest_frames
-from .policies import PlacedClips
+from .placed_clips import PlacedClips
 from .video_table import VideoTable
 
 # By so many frames a frame of a clip may be before or behind its start: places are then counted with 64 bits.

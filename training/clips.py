@@ -26,18 +26,10 @@ from .clip_reach import (
 )
 from .draws import split_draws
 from .keyed import hashes, key, permuted
-from .policies import (
-    AllClips,
-    PlacedClips,
-    Placement,
-    RandomClips,
-    RandomFrames,
-    clips_each,
-    clips_of,
-    placed_clips,
-    start_of,
-)
+from .placed_clips import PlacedClips, placed_clips
+from .policies import AllClips, Placement, RandomClips, RandomFrames
 from .running_counts import BLOCK_VIDEOS, RunningCounts, running_counts
+from .starts import clips_each, clips_of, identity_of, start_of
 from .video_table import VideoTable
 
 NO_CLIPS = (
@@ -117,11 +109,7 @@ class PlacedIndex:
 
     @lazy
     def fingerprint(self) -> str:
-        details = [getattr(self.policy, name, None) for name in ("step", "clips_per_video")]
-        # Policies without it have the fingerprint that they had before there was such a thing.
-        details += ["spread"] if getattr(self.policy, "spread", False) else []
-        details += [self.common.skip] if self.common.skip != (0, 0) else []
-        details += [step] if (step := getattr(self.policy, "exact_step", None)) is not None else []
+        details = identity_of(self.policy, self.common.skip)
         kind = "RandomFrames" if self.scattered else type(self.policy).__name__
         return fingerprint_of([kind, self.common, details, self.seed], [*columns_of(self.videos), self.firsts])
 

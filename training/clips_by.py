@@ -21,7 +21,7 @@ from .draws import split_draws
 from .ends import PADDING, Ends, check_ends, frames_within
 from .keyed import key
 from .offsets import MOST_FRAMES, at_least_one
-from .policies import MOST_CLIPS
+from .placed_clips import MOST_CLIPS
 from .video_table import VideoTable
 
 

@@ -24,54 +24,16 @@ What these policies have in common:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from reprlib import repr as shortened
-from typing import Any, ClassVar, Literal, assert_never
+from typing import Any, ClassVar, Literal
 
-import numpy as np
-
-from ..arguments import integer
 from ..errors import UsageError
-from ..manifests.ragged import Array
-from .ends import PADDING, Ends, check_ends, checked_skip
-from .offsets import (
-    MOST_FRAMES,
-    ClipFrames,
-    MultiRate,
-    Offsets,
-    Rate,
-    Seconds,
-    Spacing,
-    at_least_one,
-    exact_seconds,
-    listed,
-    nearest_frame,
-    spacing,
-)
-
-Align = Literal["reference"]
-# Of a video. Those of a billion videos can then be counted with 64 bits.
-MOST_CLIPS = 1 << 31
-
-
-@dataclass(frozen=True)
-class PlacedClips:
-    """What a clip looks like, wherever it starts."""
-
-    spaced: Spacing
-    ends: Ends
-    whole: bool
-    align: Align | None
-    jitter: Any
-    skip: tuple[int, int] = dataclasses.field(default=(0, 0), repr=False)
-
-    @property
-    def pads(self) -> bool:
-        """Whether clips may have frames that stand in for missing ones, so that items have a mask."""
-        return self.ends in PADDING
+from .ends import Ends
+from .offsets import MOST_FRAMES, ClipFrames, MultiRate, Offsets, Rate, Seconds, at_least_one, exact_seconds, listed
+from .placed_clips import MOST_CLIPS, Align, placed_clips
 
 
 def _shown(policy: Any) -> str:
@@ -82,29 +44,6 @@ def _shown(policy: Any) -> str:
         if type(value) is not type(field.default) or value != field.default:
             told.append(f"{field.name}={repr(value) if isinstance(value, Offsets | MultiRate) else shortened(value)}")
     return f"{type(policy).__name__}({', '.join(told)})"
-
-
-def placed_clips(policy: Any) -> PlacedClips:
-    """The fields that policies have in common, checked. UsageError for what makes no sense."""
-    spaced = spacing(policy.num_frames, policy.stride, policy.fps)
-    check_ends(policy.ends)
-    if not policy.whole and policy.ends not in PADDING:
-        raise UsageError(
-            f"whole=False makes clips that reach beyond their videos, and ends={policy.ends!r} has nothing to put "
-            f"there; ends can be {', '.join(PADDING)}"
-        )
-    if policy.align not in (None, "reference"):
-        raise UsageError(f'align is {policy.align!r}; it can be "reference" or None')
-    lowest = min(spaced.frames or spaced.seconds or (0,))
-    if policy.align and lowest != 0:
-        raise UsageError("align goes with clips whose earliest frame is the one where they start")
-    if spaced.needs_rate:
-        jitter: Any = exact_seconds(policy.jitter, "jitter")
-    else:
-        jitter = integer(policy.jitter, "jitter")
-    if jitter < 0:
-        raise UsageError(f"jitter is {policy.jitter}; it has to be 0 or more")
-    return PlacedClips(spaced, policy.ends, bool(policy.whole), policy.align, jitter, checked_skip(policy))
 
 
 @dataclass(frozen=True)
@@ -349,44 +288,3 @@ def _single(places: Any, name: str) -> list[Any]:
 
 Placement = AllClips | RandomClips | UniformClips | CenterClips
 """The policies that place clips at starts."""
-
-
-def clips_of(policy: Placement, starts: Array) -> Array:
-    """How many clips videos with so many starts have, but for an AllClips with `step_seconds`: int64, (videos,)."""
-    match policy:
-        case AllClips(step=step):
-            return -(-starts // step)
-        case CenterClips():
-            return np.minimum(starts, 1)
-        case RandomClips(clips_per_video=count) | UniformClips(clips_per_video=count):
-            return np.where(starts > 0, count, 0)
-    assert_never(policy)
-
-
-def clips_each(seconds: Fraction, fps: Fraction, starts: Array) -> Array:
-    """How many clips start every so many seconds in videos of this rate, at the nearest of so many starts each: int64,
-    (videos,)."""
-    # Clip i starts at frame floor(i * step + 1/2), so those exist with i * step < starts - 1/2. Python's integers: the
-    # products may exceed int64.
-    step = seconds * fps
-    halves = np.maximum(2 * starts.astype(np.int64) - 1, 0).astype(object)
-    return np.asarray(-(-halves * step.denominator // (2 * step.numerator)), dtype=np.int64)
-
-
-def start_of(policy: Placement, starts: int, clip: int, random_bits: int, fps: Fraction) -> int:
-    """Which start of a video a clip has, by its number among the video's clips, 64 random bits, and the video's rate: 0
-    to starts - 1."""
-    match policy:
-        case AllClips(exact_step=Fraction() as seconds):
-            return nearest_frame(clip * seconds, fps)
-        case AllClips(step=step):
-            return clip * step
-        case CenterClips():
-            return (starts - 1) // 2
-        case UniformClips(clips_per_video=count):
-            return clip * (starts - 1) // max(1, count - 1)
-        case RandomClips(spread=True, clips_per_video=count):
-            return ((clip << 64) + random_bits) * starts // count >> 64
-        case RandomClips():
-            return starts * random_bits >> 64
-    assert_never(policy)

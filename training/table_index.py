@@ -17,7 +17,8 @@ from .clip_reach import columns_of, extents, fingerprint_of, frames_of_draw, fro
 from .clips import Clip
 from .draws import split_draws
 from .offsets import exact_seconds
-from .policies import ClipsAt, PlacedClips, placed_clips
+from .placed_clips import PlacedClips, placed_clips
+from .policies import ClipsAt
 from .video_table import VideoTable
 
 
