@@ -11,7 +11,7 @@ from ray.exceptions import WorkerCrashedError
 
 import shortgop
 from shortgop.jobs.cluster import asking
-from shortgop.jobs.cluster.asking import NoAnswerError, asked_patiently, head_patience_seconds
+from shortgop.jobs.cluster.asking import NoAnswerError, PatientQuestion, head_patience_seconds
 
 
 class Head:
@@ -40,18 +40,18 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Head:
 
 
 def test_each_call_asks_anew(head: Head) -> None:
-    ask = asked_patiently(head.ask, 60)
+    ask = PatientQuestion(head.ask, 60)
     assert [ask(), ask(), ask()] == [1, 2, 3]
 
 
 def test_the_first_answer_may_take_long(head: Head) -> None:
     head.may_answer.clear()
     threading.Timer(0.3, head.may_answer.set).start()
-    assert asked_patiently(head.ask, 60)() == 1
+    assert PatientQuestion(head.ask, 60)() == 1
 
 
 def test_a_head_that_does_not_answer_is_asked_once_and_its_answer_counts_later(head: Head) -> None:
-    ask = asked_patiently(head.ask, 60)
+    ask = PatientQuestion(head.ask, 60)
     assert ask() == 1
     head.may_answer.clear()
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_a_head_that_does_not_answer_is_asked_once_and_its_answer_counts_later(h
 
 
 def test_an_error_of_ray_is_no_answer(head: Head) -> None:
-    ask = asked_patiently(head.ask, 60)
+    ask = PatientQuestion(head.ask, 60)
     ask()
     head.is_broken = True
     for _ in range(2):
@@ -77,14 +77,14 @@ def test_an_error_in_place_of_the_first_answer_is_raised(head: Head) -> None:
     """Nothing was waited for, and the error says more."""
     head.is_broken = True
     with pytest.raises(WorkerCrashedError):
-        asked_patiently(head.ask, 60)()
+        PatientQuestion(head.ask, 60)()
 
 
 def test_any_other_error_is_raised(head: Head) -> None:
     def ask_badly() -> int:
         return head.ask() // 0
 
-    ask = asked_patiently(ask_badly, 60)
+    ask = PatientQuestion(ask_badly, 60)
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             ask()
@@ -92,7 +92,7 @@ def test_any_other_error_is_raised(head: Head) -> None:
 
 @pytest.mark.parametrize("is_broken", [False, True], ids=["silent", "errors"])
 def test_a_head_that_is_gone_for_long_ends_the_job(head: Head, is_broken: bool) -> None:
-    ask = asked_patiently(head.ask, 0.5)
+    ask = PatientQuestion(head.ask, 0.5)
     ask()
     head.is_broken = is_broken
     if not is_broken:
@@ -114,7 +114,7 @@ def test_a_head_that_is_gone_for_long_ends_the_job(head: Head, is_broken: bool) 
 def test_a_head_that_never_answered_ends_the_job(head: Head) -> None:
     head.may_answer.clear()
     with pytest.raises(shortgop.ToolError, match="the head of Ray has not answered"):
-        asked_patiently(head.ask, 0.1)()
+        PatientQuestion(head.ask, 0.1)()
     head.may_answer.set()
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from ray.exceptions import RayError
 
@@ -40,38 +40,44 @@ def head_patience_seconds() -> float:
     return max(waits - _SOONER_SECONDS, waits / 2)
 
 
-def asked_patiently(ask: Callable[[], _T], patience_seconds: float) -> Callable[[], _T]:
-    """A function that any thread may call, and that returns what `ask` does. Where the answer to an earlier call is
-    still to come, it returns that one.
+class PatientQuestion(Generic[_T]):
+    """A question that any thread may ask by calling it, and that returns what `ask` does. Where the answer to an
+    earlier call is still to come, a call returns that one.
 
     The first answer may take as long as the patience, and an error of Ray in its place is raised. Later NoAnswerError
     is raised where no answer comes at once, and ToolError where none came for longer than the patience.
     """
-    busy = threading.Lock()
-    waiting: Future[_T] | None = None
-    heard: float | None = None
 
-    def answer() -> _T:
-        nonlocal waiting, heard
-        with busy:
-            waiting = waiting or _in_a_thread(ask)
+    def __init__(self, ask: Callable[[], _T], patience_seconds: float) -> None:
+        self._ask = ask
+        self._patience_seconds = patience_seconds
+        self._busy = threading.Lock()
+        self._to_come: Future[_T] | None = None
+        self._answered_at: float | None = None
+        """When the last answer came, by the monotonic clock."""
+
+    def __call__(self) -> _T:
+        with self._busy:
+            self._to_come = self._to_come or _in_a_thread(self._ask)
+            is_first = self._answered_at is None
             try:
-                found = waiting.result(patience_seconds if heard is None else _ANSWER_SECONDS)
+                answer = self._to_come.result(self._patience_seconds if is_first else _ANSWER_SECONDS)
             except (TimeoutError, RayError) as error:
-                if waiting.done():
-                    waiting = None
-                if heard is None and isinstance(error, RayError):
+                if self._to_come.done():
+                    self._to_come = None
+                if is_first and isinstance(error, RayError):
                     raise
-                if heard is None or time.monotonic() - heard > patience_seconds:
-                    raise ToolError(
-                        f"the head of Ray has not answered for {patience_seconds:.0f} s; what is finished is kept, so "
-                        "run the same command again"
-                    ) from error
-                raise NoAnswerError("the head of Ray does not answer") from error
-            waiting, heard = None, time.monotonic()
-            return found
+                raise self._no_answer() from error
+            self._to_come, self._answered_at = None, time.monotonic()
+            return answer
 
-    return answer
+    def _no_answer(self) -> ToolError:
+        if self._answered_at is not None and time.monotonic() - self._answered_at <= self._patience_seconds:
+            return NoAnswerError("the head of Ray does not answer")
+        return ToolError(
+            f"the head of Ray has not answered for {self._patience_seconds:.0f} s; what is finished is kept, so run "
+            "the same command again"
+        )
 
 
 def _in_a_thread(ask: Callable[[], _T]) -> Future[_T]:

@@ -27,7 +27,7 @@ from ...machine_memory import machine_memory_bytes, memory_limit_bytes
 from ...storage.scratch import remove_copies_of_ending
 from ...wording import byte_size
 from ..gpu_slots import Slots, slots_of, with_machines
-from .asking import asked_patiently, head_patience_seconds
+from .asking import PatientQuestion, head_patience_seconds
 from .cluster_machines import AskSlots
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
@@ -105,7 +105,7 @@ def connected(
         try:
             with _restored_sigterm():
                 _init(cluster, workers, patience_seconds)
-            yield asked_patiently(ask, head_patience_seconds())
+            yield PatientQuestion(ask, head_patience_seconds())
         except RayTaskError:
             raise
         except RayError as error:
