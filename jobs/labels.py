@@ -21,11 +21,12 @@ from ..warned import warn
 from .finding.addresses import is_store_url, parse
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of
+from .finding.label_lists import Labels, columns_by_id, read_labels
 from .finding.list_lines import is_list
-from .finding.lists import Labels, OnTypes, columns_by_id, ignore_types, read_labels
 from .finding.places import absolute, absolute_below, without_scheme
 from .finding.plain_values import NotJsonError, plain, valid_text
 from .finding.source_parts import stretch_of_row
+from .finding.typed_lines import OnTypes, ignore_types
 from .known_paths import KnownPaths
 
 # Ids that a warning names.

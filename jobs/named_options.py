@@ -22,8 +22,8 @@ from ..wording import counted
 from .dataset_profile import existing_profile
 from .failing import parse_max_failures
 from .finding.importing import importing_of
-from .finding.lists import OnTypes, ignore_types
 from .finding.places import text_of, without_scheme
+from .finding.typed_lines import OnTypes, ignore_types
 from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 from .outcome import Report
 from .prepare import prepare as run_job

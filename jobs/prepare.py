@@ -28,9 +28,9 @@ from .deciding import Decided, FindLost, decide
 from .encoding import encode
 from .failing import MaxFailures
 from .finding.importing import PLAIN, Importing
-from .finding.lists import OnTypes, ignore_types
 from .finding.source import Found
 from .finding.sources import found_in
+from .finding.typed_lines import OnTypes, ignore_types
 from .how import How
 from .job_report import report_of
 from .known_failures import withdraw_gone

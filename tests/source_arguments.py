@@ -10,9 +10,9 @@ import pytest
 
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import PLAIN, Importing
-from shortgop.jobs.finding.lists import OnTypes, ignore_types
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.finding.sources import found_in
+from shortgop.jobs.finding.typed_lines import OnTypes, ignore_types
 from shortgop.jobs.source_table import SourceTable
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.mp4")

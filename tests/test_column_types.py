@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.column_types import ColumnType, parse_types, typed, types_text
-from shortgop.jobs.finding.lists import columns_by_id, read_labels
+from shortgop.jobs.finding.label_lists import columns_by_id, read_labels
 from source_arguments import complaint, find_sources
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.jobs.finding import column_types, list_lines, lists
+from shortgop.jobs.finding import column_types, list_lines, source_lists
 from shortgop.jobs.finding.column_types import ColumnType, typed, typed_cells
-from shortgop.jobs.finding.lists import Row, read_list
+from shortgop.jobs.finding.source_lists import Row, read_list
 from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.finding.video_names import is_video_name
 from shortgop.jobs.source_table import SourceTable
@@ -60,7 +60,7 @@ def slowly(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(list_lines, "_BATCH_LINES", 1)
     patch.setattr(list_lines, "_decoded", refuse)
-    patch.setattr(lists, "_texts", lambda _: [])
+    patch.setattr(source_lists, "_texts", lambda _: [])
     patch.setattr(column_types, "_are_plain", lambda *_: False)
 
 

@@ -19,8 +19,9 @@ import pytest
 from file_permissions import modes_count
 from shortgop.errors import SourceNotFoundError, ToolError, UsageError
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.finding.lists import read_labels, read_list
+from shortgop.jobs.finding.label_lists import read_labels
 from shortgop.jobs.finding.source import Source
+from shortgop.jobs.finding.source_lists import read_list
 from shortgop.prep.probing.probe import probe
 from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 

@@ -10,7 +10,9 @@ walking                     folders of this machine, and globs in them
 addresses, store_files, fetched_sources  sources in stores: URLs, what lies there, and their local files
 source_parts, source_files  sources that are part of a file, or folders of pictures
 importing, importers        datasets of other tools
-lists, list_lines, column_types  lists of sources: their rows, the lines of each kind of file, and the types of columns
+source_lists, label_lists   lists of sources and of labels
+typed_lines, line_values, list_lines, column_types  what both are made of: lines with values by the types of columns,
+                            what a line says, the lines of each kind of file, and the types
 plain_values                values as manifests store them
 identity                    whether a file is the one that was prepared
 """

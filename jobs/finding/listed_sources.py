@@ -10,9 +10,9 @@ from ...errors import UsageError
 from ...storage.locate import from_home
 from .addresses import Address, beside, is_store_url, parse, shown
 from .importing import Importing
-from .lists import Row, id_of_path
 from .places import absolute_below, is_shortest, without_scheme
 from .source import Found, Source
+from .source_lists import Row, id_of_path
 from .source_parts import stretch_of_row
 from .store_files import StoreFile
 

@@ -17,8 +17,8 @@ from ...errors import SourceNotFoundError, UsageError
 from ...prep.timing.stretch import Stretch
 from .identity import identity_of
 from .importing import Importing
-from .lists import Row
 from .plain_values import valid_text
+from .source_lists import Row
 
 # Of a sequence of pictures so many are read for its fingerprint.
 _IMAGES_READ = 16

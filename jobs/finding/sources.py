@@ -16,11 +16,12 @@ from .disk_sources import found_on_disk
 from .ids import Folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importing import PLAIN, Importing
 from .list_lines import is_list
-from .lists import OnTypes, ignore_types, read_list
 from .places import can_be_a_path, without_scheme
 from .source import Found
+from .source_lists import read_list
 from .store_files import is_folder
 from .store_sources import found_at_url
+from .typed_lines import OnTypes, ignore_types
 from .video_names import has_known_name
 from .walking import fixed_part
 

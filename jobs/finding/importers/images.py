@@ -15,7 +15,7 @@ from ....prep.options import SourcePolicy
 from ....storage.locate import from_home
 from ....wording import counted
 from ..addresses import is_store_url, shown
-from ..lists import Row, read_list
+from ..source_lists import Row, read_list
 from ..source_parts import Images, Imported, Recognised
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")

@@ -1,0 +1,63 @@
+"""Lists of labels: the same files as lists of sources -> a video's id, and values for some of its columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from ...errors import UsageError
+from .line_values import attributes_of_line, id_of_line
+from .source_lists import Row, id_of_path
+from .typed_lines import OnTypes, ignore_types, lines_of
+
+
+@dataclass(frozen=True)
+class Labels:
+    """One line of a list of labels: a video's id, and values for some of its columns. Where the line has no id, `path`
+    is what it has, and `part` says which part of that file, if it is one."""
+
+    place: str
+    id: str
+    columns: dict[str, Any]
+    path: str = ""
+    part: str = ""
+
+
+def read_labels(
+    file: str,
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
+    part_of: Callable[[Row], object] = lambda _: None,
+) -> list[Labels]:
+    """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a `path` that stands
+    for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
+    UsageError names the line that is wrong."""
+    found = []
+    for place, values in chain.from_iterable(lines_of(file, ("id", "path"), types or {}, on_types)):
+        path, row_id = values.get("path"), id_of_line(place, values.pop("id", None))
+        if not row_id and (not isinstance(path, str) or not path):
+            raise UsageError(f"{place} has neither an `id` nor a `path`; give one of them")
+        values.pop("path", None)
+        columns = attributes_of_line(place, values)
+        if row_id:
+            found.append(Labels(place, row_id, columns))
+            continue
+        part = part_of(Row(place, str(path), None, json.dumps(columns))) or ""
+        found.append(Labels(place, id_of_path(str(path)) + (f"@{part}" if part else ""), columns, str(path), str(part)))
+    return found
+
+
+def columns_by_id(lines: Iterable[Labels]) -> dict[str, dict[str, Any]]:
+    """The columns of each id. UsageError names the second of two lines with one id that disagree."""
+    found: dict[str, Labels] = {}
+    for line in lines:
+        known = found.setdefault(line.id, line)
+        if json.dumps(known.columns) != json.dumps(line.columns):
+            raise UsageError(
+                f"{known.place} and {line.place} give {line.id!r} different columns; remove one of them, or name the "
+                "columns with the times of stretches with --cuts START,END"
+            )
+    return {line.id: line.columns for line in found.values()}
