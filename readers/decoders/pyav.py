@@ -37,6 +37,8 @@ _MAX_PIXELS = 8_000_000
 # Frame writers that each thread keeps: one for each pixel format of a request's outputs.
 _MAX_WRITERS = 16
 _UNSPECIFIED = 2  # ISO/IEC 23091-2
+# libavcodec/defs.h, AV_INPUT_BUFFER_PADDING_SIZE: so far past the end of a packet decoders may read.
+_BYTES_READ_AHEAD = 64
 # Where libavcodec's decoder on the CPU has another name than its codec. Its own "av1" decodes on GPUs alone.
 _CPU_DECODERS = {"av1": "libdav1d"}
 
@@ -145,9 +147,10 @@ def feed_gop(codec: Any, request: GopRequest, take: Callable[[VideoFrame, tuple[
             if places is not None:
                 take(frame, places)
 
+    bytes_behind = sum(len(sample) for _, sample in samples)
     for shown, sample in samples:
-        # PyAV's types ask for bytes, but it takes any buffer. libavcodec copies what it is sent.
-        packet = Packet(cast("Any", sample))
+        bytes_behind -= len(sample)
+        packet = _packet_of(sample, bytes_behind)
         # libavcodec gives the frame the pts of its packet.
         packet.pts = shown
         give(codec.decode(packet))
@@ -157,6 +160,17 @@ def feed_gop(codec: Any, request: GopRequest, take: Callable[[VideoFrame, tuple[
     if missing:
         raise DecodeError(f"libavcodec output no frame {min(missing)} of the GOP, and reported no error")
     return len(samples)
+
+
+def _packet_of(sample: memoryview, bytes_behind: int) -> Packet[Any]:
+    """A sample for libavcodec, which is followed by so many bytes of the GOP at least."""
+    if bytes_behind >= _BYTES_READ_AHEAD:
+        # PyAV's types ask for bytes, but it takes any buffer. It does not copy it, and neither does libavcodec.
+        return Packet(cast("Any", sample))
+    # Behind the GOP there may be memory of others, or none at all. A new packet has zeros behind it.
+    packet: Packet[Any] = Packet(len(sample))
+    packet.update(cast("Any", sample))
+    return packet
 
 
 def check_frame(frame: VideoFrame, size: tuple[int, int]) -> None:
