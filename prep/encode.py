@@ -34,7 +34,7 @@ from .probing.recordings import on_one_clock
 from .probing.source_video import SourceVideo, with_pts
 from .running.attempts import raise_if_failed, raise_if_killed, tried_again
 from .running.ffmpeg import crops_by_itself, filters_packets, running
-from .running.frame_report import Shown, parse_stats
+from .running.frame_report import NO_PTS, Shown, parse_stats
 from .running.mounts import read_in_time
 from .running.stalls import stall_limit
 from .shards import ShardWriter
@@ -241,7 +241,8 @@ def _sound_plans(
     if frames is None:
         return
     whole = with_pts(source, damage.due_pts[damage.due_pts >= frames.pts[0]])
-    due = plan_video(whole, options, ffmpeg_path, None if found.joined is None else frames.decoded_pts)
+    is_by_number = found.joined is not None or bool((shown.packet_pts == NO_PTS).all())
+    due = plan_video(whole, options, ffmpeg_path, frames.decoded_pts if is_by_number else None)
     plan = replace(due, grid=grid_of(whole, frames.pts, due.grid.rule))
     plan = _moved(plan, frames.joins, frames.pts)
     yield _SoundPlan(_of_damaged(plan, frames.kept), due.grid, len(damage.sound_pts) - len(frames.pts))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shortgop
-from odd_pictures import encode_pictures, numbered
+from odd_pictures import encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.kept_frames.joins import Joined, continued_times
 from shortgop.prep.options import SourcePolicy
@@ -161,12 +161,38 @@ def test_a_recording_between_two_joins_with_damage_is_there(tmp_path: Path) -> N
     assert video.changes.dropped in range(1, 13)
 
 
-def test_what_another_stream_shows_meanwhile_is_not_left_out_in_silence(tmp_path: Path) -> None:
-    """The advertisement has a PID of its own."""
-    moved = (*CODECS["h264"], "-pix_fmt", "yuv420p", "-mpegts_start_pid", "0x200", "-mpegts_pmt_start_pid", "0x1010")
-    other = encode_pictures(tmp_path / "other.ts", numbered(BETWEEN), *moved, rate=RATE).read_bytes()
-    source = written(tmp_path, part(tmp_path, BEFORE, 100), other, part(tmp_path, BEHIND, 300))
-    assert "--salvage prepares the others" in reason(source, gaps="close")
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("tables", ["0x1010", "0x1000"], ids=["tables of its own", "the same tables, changed"])
+@pytest.mark.parametrize("clock", [0, 101.6], ids=["its own clock", "the same clock"])
+def test_of_what_another_stream_shows_meanwhile_all_frames_are_counted(
+    clock: float, tables: str, tmp_path: Path
+) -> None:
+    """The advertisement has a PID of its own. FFmpeg calls the last frames before it incomplete."""
+    moved = ("-output_ts_offset", str(clock), "-mpegts_start_pid", "0x200", "-mpegts_pmt_start_pid", tables)
+    how = (*CODECS["h264"], "-pix_fmt", "yuv420p", *moved)
+    other = encode_pictures(tmp_path / "other.ts", numbered(BETWEEN), *how, rate=RATE).read_bytes()
+    behind = part(tmp_path, BEHIND, 100 + (len(BEFORE) + len(BETWEEN)) / RATE)
+    source = written(tmp_path, part(tmp_path, BEFORE, 100), other, behind)
+    why = reason(source)
+    assert f"{len(BETWEEN)} of its {len(ALL)} frames are lost" in why
+    assert "its tables list another stream (PID), as for an advertisement" in why
+    video, numbers = shown(source, salvage=True)
+    first, stop = len(BEFORE), len(BEFORE) + len(BETWEEN)
+    assert numbers == [*BEFORE, *[BEFORE[-1]] * len(BETWEEN), *BEHIND]
+    assert (video.changes.dropped, video.changes.salvaged) == (len(BETWEEN), ((first, stop),))
+
+
+def test_two_streams_that_are_there_at_once_are_no_advertisement(tmp_path: Path) -> None:
+    """As the two lenses of a camera, also if they are listed in two tables."""
+    main, other = (part(tmp_path, numbers, 100) for numbers in (BEFORE, BETWEEN))
+    (tmp_path / "main.ts").write_bytes(main)
+    (tmp_path / "other.ts").write_bytes(other)
+    streams = ("-map", "0", "-map", "1", "-c", "copy", "-copyts")
+    for number, programs in enumerate(((), ("-program", "st=0", "-program", "st=1"))):
+        source = tmp_path / str(number) / "x.ts"
+        source.parent.mkdir()
+        ffmpeg("-i", tmp_path / "main.ts", "-i", tmp_path / "other.ts", *streams, *programs, source)
+        assert shown(source)[1] == [*BEFORE]
 
 
 @given(st.integers(3, 60), st.integers(20, 400), st.integers(3, 60), st.integers(0, 9000), st.booleans(), st.booleans())

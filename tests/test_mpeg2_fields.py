@@ -73,6 +73,24 @@ def test_mpeg2_that_is_cut_between_two_fields_ends_before_their_frame(
     assert len(numbers) in (FRAMES - 2, FRAMES - 1)
 
 
+@pytest.mark.parametrize(("suffix", "first"), [(".ts", 2 * GOP), (".m2v", 2 * GOP), (".mkv", GOP)])
+def test_mpeg2_that_begins_between_two_fields_starts_at_the_next_gop_that_is_there(
+    suffix: str, first: int, fields: list[bytes], tmp_path: Path
+) -> None:
+    """All its pictures are keyframes for FFmpeg, which cannot decode those before the header of a sequence. Where it
+    finds pictures by itself, it takes the first field of the next GOP for the second one of the frame before."""
+    source = tmp_path / f"x{suffix}"
+    if suffix == ".m2v":
+        source.write_bytes(b"".join(fields[1:]))
+    else:
+        written(source, fields[1:])
+    report, video = prepared(source)
+    assert video is not None, report.failures
+    assert [read_number(frame) for frame in video] == list(range(first, FRAMES))
+    assert video.changes.salvaged == ()
+    assert video.changes.dropped in (first - 1, first)
+
+
 def test_fields_are_those_of_a_frame_if_they_have_its_number(fields: list[bytes]) -> None:
     reader = HeaderReader("mpeg2video", None)
     read = [reader.read(packet) for packet in (fields[0], fields[1], fields[2], fields[5])]

@@ -12,6 +12,7 @@ import shortgop
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.programs import frames_meanwhile
 from shortgop.prep.probing.transport_packets import ends_in_mid_packet
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -199,10 +200,11 @@ def test_a_video_that_goes_on_in_another_stream_is_not_half_left_out_in_silence(
     ffmpeg("-i", other, *moved, tmp_path / "moved.ts")
     source = written(tmp_path / "x.ts", [transport_file.read_bytes(), (tmp_path / "moved.ts").read_bytes()])
     report, _ = prepared(source)
-    assert "all of the 40 frames that are found decode, but others may be missing" in report.failures[0].reason
-    assert "its video goes on in another stream (PID)" in report.failures[0].reason
+    assert "40 of its 80 frames are lost" in report.failures[0].reason
+    assert "its tables list another stream (PID)" in report.failures[0].reason
     report, shown = prepared(source, salvage=True)
     assert shown == list(range(FRAMES))
+    assert shortgop.open(tmp_path / "dataset-True")[0].changes.dropped == FRAMES
 
 
 def test_two_programs_are_two_videos_of_which_one_is_prepared(transport_file: Path, tmp_path: Path) -> None:
@@ -211,6 +213,7 @@ def test_two_programs_are_two_videos_of_which_one_is_prepared(transport_file: Pa
     report, shown = prepared(tmp_path / "x.ts")
     assert report.failures == ()
     assert shown == list(range(FRAMES))
+    assert frames_meanwhile(str(tmp_path / "x.ts"), PID) == 0
 
 
 def segments(folder: Path, *coded: str) -> list[bytes]:

@@ -14,6 +14,8 @@ _HARMLESS = (
 MAY_BE_INCOMPLETE = "it may be incomplete"
 HALF = "a frame lacks a field"
 MISSING_SEGMENT = "frames are missing between two segments of the stream, as where one was not received"
+# What FFmpeg says where the packets of a transport stream do not go on.
+NO_SYNC = "max resync size reached"
 # What FFmpeg says of a command of H.264 to forget a frame that it does not have.
 FORGETS_ANOTHER = "mmco: unref short failure"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..probing.holes import after_holes, frames_behind_hole, spacing_of
 from ..probing.unread import LEFT_OUT, MISSING_FRAGMENT
 from .complaints import FORGETS_ANOTHER, HALF, MAY_BE_INCOMPLETE, MISSING_SEGMENT
 from .kept import Kept, kept_range, kept_times
-from .scanned import Scan, ScannedPacket, leads_to
+from .scanned import Scan, ScannedPacket, leads_to, times_shown
 
 # Of the frames that decode, at most one in so many may have a time that contradicts the order in which they are shown.
 _MISTIMED_PART = 20
@@ -37,6 +37,7 @@ class Damage:
     the last of them. `sound_run`: the frames [first, stop) of the `num_shown` ones that are not corrupt, from the first
     sound one to the next lost one; without `has_times` (the packets do not state when their frames are shown) only
     these are used. `num_corrupt`: how many others may be put out, `corrupt_before` of them before the first sound one.
+    `shown_pts`: the pts of all that may be put out, in the order of the decoder's output, without times NO_PTS.
     `kept` selects the frames that are used. `lost`: how many of the `total` frames of the file are lost. `complaint`:
     the first complaint. `is_only_cut`: all lost frames lie before the first or after the last sound frame, where the
     file was cut.
@@ -55,6 +56,7 @@ class Damage:
     is_only_cut: bool
     num_corrupt: int = 0
     corrupt_before: int = 0
+    shown_pts: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def sound_run_of(self, num_decoded: int) -> range | None:
         """The sound run among the `num_decoded` frames that ffmpeg's decoder puts out; None where it is not certain.
@@ -81,7 +83,8 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     begins_late = True in entries and not entries[0]
     behind_hole = _behind_hole(scan)
     said = any(packet.complaint or packet.break_before for packet in packets)
-    if not (said or begins_late or behind_hole or scan.stopped or (scan.ends_early and scan.lacks_times)):
+    is_short = bool(scan.stopped or scan.left_out) or (scan.ends_early and scan.lacks_times)
+    if not (said or begins_late or behind_hole or is_short):
         return None
     clean = {number for number, packet in enumerate(packets) if packet.break_before == MISSING_SEGMENT}
     unsure = (
@@ -108,7 +111,8 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     sound_pts = [pts for pts, number in known if sound[number]]
     lost = {pts for pts, number in due if not sound[number]} | set(all_due).difference(sound_pts)
     total = scan.unread + sum(not packet.is_hidden for packet in packets)
-    complaints = [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
+    complaints = [scan.left_out, scan.stopped]
+    complaints += [text for packet in packets for text in (packet.break_before, packet.complaint) if text]
     first, stop = sound_run = _sound_run(scan, trusted)
     return Damage(
         sound_pts=np.array(sound_pts, dtype=np.int64),
@@ -122,10 +126,11 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
         total=total,
         lost=total - (sound.count(True) if has_times else stop - first),
         first_lost_pts=min(lost, default=None),
-        complaint=next(filter(None, [scan.stopped, *complaints]), "it begins without a keyframe or ends too early"),
+        complaint=next(filter(None, complaints), "it begins without a keyframe or ends too early"),
         is_only_cut=is_only_cut,
         num_corrupt=len(scan.corrupt),
         corrupt_before=_corrupt_before(scan, first),
+        shown_pts=times_shown(packets, scan.shown),
     )
 
 
@@ -177,6 +182,9 @@ def _broken(scan: Scan) -> list[bool]:
     ]
     first_entry = next((number for number, packet in enumerate(packets) if packet.is_entry), len(packets))
     for number in (number for number, is_wrong in enumerate(wrong) if is_wrong):
+        # Pictures that are decoded at once, and begin with a marker, say nothing of others.
+        if scan.decodes_at_once and not packets[number].break_before:
+            continue
         # Decoders finish a picture when the next one starts, and report its errors only then.
         if packets[number].complaint not in _OF_ITSELF and packets[number].break_before not in _BETWEEN_WHOLE:
             broken[max(0, number - 1)] = True
@@ -340,7 +348,7 @@ def _breaks_between(packets: tuple[ScannedPacket, ...], one: int, other: int) ->
 def _is_only_cut(scan: Scan, sound: list[bool]) -> bool:
     """Whether the only damage is that of a file that starts late or ends early."""
     packets = scan.packets
-    if scan.stopped or True not in sound:
+    if scan.stopped or scan.left_out or True not in sound:
         return False
     first = sound.index(True)
     excused = _excused(scan)

@@ -12,7 +12,7 @@ from ...manifests.ragged import Array
 from ..probing.recordings import recordings, unwrapped
 from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT
 from ..running.frame_report import NO_PTS
-from .scanned import Scan, ScannedPacket
+from .scanned import Scan, ScannedPacket, times_shown
 
 # How many frames another decoder may put out or leave out at one place, and how many must agree behind it.
 _MOST_OTHERS, _FEWEST_ALIKE = 32, 8
@@ -85,7 +85,7 @@ def continued_scan(scan: Scan, timebase: Fraction, period: int | None = None) ->
         # Before an entry, the break is only the start of another recording.
         begins = "" if packets[start].is_entry else packets[start].break_before or "another recording begins"
         moved[start] = replace(moved[start], break_before=begins)
-    stated_pts, pts = (_times([each[number].pts for number in scan.shown]) for each in (scan.packets, moved))
+    stated_pts, pts = (times_shown(each, scan.shown) for each in (scan.packets, moved))
     return replace(scan, packets=tuple(moved)), Joined(stated_pts, pts, period)
 
 
@@ -127,10 +127,6 @@ def _laps(packets: Sequence[ScannedPacket], dts: Sequence[int | None]) -> Iterat
 def _later(packet: ScannedPacket, units: int) -> ScannedPacket:
     pts, dts = (None if time is None else time + units for time in (packet.pts, packet.dts))
     return replace(packet, pts=pts, dts=dts)
-
-
-def _times(pts: Sequence[int | None]) -> Array:
-    return np.array([NO_PTS if each is None else each for each in pts], dtype=np.int64)
 
 
 def _places(one: Array, other: Array) -> Array:

@@ -12,7 +12,7 @@ from ...manifests.ragged import Array
 from ...wording import counted
 from ..options import SourcePolicy
 from ..probing.transport_packets import REPEATED
-from ..running.frame_report import Shown
+from ..running.frame_report import NO_PTS, Shown
 from .damage import Damage
 from .joins import Evened, Join, Joined, joins_of
 from .kept import Kept, kept_numbers
@@ -42,12 +42,19 @@ def salvaged_frames(shown: Shown, damage: Damage, joined: Joined | Evened | None
     times of frames from dts. These differ from the pts where a packet is missing among B-frames. So a frame is known by
     the pts of its packet, and not by the time that ffmpeg's filters get.
     """
-    pts = shown.packet_pts if joined is None else joined.of(shown.packet_pts)
+    pts = _packet_pts(shown, damage) if joined is None else joined.of(shown.packet_pts)
     keeps = np.isin(pts, damage.sound_pts)
     used = pts[keeps]
     if not len(used) or (np.diff(used) <= 0).any():
         return None
     return Salvaged(pts, used, kept_numbers(keeps.tolist()), joins_of(shown.pts[keeps], used))
+
+
+def _packet_pts(shown: Shown, damage: Damage) -> Array:
+    """The pts of frames' packets. Of formats without times ffmpeg gives packets none. Its frames are those of the scan
+    then, one after the other, if there are as many of them."""
+    is_without = bool((shown.packet_pts == NO_PTS).all()) and len(shown.packet_pts) == len(damage.shown_pts)
+    return damage.shown_pts if is_without else shown.packet_pts
 
 
 def salvaged_runs(shown: Array, due: Array) -> tuple[tuple[int, int], ...]:

@@ -17,13 +17,24 @@ from av.video.stream import VideoStream
 
 from ..probing.access_units import HeaderReader
 from ..probing.chains import first_break, lacks_movi
+from ..probing.hevc_end import LastPictures
+from ..probing.motion_jpeg import PictureEnds
 from ..probing.mp4_fragments import Unread, unread_fragments
 from ..probing.opening import HOLDING_BACK, open_source, packets_from, packets_of
 from ..probing.packet_times import falls
+from ..probing.programs import frames_meanwhile
 from ..probing.signs import NO_CHAIN, UNSIZED, cut_index, may_lack_an_end, promised_end, promises_more_chunks
-from ..probing.transport_packets import REPEATED, Continuity, continuity_of
-from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MISSING_FRAGMENT, is_fragmented, left_out, unread_video
-from .complaints import HALF, MAY_BE_INCOMPLETE, MISSING_SEGMENT, first_complaint
+from ..probing.transport_packets import REPEATED, Continuity, continuity_of, has_only_zeros_behind
+from ..probing.unread import (
+    ANOTHER_FRAGMENTED,
+    LEFT_OUT,
+    MEANWHILE,
+    MISSING_FRAGMENT,
+    is_fragmented,
+    left_out,
+    unread_video,
+)
+from .complaints import HALF, MAY_BE_INCOMPLETE, MISSING_SEGMENT, NO_SYNC, first_complaint
 from .scanned import Scan, ScannedPacket, leads_to
 
 # Formats in which some packets have no timestamp of their own.
@@ -45,23 +56,28 @@ def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Sc
         break_at = broken_at.position if broken_at and not broken_at.is_end else None
         scanner = _Scanner(container, stream, packets_of(container, stream), break_at)
         if container.format.name == "mpegts":
+            scanner.ends_in_zeros = has_only_zeros_behind(path)
             scanner.continuity = cache(partial(continuity_of, path, stream.id, stream.codec_context.name))
         fragments = unread_fragments(path, stream.id) if is_fragmented(container, stream) else Unread()
         scanner.missing_before.extend(fragments.missing_before)
         found = _with_left_out(scanner.run(), fragments)
         promised, timebase = promised_end(stream), stream.time_base or Fraction(1)
         reached = scanner.latest_pts * timebase
-        if may_lack_an_end(path, container, stream, scanner.last_end, broken_at):
-            found = replace(found, packets=_last_in_doubt(found.packets))
+        if may_lack_an_end(path, container, stream, (scanner.last_end, scanner.last_pictures), broken_at):
+            ends_early = found.ends_early or container.format.name != "mpegts"
+            found = replace(found, packets=_last_in_doubt(found.packets), ends_early=ends_early)
         last_dts = found.packets[-1].dts if found.packets else None
         promises_more = promises_more_chunks(container, stream, len(found.packets), last_dts)
         if promises_more and lacks_movi(path):
             # Those that are missing may be the first ones, so that no time is right.
             found = replace(found, stopped=NO_CHAIN, timed=0)
         cut = cut_index(path, container, stream)
-        unread = unread_video(path, container, scanner.last_position) or (
+        unread = unread_video(path, container, stream, scanner.last_position) or (
             ANOTHER_FRAGMENTED if fragments.is_joined else ""
         )
+        if unread == MEANWHILE:
+            # The stream itself is all there.
+            found, unread = replace(found, unread=frames_meanwhile(path, stream.id), left_out=unread), ""
         return replace(
             found,
             stopped=cut or found.stopped or unread,
@@ -128,6 +144,8 @@ class _Scanner:
     ) -> None:
         # What the counters of a transport stream say, for the packets that FFmpeg calls incomplete.
         self.continuity: Callable[[], Continuity | None] = _unknown
+        # Of a transport stream, whether nothing is missing before the zeros with which it ends.
+        self.ends_in_zeros = False
         self.last_position: int | None = None
         self.last_end = 0
         self.latest_pts = 0
@@ -143,6 +161,9 @@ class _Scanner:
         self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
         self._decoder.flags |= Flags.copy_opaque | Flags.output_corrupt
         self._headers = HeaderReader(self._decoder.name, self._decoder.extradata)
+        is_open = self._decoder.name == "hevc" and not self._sized
+        self.last_pictures = LastPictures(self._decoder) if is_open else None
+        self._picture_ends = PictureEnds() if self._decoder.name == "mjpeg" else None
         # Of these codecs `HeaderReader` reads what a frame is, and its number.
         self._has_headers = self._decoder.name in ("h264", "hevc")
         self._break_at = break_at
@@ -167,7 +188,8 @@ class _Scanner:
                     packet = next(self._demuxed, None)
                 except av.error.FFmpegError as error:
                     packet, stopped = None, error.strerror or str(error)
-            broken = broken or _first_complaint(logs)
+            said = _first_complaint(logs)
+            broken = broken or ("" if self.ends_in_zeros and NO_SYNC in said else said)
             if packet is None or not packet.size:
                 break
             self._take(packet, broken)
@@ -182,6 +204,8 @@ class _Scanner:
         if self._headers.is_in_mid_frame and self._packets:
             last = self._packets[-1]
             self._packets[-1] = replace(last, is_incomplete=True, complaint=last.complaint or HALF)
+        if self._picture_ends is not None and self._picture_ends.is_missing:
+            self._packets = list(_last_in_doubt(tuple(self._packets)))
         if self._break_at is not None:
             stopped = stopped or NO_CHAIN
         is_end = any(words in broken for words in _ENDS_EARLY)
@@ -198,11 +222,16 @@ class _Scanner:
             counts_time=self._counts_time,
             lacks_times=self._counts_time or has_decode_times or (self._is_avi and self._shown != sorted(self._shown)),
             numbers_frames=self._has_headers,
+            decodes_at_once=self._picture_ends is not None,
         )
 
     def _take(self, packet: Packet[VideoStream], broken: str) -> None:
         self.last_position, self.last_end = packet.pos, (packet.pos or 0) + packet.size
         unit = self._headers.read(bytes(packet))
+        if self.last_pictures is not None:
+            self.last_pictures.see(packet)
+        if self._picture_ends is not None:
+            self._picture_ends.see(bytes(packet))
         if self._headers.misses_one(unit):
             broken = broken or "a frame is missing"
         if self.missing_before and (packet.pos or 0) >= self.missing_before[0]:
@@ -228,7 +257,7 @@ class _Scanner:
                 pts=packet.pts,
                 dts=packet.dts,
                 is_entry=bool(unit.is_entry),
-                promised_entry=packet.is_keyframe,
+                promised_entry=packet.is_keyframe and self._headers.has_sequence,
                 is_incomplete=bool(incomplete),
                 complaint=incomplete or said or (HALF if unit.lacks_field else ""),
                 break_before=broken,

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+
+from ...manifests.ragged import Array
+from ..running.frame_report import NO_PTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +41,13 @@ class Scan:
     frames which packet the decoder had been given last; after the end of the stream it is the number of packets.
     `corrupt`: the packets whose frames are shown only if the decoder is told to put out corrupt ones; ffmpeg's is not.
     `stopped`: why reading ended before the end of the file, "" if it did not; `unread`: how many packets an index lists
-    after that, or are in fragments that are left out or missing. `ends_early`: the file was cut at its end. `sized`:
-    the container states the size of each packet. `timed`: how many packets, from the first, have reliable times; None
-    for all. `counts_time`: some packets of this container have no time of their own, and the parser counts on from
-    earlier ones. `lacks_times`: only the decoder's output says when a frame is shown. `numbers_frames`: frames that
-    others refer to are numbered, so that packets say where one is missing.
+    after that, or are in fragments that are left out or missing, or in a stream that FFmpeg does not read: `left_out`
+    says so then. `ends_early`: the file was cut at its end. `sized`: the container states the size of each packet.
+    `timed`: how many packets, from the first, have reliable times; None for all. `counts_time`: some packets of this
+    container have no time of their own, and the parser counts on from earlier ones. `lacks_times`: only the decoder's
+    output says when a frame is shown. `numbers_frames`: frames that others refer to are numbered, so that packets say
+    where one is missing. `decodes_at_once`: no packet waits for the next one to be decoded (Motion JPEG), so that what
+    a decoder says of it is said of no other one.
     """
 
     packets: tuple[ScannedPacket, ...]
@@ -48,12 +56,14 @@ class Scan:
     corrupt: frozenset[int] = frozenset()
     stopped: str = ""
     unread: int = 0
+    left_out: str = ""
     ends_early: bool = False
     sized: bool = True
     timed: int | None = None
     counts_time: bool = False
     lacks_times: bool = False
     numbers_frames: bool = True
+    decodes_at_once: bool = False
 
 
 def leads_to(packet: ScannedPacket, entry_pts: int | None) -> bool:
@@ -61,3 +71,9 @@ def leads_to(packet: ScannedPacket, entry_pts: int | None) -> bool:
     if entry_pts is None:
         return False
     return packet.is_before_start or (packet.pts is not None and packet.pts < entry_pts)
+
+
+def times_shown(packets: Sequence[ScannedPacket], shown: Sequence[int]) -> Array:
+    """The pts of the frames of these packets, int64, NO_PTS where a packet has none."""
+    pts = (packets[number].pts for number in shown)
+    return np.array([NO_PTS if each is None else each for each in pts], dtype=np.int64)

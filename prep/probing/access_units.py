@@ -20,6 +20,7 @@ _HEVC_ENTRIES, _HEVC_HEADERS = range(16, 22), range(32, 41)
 # RASL pictures.
 _HEVC_SKIPPED = (8, 9)
 _LOOKED_AT_BYTES = 64
+_MPEG = ("mpeg1video", "mpeg2video")
 _MPEG2_SEQUENCE = b"\0\0\1\xb3"
 # A picture: its number in the GOP, and in an extension behind it which fields it has (1 and 2: one of them, 3: both).
 _MPEG2_PICTURE = re.compile(rb"(?s)\x00\x00\x01\x00(..).*?\x00\x00\x01\xb5[\x80-\x8f].(.)")
@@ -82,6 +83,7 @@ class HeaderReader:
         # None until there is an SPS.
         self._only_frames: bool | None = None
         self._lacks_delay = False
+        self._has_sequence = codec not in _MPEG
         for nal in _stored_parameter_sets(codec, extradata or b""):
             self._keep_sps(nal)
 
@@ -95,8 +97,9 @@ class HeaderReader:
         if self._codec == "hevc":
             slices = self._hevc_slices(data)
             return AccessUnit(is_entry=bool(slices) and all(kind in _HEVC_ENTRIES for kind in slices))
-        if self._codec in ("mpeg1video", "mpeg2video"):
+        if self._codec in _MPEG:
             at = data.find(_MPEG2_SEQUENCE, 0, _LOOKED_AT_BYTES)
+            self._has_sequence = self._has_sequence or at >= 0
             self._aspects.update(code >> 4 for code in data[at + 7 : at + 8] if at >= 0)
         return self._read_mpeg2(data) if self._codec == "mpeg2video" else AccessUnit()
 
@@ -114,6 +117,11 @@ class HeaderReader:
     def lacks_delay(self) -> bool:
         """Whether an SPS read so far does not say how many frames a decoder has to hold back (H.264)."""
         return self._lacks_delay
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether decoders can decode a keyframe: those of MPEG-1 and MPEG-2 need the header of a sequence before."""
+        return self._has_sequence
 
     @property
     def is_in_mid_frame(self) -> bool:

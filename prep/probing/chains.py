@@ -1,5 +1,5 @@
-"""How far each chunk of an AVI file, and each tag of an FLV file, is followed directly by the next; whether an ASF file
-lacks its end.
+"""How far each chunk of an AVI file, and each tag of an FLV file, is followed directly by the next, or each picture
+with its length before it; whether an ASF file lacks its end.
 
 After damage, FFmpeg's demuxers search for the next one without a message. The timestamps of an AVI are a count of its
 chunks, so they are wrong after a gap.
@@ -12,6 +12,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from .motion_jpeg import first_wrong_part
 
 _HEADER = struct.Struct("<4sI")
 _KNOWN = re.compile(rb"\d\d(dc|db|wb|tx|pc|iv|__)|ix\d\d|idx1|JUNK|junk|hdrl|INFO|LIST|RIFF")
@@ -42,8 +44,11 @@ class Break:
 
 
 def first_break(path: str, container: str) -> Break | None:
-    """Where the chain of chunks or tags breaks, or None. Other containers than AVI and FLV have no such chain. A file
-    that only ends too early is no break."""
+    """Where the chain of chunks or tags breaks, or None, or that of pictures with their lengths before them. Other
+    containers have no such chain. A file that only ends too early is no break."""
+    if container == "mjpeg":
+        wrong = first_wrong_part(path)
+        return None if wrong is None else Break(wrong)
     at = _avi_break(path) if container == "avi" else _flv_break(path) if container == "flv" else None
     if at is None:
         return None

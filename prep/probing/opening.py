@@ -79,7 +79,7 @@ def open_source(path: str) -> InputContainer:
     try:
         if follower is not None:
             return _open(f"file:{path}", follower, limits=_limits_of(follower))
-        return _of_mp4(path, _of_transport(path, _open(f"file:{path}")))
+        return _of_mp4(path, _of_transport(path, _of_multipart(path, _open(f"file:{path}"))))
     except av.error.ArgumentError as error:
         # FFmpeg may have taken the name for a pattern of image names, so only the contents determine the format.
         demuxer = _format_by_contents(path)
@@ -88,6 +88,14 @@ def open_source(path: str) -> InputContainer:
         return _open(f"file:{path}", demuxer)
     except av.error.FFmpegError as error:
         raise _refusal(path, error) from error
+
+
+def _of_multipart(path: str, container: InputContainer) -> InputContainer:
+    """The container, or another one: of Motion JPEG with lines between its pictures, which are found without them."""
+    if demuxer_of(container) != "mpjpeg":
+        return container
+    container.close()
+    return _open(f"file:{path}", "mjpeg")
 
 
 def _of_transport(path: str, container: InputContainer) -> InputContainer:
@@ -218,12 +226,23 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
     decoder = stream.codec_context
     may_be_split = decoder.name in ("h264", "hevc")
     with suppress(IndexError):
-        for number, packet in enumerate(container.demux(stream)):
+        for number, packet in enumerate(_demuxed(container, stream)):
             # Packets are not copied to look at them, but for the shortest ones, and the first: some encoders say in it
             # at length what they are.
             is_short = may_be_split and (packet.size <= _MOST_HEADER_BYTES or number == 0)
             if not (is_short and has_only_headers(decoder.name, bytes(packet), decoder.extradata)):
                 yield packet
+
+
+def _demuxed(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
+    """The packets of a stream. FFmpeg's demuxer of transport streams wants to be asked again where it found none in
+    some kilobytes, as in zeros at the end of a file."""
+    while True:
+        try:
+            yield from container.demux(stream)
+        except av.error.BlockingIOError:
+            continue
+        return
 
 
 def packets_from(container: InputContainer, stream: VideoStream, pts: int | None) -> Iterator[Packet[VideoStream]]:

@@ -37,7 +37,7 @@ from .picture import UNSPECIFIED, picture_of
 from .probed_frames import first_frames, frame_of
 from .recordings import is_joined, period_of
 from .sample_entry import is_index_cut_off
-from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, PacketLog, suspicion_of_end
+from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, UNSIZED, PacketLog, suspicion_of_end
 from .source_video import NO_ENTRIES, SourceVideo, with_pts
 from .still_pictures import why_motion_photo, why_still
 
@@ -126,7 +126,8 @@ class _Read:
 
 def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> _Read:
     keyframes_at = frozenset(entry.pos for entry in stream.index_entries if entry.is_keyframe) if by_index else None
-    packets = PacketLog(stream.codec_context, keyframes_at=keyframes_at)
+    is_unsized = container.format.name in UNSIZED and not by_index
+    packets = PacketLog(stream.codec_context, keyframes_at=keyframes_at, is_unsized=is_unsized)
     places: list[tuple[int | None, int | None, int]] = []
     first: Packet[VideoStream] | None = None
     try:

@@ -21,7 +21,10 @@ from ...manifests.ragged import Array
 from ...wording import counted
 from .access_units import HeaderReader, has_alpha_layer
 from .chains import Break, first_break, lacks_asf_end
+from .cut_end import ends_in_zeros
+from .hevc_end import LastPictures
 from .holes import frames_behind_hole
+from .motion_jpeg import PictureEnds
 from .mp4_fragments import top_boxes, unread_fragments
 from .mpeg4_headers import PictureHeaders
 from .playlists import SCRIPT_DEMUXERS
@@ -34,7 +37,7 @@ from .unread import fragment_sign, has_another_mp4, is_fragmented, unread_video
 _MISSING_SECONDS = 1
 # Containers that do not state the length of a packet: their last packet may be incomplete without a sign, and later
 # ones may be missing.
-UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v")
+UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v", "mjpeg")
 # Codecs of which the headers of all packets are read.
 _READ_CODECS = ("h264", "mpeg1video", "mpeg2video")
 # Codecs whose keyframes, as the container flags them, are frames at which a decoder may start. For H.264 and HEVC the
@@ -79,10 +82,13 @@ class PacketLog:
     of damage in them.
 
     With `keyframes_at`, the positions of the keyframes in the file, the content of packets is not looked at. FFmpeg's
-    own mark is of no use then: its parsers take it from packets that have no content yet.
+    own mark is of no use then: its parsers take it from packets that have no content yet. `is_unsized`: the container
+    does not state the length of a packet.
     """
 
-    def __init__(self, decoder: CodecContext, *, keyframes_at: frozenset[int] | None = None) -> None:
+    def __init__(
+        self, decoder: CodecContext, *, keyframes_at: frozenset[int] | None = None, is_unsized: bool = False
+    ) -> None:
         self._keyframes_at = keyframes_at
         self.pts: list[int | None] = []
         self.durations = array("q")
@@ -103,6 +109,8 @@ class PacketLog:
         self._extradata, self._codec = decoder.extradata, decoder.name
         self.has_alpha_layer = False
         self._pictures = PictureHeaders(decoder.extradata) if decoder.name == "mpeg4" else None
+        self.last_pictures = LastPictures(decoder) if decoder.name == "hevc" and is_unsized else None
+        self._ends = PictureEnds() if decoder.name == "mjpeg" and keyframes_at is None else None
         self._is_entry: bool | None = None
         self._is_second_field = False
         self._latest: int | None = None
@@ -116,6 +124,10 @@ class PacketLog:
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
         if self._pictures is not None and self._keyframes_at is None:
             self._pictures.see(bytes(packet))
+        if self._ends is not None:
+            self._ends.see(bytes(packet))
+        if self.last_pictures is not None:
+            self.last_pictures.see(packet)
         self._seen += 1
         self.last_position, self.last_end = packet.pos, (packet.pos or 0) + packet.size
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
@@ -209,6 +221,11 @@ class PacketLog:
         return self._headers.is_in_mid_frame
 
     @property
+    def ends_in_mid_picture(self) -> bool:
+        """Whether the last picture of Motion JPEG lacks its end."""
+        return self._ends is not None and self._ends.is_missing
+
+    @property
     def known_pts(self) -> list[int]:
         return [pts for pts in self.pts if pts is not None]
 
@@ -232,8 +249,12 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
             promises_more_chunks(container, stream, len(packets.pts), packets.last_dts),
             f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",
         ),
-        (may_lack_an_end(path, container, stream, packets.last_end, broken), "its last packet may be incomplete"),
+        (
+            may_lack_an_end(path, container, stream, (packets.last_end, packets.last_pictures), broken),
+            "its last packet may be incomplete",
+        ),
         (packets.ends_in_mid_frame, "its last frame lacks a field"),
+        (packets.ends_in_mid_picture, "its last picture lacks its end"),
         (broken is not None and broken.is_cut, "its last chunk is incomplete"),
         (
             promised - reached > _MISSING_SECONDS,
@@ -247,17 +268,25 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     said = cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
     if is_fragmented(container, stream):
         said = said or fragment_sign(unread_fragments(path, stream.id), has_hidden=packets.has_hidden)
-    return said or unread_video(path, container, packets.last_position)
+    return said or unread_video(path, container, stream, packets.last_position)
 
 
 def may_lack_an_end(
-    path: str, container: InputContainer, stream: VideoStream, last_end: int, broken: Break | None
+    path: str,
+    container: InputContainer,
+    stream: VideoStream,
+    last: tuple[int, LastPictures | None],
+    broken: Break | None,
 ) -> bool:
-    """Whether the last packet, which ends at `last_end`, may be incomplete although neither its demuxer nor its decoder
-    would report that. `broken` is what `first_break` finds in the file."""
+    """Whether the last packet may be incomplete although neither its demuxer nor its decoder would report that. `last`:
+    where it ends, and the last pictures of HEVC. `broken` is what `first_break` finds in the file."""
+    last_end, pictures = last
     match container.format.name:
         case "mpegts":
-            return stream.codec_context.name == "hevc" and ends_in_mid_packet(path, stream.id)
+            is_cut = pictures is not None and ends_in_mid_packet(path, stream.id)
+            return is_cut or (pictures is not None and ends_in_zeros(path) and pictures.lack_an_end)
+        case "hevc" | "mpeg":
+            return pictures is not None and pictures.lack_an_end
         case "flv":
             return broken is not None and broken.is_end and broken.in_packet
         case "asf":

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...manifests.ragged import Array
+from .cut_end import zeros_from
 
 # Plain ones, those of Blu-ray and AVCHD with a time before each, and those of broadcasts with a checksum behind each.
 _SIZES = (188, 192, 204)
-_PLAIN_BYTES, _SYNC = 188, 0x47
+PLAIN_BYTES, SYNC = 188, 0x47
 _FEWEST_COMPARED, _ROWS_COMPARED, _LAST_LOOKED_AT, _ROWS_AT_ONCE = 5, 50, 20_000, 200_000
 _PES_START_BYTES, _LENGTHS = 6, 1 << 16
 # A PES header with both times, which have 33 bits. The table of programs has a PID of its own.
@@ -95,16 +96,16 @@ class Continuity:
 
 def continuity_of(path: str, pid: int, codec: str) -> Continuity | None:
     """What the counters of a stream say; None where a packet of the file does not begin as it should."""
-    layout = _layout(path)
+    layout = layout_of(path)
     if layout is None:
         return None
     size = layout[1]
     breaks, befores, repeats, starts, stated, read = ([np.zeros(0, np.int64)] for _ in range(6))
     counter, payload, last_place = -1, 0, -1
-    for position, block in _blocks(path, *layout):
-        if (block[:, 0] != _SYNC).any():
+    for position, block in blocks_of(path, *layout):
+        if (block[:, 0] != SYNC).any():
             return None
-        mine = (_pids(block) == pid) & (block[:, 3] & 0x30 != 0)
+        mine = (pids_of(block) == pid) & (block[:, 3] & 0x30 != 0)
         places, rows = position + np.flatnonzero(mine) * size, block[mine]
         if not len(rows):
             continue
@@ -115,8 +116,8 @@ def continuity_of(path: str, pid: int, codec: str) -> Continuity | None:
         goes_on = (before < 0) | is_new | (counters == (before + has_payload) % 16)
         repeats.append(places[~goes_on & has_payload & (counters == before)])
         begins = has_payload & (rows[:, 1] & 0x40 != 0)
-        head = np.minimum(np.where(has_fields, 5 + rows[:, 4].astype(np.int64), 4), _PLAIN_BYTES - _PES_START_BYTES)
-        counts = np.where(has_payload, _PLAIN_BYTES - head, 0)
+        head = np.minimum(np.where(has_fields, 5 + rows[:, 4].astype(np.int64), 4), PLAIN_BYTES - _PES_START_BYTES)
+        counts = np.where(has_payload, PLAIN_BYTES - head, 0)
         is_break = ~goes_on | (rows[:, 1] & 0x80 != 0)
         breaks.append(places[is_break])
         befores.append(np.concatenate([[last_place], places[:-1]])[is_break])
@@ -178,7 +179,7 @@ def _joins_of_segments(
             step = (next_ - last + _TIMES // 2) % _TIMES - _TIMES // 2
             if 0 < step <= longest and counters == first:
                 found.append(at)
-            elif (longest < step or step < -_MOST_BACK) and not _video_starts(rows, _pids(rows[-1:]).tolist()):
+            elif longest < step or step < -_MOST_BACK:
                 (holes if 0 < step <= _MOST_AHEAD else others).append(at)
     return _Joins(*(np.array(sorted(each), np.int64) for each in ([*found, *others, *holes], others, holes)))
 
@@ -191,7 +192,7 @@ def _longest_step(times: Array) -> float:
 
 def _begin_counters(rows: _Rows) -> tuple[int, int] | None:
     """The counters of the last table of programs in some packets, and of the last packet; None without a table."""
-    tables = rows[(_pids(rows) == _TABLES_PID) & (rows[:, 1] & 0x40 != 0)]
+    tables = rows[(pids_of(rows) == _TABLES_PID) & (rows[:, 1] & 0x40 != 0)]
     return (int(tables[-1, 3] & 15), int(rows[-1, 3] & 15)) if len(tables) else None
 
 
@@ -199,7 +200,7 @@ def _decode_time(packet: NDArray[np.uint8]) -> int | None:
     """The time, in units of 1/90000 s, at which the frame of a PES packet is decoded, which begins in this packet; None
     where it is not stated."""
     head = 5 + int(packet[4]) if packet[3] & 0x20 else 4
-    start = packet[head:_PLAIN_BYTES].tolist()
+    start = packet[head:PLAIN_BYTES].tolist()
     if len(start) < _TIMED_START_BYTES or not start[7] & 0x80:
         return None
     at = 14 if start[7] & 0x40 else 9
@@ -239,40 +240,58 @@ def _lengths(stated: Array, read: Array, is_whole: NDArray[np.bool_]) -> tuple[N
 
 def has_transport_packets(path: str) -> bool:
     """Whether a file consists of transport packets, wherever in one of them it begins."""
-    return _layout(path) is not None
+    return layout_of(path) is not None
+
+
+def has_only_zeros_behind(path: str) -> bool:
+    """Whether a file ends in many zeros, and consists of transport packets without a break up to there."""
+    layout, end = layout_of(path), zeros_from(path)
+    if layout is None or end is None:
+        return False
+    # The last packet may be cut off.
+    whole = (end - layout[0]) // layout[1]
+    return all(
+        (rows[: max(0, whole - (position - layout[0]) // layout[1]), 0] == SYNC).all()
+        for position, rows in blocks_of(path, *layout)
+    )
 
 
 def other_video_behind(path: str, position: int, known: Collection[int]) -> bool:
     """Whether another video begins behind this position, in a PID other than the known ones."""
-    layout = _layout(path)
+    layout = layout_of(path)
     if layout is None:
         return False
     first, size = layout
     at = first + max(0, position - first) // size * size
-    _, rows = next(_blocks(path, at, size), (0, np.zeros((0, size), np.uint8)))
-    return _video_starts(rows, known)
+    _, rows = next(blocks_of(path, at, size), (0, np.zeros((0, size), np.uint8)))
+    return _other_video_starts(rows, known)
 
 
-def _video_starts(rows: _Rows, known: Collection[int]) -> bool:
+def _other_video_starts(rows: _Rows, known: Collection[int]) -> bool:
     """Whether a PES packet of video begins in these packets, in a PID other than the known ones."""
-    begins = (rows[:, 0] == _SYNC) & (rows[:, 1] & 0x40 != 0) & (rows[:, 3] & 0x10 != 0)
-    rows = rows[begins & ~np.isin(_pids(rows), list(known))]
+    begins = (rows[:, 0] == SYNC) & (rows[:, 1] & 0x40 != 0) & (rows[:, 3] & 0x10 != 0)
+    return bool(video_starts(rows[begins & ~np.isin(pids_of(rows), list(known))]).any())
+
+
+def video_starts(rows: _Rows) -> NDArray[np.bool_]:
+    """For each of these packets, with which something begins, whether it is a PES packet of video."""
     head = np.where(rows[:, 3] & 0x20 != 0, 5 + rows[:, 4].astype(np.int64), 4)
     starts = (row[at : at + 4].tobytes() for row, at in zip(rows, head.tolist(), strict=True))
-    return any(start[:3] == b"\0\0\1" and start[3:] in _VIDEO_IDS for start in starts)
+    found = (start[:3] == b"\0\0\1" and start[3:] in _VIDEO_IDS for start in starts)
+    return np.fromiter(found, dtype=np.bool_, count=len(rows))
 
 
 def ends_in_mid_packet(path: str, pid: int) -> bool:
     """Whether the last PES packet of this PID looks cut off: no stuffing follows it. One in 184 whole ones has no
     stuffing either, because it ends exactly at the end of a transport packet."""
-    layout = _layout(path)
+    layout = layout_of(path)
     if layout is None:
         return False
     first, size = layout
-    count = (Path(path).stat().st_size - first + size - _PLAIN_BYTES) // size
+    count = (Path(path).stat().st_size - first + size - PLAIN_BYTES) // size
     skipped = max(0, count - _LAST_LOOKED_AT)
-    rows = next((rows for _, rows in _blocks(path, first + skipped * size, size)), np.zeros((0, size), np.uint8))
-    mine = rows[(rows[:, 0] == _SYNC) & (_pids(rows) == pid) & (rows[:, 3] & 0x10 != 0)]
+    rows = next((rows for _, rows in blocks_of(path, first + skipped * size, size)), np.zeros((0, size), np.uint8))
+    mine = rows[(rows[:, 0] == SYNC) & (pids_of(rows) == pid) & (rows[:, 3] & 0x10 != 0)]
     if not len(mine):
         return False
     last = mine[-1]
@@ -289,30 +308,30 @@ def _fields_bytes(flags: int) -> int:
     return 1 + 6 * bool(flags & 0x10) + 6 * bool(flags & 0x08) + bool(flags & 0x04) if flags else 0
 
 
-def _pids(rows: _Rows) -> NDArray[Any]:
+def pids_of(rows: _Rows) -> NDArray[Any]:
     return (rows[:, 1].astype(np.int64) & 0x1F) << 8 | rows[:, 2]
 
 
-def _layout(path: str) -> tuple[int, int] | None:
+def layout_of(path: str) -> tuple[int, int] | None:
     """The position of the first packet that is followed by others, and the distance between them."""
     with Path(path).open("rb") as file:
         data = np.frombuffer(file.read(max(_SIZES) * (_ROWS_COMPARED + 1)), np.uint8)
     for size in _SIZES:
         for first in range(min(size, len(data))):
             signs = data[first::size][:_ROWS_COMPARED]
-            if len(signs) >= _FEWEST_COMPARED and (signs == _SYNC).all():
+            if len(signs) >= _FEWEST_COMPARED and (signs == SYNC).all():
                 return first, size
     return None
 
 
-def _blocks(path: str, first: int, size: int) -> Iterator[tuple[int, _Rows]]:
+def blocks_of(path: str, first: int, size: int) -> Iterator[tuple[int, _Rows]]:
     """The whole packets from this position on, and where each block of them begins."""
     position = first
     with Path(path).open("rb") as file:
         file.seek(first)
         while data := file.read(size * _ROWS_AT_ONCE):
             # What lies between packets, a time or a checksum, may lack behind the last one.
-            padded = data + bytes(size - _PLAIN_BYTES)
+            padded = data + bytes(size - PLAIN_BYTES)
             rows = len(padded) // size
             yield position, np.frombuffer(padded, np.uint8, rows * size).reshape(rows, size)
             position += len(data)

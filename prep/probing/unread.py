@@ -8,6 +8,7 @@ from av.container import InputContainer
 from av.video.stream import VideoStream
 
 from .mp4_fragments import Unread, top_boxes
+from .programs import frames_meanwhile
 from .transport_packets import other_video_behind
 
 _ANOTHER_MP4 = "another MP4 follows in it, and FFmpeg reads the first one only; give each in a file of its own"
@@ -15,6 +16,10 @@ ANOTHER_FRAGMENTED = "another MP4 follows in it, of which FFmpeg leaves out frag
 _ANOTHER_STREAM = (
     "its video goes on in another stream (PID), and FFmpeg reads the first one only; cut the file where the stream "
     "changes, and give both parts"
+)
+MEANWHILE = (
+    "for a part of the file its tables list another stream (PID), as for an advertisement or where its video goes on, "
+    "and FFmpeg reads the first one only; cut the file where the stream changes, and give each part"
 )
 LEFT_OUT = "a fragment has earlier times than the one before, and FFmpeg leaves it out"
 MISSING_FRAGMENT = "a fragment is missing by the numbers of those around it"
@@ -39,13 +44,15 @@ def fragment_sign(unread: Unread, *, has_hidden: bool) -> str:
     return MISSING_FRAGMENT if unread.missing else ""
 
 
-def unread_video(path: str, container: InputContainer, position: int | None) -> str:
+def unread_video(path: str, container: InputContainer, stream: VideoStream, position: int | None) -> str:
     """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none."""
     if "mp4" in container.format.name:
         return _ANOTHER_MP4 if has_another_mp4([kind for kind, *_ in top_boxes(path)]) else ""
     if container.format.name != "mpegts" or position is None:
         return ""
-    known = [stream.id for stream in container.streams]
+    known = [each.id for each in container.streams]
+    if frames_meanwhile(path, stream.id):
+        return MEANWHILE
     return _ANOTHER_STREAM if other_video_behind(path, position, known) else ""
 
 

@@ -1,0 +1,94 @@
+"""Recordings for which more space was reserved than was written, as where power was lost: zeros follow; and HEVC that
+ends anywhere, of which decoders make a picture all the same."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import shortgop
+from odd_pictures import X264, encode_pictures, numbered
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.cut_end import ends_in_zeros, zeros_from
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from synthetic import read_number
+
+FRAMES, GOP = 30, 10
+ZEROS = bytes(200_000)
+H264 = (*X264, "-bf", "2", "-g", str(GOP), "-sc_threshold", "0", "-pix_fmt", "yuv420p")
+HEVC = ("-c:v", "libx265", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-x265-params")
+HEVC_PARAMETERS = f"log-level=none:keyint={GOP}:pools=1:bframes=2"
+
+
+def hevc(path: Path, more: str = "") -> Path:
+    return encode_pictures(path, numbered(range(FRAMES), (192, 128)), *HEVC, HEVC_PARAMETERS + more)
+
+
+def prepared(source: Path, data: bytes, *, salvage: bool = False) -> tuple[Report, shortgop.Video | None]:
+    source.write_bytes(data)
+    out, policy = source.parent / f"{source.name} {len(data)} {salvage}", SourcePolicy(salvage)
+    report = prepare([str(source)], DiskStorage(out), Profile(), where=Where("inline"), policy=policy)
+    return report, None if report.failures else shortgop.open(out)[0]
+
+
+def shown(source: Path, data: bytes) -> list[int]:
+    report, video = prepared(source, data)
+    assert video is not None, report.failures
+    assert video.changes.salvaged == ()
+    return [read_number(frame) for frame in video]
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+def test_zeros_behind_a_transport_stream_are_its_end(codec: str, tmp_path: Path) -> None:
+    """FFmpeg gives up in the middle of them, and comes to the last frames when it is asked again."""
+    source = tmp_path / "x.ts"
+    whole = hevc(source) if codec == "hevc" else encode_pictures(source, numbered(range(FRAMES)), *H264)
+    data = whole.read_bytes()
+    assert shown(source, data + ZEROS) == list(range(FRAMES))
+    cut = shown(source, data[: len(data) * 3 // 4 + 50] + ZEROS)
+    assert cut == list(range(len(cut)))
+    assert len(cut) in range(FRAMES // 2, FRAMES * 3 // 4)
+
+
+def test_zeros_in_the_middle_of_a_transport_stream_are_damage(tmp_path: Path) -> None:
+    source = tmp_path / "x.ts"
+    data = encode_pictures(source, numbered(range(FRAMES)), *H264).read_bytes()
+    middle = len(data) // 2 // 188 * 188
+    for behind in (b"", ZEROS):
+        report, _ = prepared(source, data[:middle] + ZEROS + data[middle:] + behind)
+        assert "--salvage prepares the others" in report.failures[0].reason
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("seed", range(12))
+def test_raw_hevc_that_ends_anywhere_ends_before_the_picture_that_is_cut_off(seed: int, tmp_path: Path) -> None:
+    """Its decoder fills the picture with noise or an earlier one, so that it may show another number."""
+    source = tmp_path / "x.hevc"
+    data = hevc(source, ":slices=3" if seed % 3 else "").read_bytes()
+    end = random.Random(seed).randrange(len(data) // 3, len(data) - 10)
+    cut = shown(source, data[:end] + ZEROS * (seed % 2))
+    assert cut == list(range(len(cut)))
+    assert len(cut) > GOP // 2
+
+
+@pytest.mark.parametrize("more", ["", ":slices=3", ":wpp=1"])
+def test_whole_raw_hevc_loses_no_picture(more: str, tmp_path: Path) -> None:
+    source = tmp_path / "x.hevc"
+    data = hevc(source, more).read_bytes()
+    assert shown(source, data) == list(range(FRAMES))
+    assert shown(source, data + ZEROS) == list(range(FRAMES))
+
+
+def test_zeros_are_found_at_the_end_alone(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    for data, start in ((b"ab" + ZEROS, 2), (ZEROS + b"a", None), (b"a" + bytes(100), None), (ZEROS, 0)):
+        file.write_bytes(data)
+        assert zeros_from(str(file)) == start
+        assert ends_in_zeros(str(file)) == (start is not None)
+    file.write_bytes(b"a" * 3_000_000 + bytes(2_500_000))
+    assert zeros_from(str(file)) == 3_000_000
