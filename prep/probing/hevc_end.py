@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import av
 from av.codec.context import CodecContext, ThreadType
@@ -79,9 +80,9 @@ class LastPictures:
         return found
 
 
-def _packet_of(data: bytes) -> Packet[VideoStream]:
+def _packet_of(data: bytes) -> Packet[Any]:
     """A packet with these bytes, and zeros behind them, which decoders may read."""
-    packet: Packet[VideoStream] = Packet(len(data))
+    packet: Packet[Any] = Packet(len(data))
     packet.update(data)
     return packet
 
