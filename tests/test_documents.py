@@ -49,7 +49,7 @@ FENCED = {
         "test_documents.test_a_loop_with_a_clip_loader",
         "test_training_page.test_clips_of_several_sizes",
         "test_training_page.test_clips_of_several_lengths",
-        "test_training_loaders.test_lightning_resumes_a_data_loader_with_the_callback_of_the_page",
+        "test_lightning.test_lightning_resumes_a_data_loader_with_the_callback_of_the_page",
         "test_training_loaders.test_hugging_faces_trainer_resumes_with_the_samples_that_were_left",
         "test_ray_data.test_what_the_page_shows_runs",
         "test_documents.test_the_dataset_class_before_and_after",

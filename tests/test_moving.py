@@ -1,93 +1,48 @@
-"""copy, merge, compact and rollback: videos are moved without being encoded, on a disk and to and from a store."""
+"""copy, merge and compact: videos are moved without being encoded, on a disk and to and from a store."""
 
 from __future__ import annotations
 
 import shutil
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 import shortgop
 from dataset_paths import shard_path
 from dataset_places import Places, copied, names
 from datasets import current_manifest, make_dataset
-from shortgop.cli import app
+from moved_datasets import CONTENT, current, is_whole, make_original, make_sources, numbers_of
 from shortgop.errors import CorruptDataError, MissingDataError, UsageError
-from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.dataset_files.parts import finished_parts
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.compact import compact
 from shortgop.manifests.operations.copying import copy_videos
-from shortgop.manifests.operations.drop import drop
 from shortgop.manifests.operations.moving import VideosInShards, sharing_videos, videos_of
-from shortgop.manifests.operations.rollback import rollback
-from shortgop.manifests.operations.verify import verify
-from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from sweep import only_in_a_sweep
-from synthetic import constant_rate_pts, make_video, read_number
-
-RATE = Fraction(25)
-FRAMES = 20
-NAMES = ("a.mp4", "b.mp4", "c.mp4", "d.mp4")
+from synthetic import read_number
 
 
 @pytest.fixture(scope="module")
 def videos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("videos")
-    for number, name in enumerate(NAMES):
-        pts = constant_rate_pts(RATE, FRAMES)
-        make_video(folder / name, pts=pts, timebase=1 / RATE, first_number=100 * number)
-    (folder / "broken.mp4").write_text("not a video")
-    return folder
+    return make_sources(tmp_path_factory.mktemp("videos"))
 
 
 @pytest.fixture(scope="module")
 def original(videos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two jobs, so two shards; labels, a video that was dropped, and a source that failed."""
-    path = tmp_path_factory.mktemp("original") / "dataset"
-    make_dataset([videos / "a.mp4", videos / "broken.mp4"], path)
-    make_dataset([videos / "b.mp4", videos / "c.mp4"], path)
-    annotate(DiskStorage(path), {"a.mp4": {"label": 3}, "b.mp4": {"label": "x"}})
-    drop(DiskStorage(path), ["c.mp4"])
-    return path
+    return make_original(videos, tmp_path_factory.mktemp("original") / "dataset")
 
 
 @pytest.fixture
 def dataset(original: Path, tmp_path: Path) -> Path:
     return shutil.copytree(original, tmp_path / "dataset")
-
-
-def numbers_of(place: Storage) -> dict[str, tuple[Any, int]]:
-    """The label of each video, and the number that its first frame shows; all frames are looked at."""
-    found = {}
-    for video in shortgop.open(place.url):
-        numbers = [read_number(picture) for picture in video[:]]
-        assert numbers == list(range(numbers[0], numbers[0] + FRAMES))
-        found[video.id] = video.attributes.get("label"), numbers[0]
-    return found
-
-
-def current(place: Storage) -> str:
-    return str(open_current(place)[0].snapshot)
-
-
-def is_whole(place: Storage) -> bool:
-    root, manifest = open_current(place)
-    return list(verify(place, manifest, snapshot=root.snapshot)) == []
-
-
-CONTENT = {"a.mp4": (3, 0), "b.mp4": ("x", 100)}
 
 
 class Copying:
@@ -197,29 +152,6 @@ class Moving:
         collect(place)
         assert names(place, "shards") == set(after.shards.name.texts())
 
-    def test_a_dataset_goes_back_to_a_snapshot_and_forth_again(self, place: Storage, videos: Path) -> None:
-        then = current(place)
-        make_dataset([videos / "d.mp4"], place)
-        drop(place, ["a.mp4"])
-        annotate(place, {"b.mp4": {"label": "y", "more": 1}})
-        now = current(place)
-        changed = numbers_of(place)
-        foreseen = rollback(place, then, dry_run=True)
-        done = rollback(place, then)
-        assert (done.dropped, done.restored, done.relabelled) == (("d.mp4",), ("a.mp4",), ("b.mp4",))
-        assert (foreseen.dropped, foreseen.restored) == (done.dropped, done.restored)
-        assert foreseen.relabelled == done.relabelled
-        assert numbers_of(place) == CONTENT
-        assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "x"}
-        assert is_whole(place)
-        assert rollback(place, then).dropped == ()
-        rollback(place, now)
-        assert numbers_of(place) == changed
-        assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "y", "more": 1}
-        # What went with it is left out by jobs, as what was dropped.
-        rollback(place, then)
-        assert make_dataset([videos / "d.mp4"], place).dropped == ("d.mp4",)
-
     def test_a_dataset_is_copied_within_a_store(self, place: Storage, places: Places) -> None:
         target = places.new()
         copy_videos([place], target)
@@ -321,91 +253,3 @@ def test_shards_that_share_videos_are_together(shards_of: dict[int, list[int]]) 
             reached |= more
             more = {shard for its in shards_of.values() if reached & set(its) for shard in its}
         assert reached == set(group)
-
-
-# Going back
-
-
-def test_a_source_that_was_replaced_comes_back(videos: Path, tmp_path: Path) -> None:
-    place = DiskStorage(tmp_path / "dataset")
-    source = tmp_path / "a.mp4"
-    shutil.copy(videos / "a.mp4", source)
-    make_dataset([source], tmp_path / "dataset")
-    then = current(place)
-    shutil.copy(videos / "d.mp4", source)
-    prepare([str(source)], place, Profile(), where=Where("inline"), changed="replace")
-    assert numbers_of(place) == {"a.mp4": (None, 300)}
-    assert rollback(place, then).restored == ("a.mp4",)
-    assert numbers_of(place) == {"a.mp4": (None, 0)}
-    assert is_whole(place)
-
-
-def test_a_source_that_was_replaced_and_then_dropped_comes_back_as_a_later_revision(
-    videos: Path, tmp_path: Path
-) -> None:
-    """Later than any that copies of the dataset may have; also where other videos get back columns."""
-    place = DiskStorage(tmp_path / "dataset")
-    sources = [tmp_path / "a.mp4", tmp_path / "b.mp4"]
-    for source in sources:
-        shutil.copy(videos / source.name, source)
-    make_dataset(sources, tmp_path / "dataset")
-    annotate(place, {"b.mp4": {"label": 1}})
-    then, content = current(place), numbers_of(place)
-    for name in ("d.mp4", "b.mp4"):
-        shutil.copy(videos / name, sources[0])
-        prepare([str(sources[0])], place, Profile(), where=Where("inline"), changed="replace")
-    replaced = current_manifest(tmp_path / "dataset").videos.revision[0]
-    annotate(place, {"b.mp4": {"more": 2}})
-    drop(place, ["a.mp4"])
-    done = rollback(place, then)
-    assert (done.restored, done.relabelled) == (("a.mp4",), ("b.mp4",))
-    assert numbers_of(place) == content
-    assert current_manifest(tmp_path / "dataset").videos.revision[0] > replaced
-    assert is_whole(place)
-
-
-def test_videos_that_moved_to_other_shards_are_as_they_were(dataset: Path) -> None:
-    place, then = DiskStorage(dataset), current(DiskStorage(dataset))
-    collect(place, keep_snapshots_seconds=3600)
-    compact(place)
-    assert rollback(place, then, dry_run=True).restored == ()
-
-
-def test_a_snapshot_that_is_gone_is_named(dataset: Path) -> None:
-    with pytest.raises(UsageError, match="has no snapshot '000099'; it has 000001, 000002"):
-        rollback(DiskStorage(dataset), "000099")
-
-
-def test_a_snapshot_is_named_by_how_far_back_it_is(dataset: Path) -> None:
-    place = DiskStorage(dataset)
-    then = current(place)
-    annotate(place, {"b.mp4": {"label": "y"}})
-    annotate(place, {"b.mp4": {"label": "z"}})
-    changed = current(place)
-    invoke = CliRunner().invoke
-    assert f"as it was in snapshot {then}" in invoke(app, ["rollback", str(dataset), "--back", "2", "--dry-run"]).stdout
-    assert current(place) == changed
-    went = invoke(app, ["rollback", str(dataset), "--back", "2"])
-    assert went.exit_code == 0
-    assert f"as it was in snapshot {then}" in went.stdout
-    assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "x"}
-    # That was a snapshot too.
-    assert rollback(place, 1).to == changed
-    assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "z"}
-    with pytest.raises(UsageError, match=r"has \d snapshots before the current one, 0\d+, and 99 back is none of them"):
-        rollback(place, 99)
-    for arguments in ([], [then, "--back", "1"]):
-        refused = invoke(app, ["rollback", str(dataset), *arguments])
-        assert refused.exit_code == 2
-        assert "rollback takes the name of one snapshot, or --back N" in refused.stderr
-
-
-def test_videos_whose_shards_are_gone_cannot_come_back(dataset: Path) -> None:
-    place, then = DiskStorage(dataset), current(DiskStorage(dataset))
-    drop(place, ["a.mp4"])
-    named = current_manifest(dataset).shards.name.texts()
-    for file in (dataset / "shards").iterdir():
-        if file.name not in named:
-            file.unlink()
-    with pytest.raises(MissingDataError, match=f"shards of snapshot {then} of .* are gone"):
-        rollback(place, then)
