@@ -25,7 +25,7 @@ def interleaved(layers: Sequence[LayerTables], videos: Runs, new_array: NewArray
     """These videos with their segments and GOPs, patterns, configurations and shards, and where they come from; without
     the timeline. Columns lie in arrays that `new_array` makes. `others` are the tables failures, edits and drops."""
     filling = _Filling(layers, videos, new_array)
-    numbered = {of: filling.numbered(path, of) for path, of in REFERENCES.items()}
+    numbered = {target: filling.numbered(path, target) for path, target in REFERENCES.items()}
     # Each row was checked in its layer.
     return manifest_as_is(
         filling.derived(),
@@ -49,16 +49,17 @@ class _Filling:
         # Of each column of references, the new number of each row of each layer's table.
         self._numbers: dict[str, list[Array]] = {}
 
-    def numbered(self, path: str, of: str) -> Any:
-        """The rows that a column of references refers to, each content once. From now on it refers to these."""
-        tables = [each.table(of) for each in self._layers]
+    def numbered(self, path: str, target: str) -> Any:
+        """The rows of the table `target` that a column of references refers to, each content once. From now on the
+        column refers to these."""
+        tables = [each.table(target) for each in self._layers]
         bases = np.cumsum([0, *map(len, tables)])
         table, name = path.split("/")
         stacked = stack(tables)
         # Layers share most contents. So all are soon seen, although the rows of a layer may come last.
         contents, numbers = unique_rows(stacked, np.arange(len(stacked)))
         of_layers = np.split(numbers, bases[1:-1])
-        reads = [_renumbered(each.reads(path), of) for each, of in zip(self._layers, of_layers, strict=True)]
+        reads = [_renumbered(layer.reads(path), its) for layer, its in zip(self._layers, of_layers, strict=True)]
         numbering, runs = Numbering(contents), self._runs[table]
         blocks = blocks_of(runs)
 
@@ -70,7 +71,7 @@ class _Filling:
             if numbering.has_seen_all:
                 break
         kept, new_numbers = numbering.result()
-        self._numbers[path] = [new_numbers[of].astype(SCHEMA[table][name].dtype) for of in of_layers]
+        self._numbers[path] = [new_numbers[its].astype(SCHEMA[table][name].dtype) for its in of_layers]
         return kept
 
     def table(self, table: str) -> dict[str, Any]:

@@ -115,17 +115,17 @@ def drops_of(table: Drops) -> dict[str, Drop]:
     return drops
 
 
-def merged_edits(table: Edits, origins: Sequence[int], drops: Mapping[str, Drop]) -> tuple[Edits, dict[str, int]]:
+def merged_edits(table: Edits, part_of_row: Sequence[int], drops: Mapping[str, Drop]) -> tuple[Edits, dict[str, int]]:
     """The edits of many parts in the form of `edits_table`, without those that a later drop of their id ended; and of
     each id the part that has all its edits, or -1 if they come from several.
 
-    `origins` has the number of the part of each row. Each part has its edits in the form of `edits_table`. So only the
-    rows of ids from several parts are read: there may be as many edits as videos.
+    `part_of_row` has the number of the part that each row comes from. Each part has its edits in the form of
+    `edits_table`. So only the rows of ids from several parts are read: there may be as many edits as videos.
     """
     ids, numbers = table.id.texts(), table.number.tolist()
     owner: dict[str, int] = {}
-    for video_id, origin in zip(ids, origins, strict=True):
-        if owner.setdefault(video_id, origin) != origin:
+    for video_id, part in zip(ids, part_of_row, strict=True):
+        if owner.setdefault(video_id, part) != part:
             owner[video_id] = -1
     rows = [row for row, video_id in enumerate(ids) if video_id not in drops or numbers[row] > drops[video_id].number]
     whole = [row for row in rows if owner[ids[row]] >= 0]

@@ -51,24 +51,24 @@ def merge_tables(manifests: Sequence[Manifest], timelines: Sequence[ReadRows] = 
     """
     manifests = [*manifests, empty()]
     everything = stacked(manifests)
-    origins = FrameRuns(
+    frame_runs = FrameRuns(
         manifest=np.repeat(np.arange(len(manifests)), [len(m.videos) for m in manifests]),
         start=np.concatenate([m.first_frames[:-1] for m in manifests]),
         length=everything.videos.num_frames,
     )
     drops = drops_of(everything.drops)
-    kept = _kept(everything, drops, origins, timelines)
-    edit_origins = np.repeat(np.arange(len(manifests)), [len(m.edits) for m in manifests]).tolist()
-    edits, owner = merged_edits(everything.edits, edit_origins, drops)
+    kept = _kept(everything, drops, frame_runs, timelines)
+    manifest_of_edit = np.repeat(np.arange(len(manifests)), [len(m.edits) for m in manifests]).tolist()
+    edits, owner = merged_edits(everything.edits, manifest_of_edit, drops)
     merged = with_videos(everything, kept.rows)
-    attributes = _attributes(everything.videos, merged.videos.id, kept, origins.manifest, edits=edits, owner=owner)
+    attributes = _attributes(everything.videos, merged.videos.id, kept, frame_runs.manifest, edits=edits, owner=owner)
     return replace(
         merged,
         videos=replace(merged.videos, attributes=attributes),
         failures=_latest(everything.failures, merged.videos.id, drops),
         edits=edits,
         drops=drops_table(drops),
-    ), FrameRuns(origins.manifest[kept.rows], origins.start[kept.rows], origins.length[kept.rows])
+    ), FrameRuns(frame_runs.manifest[kept.rows], frame_runs.start[kept.rows], frame_runs.length[kept.rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +80,9 @@ class _Kept:
     equal: Mapping[int, list[int]]
 
 
-def _kept(manifest: Manifest, drops: Mapping[str, Drop], origins: FrameRuns, timelines: Sequence[ReadRows]) -> _Kept:
-    """Only ids that come more than once are looked at one by one."""
+def _kept(manifest: Manifest, drops: Mapping[str, Drop], frame_runs: FrameRuns, timelines: Sequence[ReadRows]) -> _Kept:
+    """Which of the videos are kept: of each id that was not dropped later the one that `merge` says. Only ids that come
+    more than once are looked at one by one."""
     keys = manifest.videos.id.sort_keys()
     rows = np.argsort(keys, kind="stable")
     rows = rows[_not_dropped(keys[rows], manifest.videos.after_edit[rows], drops)]
@@ -93,7 +94,7 @@ def _kept(manifest: Manifest, drops: Mapping[str, Drop], origins: FrameRuns, tim
     for place in np.flatnonzero(np.diff(starts) > 1).tolist():
         known: list[int] = []
         for row in rows[starts[place] : starts[place + 1]].tolist():
-            before = _compared(manifest, row, known[0], origins, timelines) if known else -1
+            before = _compared(manifest, row, known[0], frame_runs, timelines) if known else -1
             if before < 0:
                 known = [row]
             elif before == 0:
@@ -127,7 +128,7 @@ def _places(ids: Ragged, wanted: Sequence[str]) -> list[int | None]:
     return [row_of.get(text) for text in wanted]
 
 
-def _compared(manifest: Manifest, row: int, other: int, origins: FrameRuns, timelines: Sequence[ReadRows]) -> int:
+def _compared(manifest: Manifest, row: int, other: int, frame_runs: FrameRuns, timelines: Sequence[ReadRows]) -> int:
     """-1 if the video in `row` is kept rather than the one in `other`, which has the same id, 1 if it is not, and 0 if
     they differ in nothing but their attributes. The order compares all else that the tables say."""
     for key in (_place, _all_columns):
@@ -138,8 +139,8 @@ def _compared(manifest: Manifest, row: int, other: int, origins: FrameRuns, time
         return 0
     pts = []
     for video in (row, other):
-        start, length = int(origins.start[video]), int(origins.length[video])
-        pts.append(timelines[int(origins.manifest[video])](start, start + length).tolist())
+        start, length = int(frame_runs.start[video]), int(frame_runs.length[video])
+        pts.append(timelines[int(frame_runs.manifest[video])](start, start + length).tolist())
     return 0 if pts[0] == pts[1] else -1 if pts[0] < pts[1] else 1
 
 
@@ -177,12 +178,12 @@ def _all_columns(manifest: Manifest, row: int) -> tuple[Any, ...]:
 
 
 def _attributes(
-    videos: Videos, ids: Ragged, kept: _Kept, origins: Array, *, edits: Edits, owner: Mapping[str, int]
+    videos: Videos, ids: Ragged, kept: _Kept, manifest_of: Array, *, edits: Edits, owner: Mapping[str, int]
 ) -> Ragged:
-    """The attributes of the videos that are kept, whose ids are `ids`, with their edits. `origins` has the manifest
-    that each of all videos comes from, and `owner` the one that has all edits of an id, or -1."""
+    """The attributes of the videos that are kept, whose ids are `ids`, with their edits. `manifest_of` has the number
+    of the manifest that each of all videos comes from, and `owner` that of the one with all edits of an id, or -1."""
     texts = videos.attributes
-    places = sorted(_edited_elsewhere(ids, origins[kept.rows], owner) | kept.equal.keys())
+    places = sorted(_edited_elsewhere(ids, manifest_of[kept.rows], owner) | kept.equal.keys())
     if not places:
         return texts.take(kept.rows)
     edits_of_id = _edits_by_id(edits, {ids.text(place) for place in places})
@@ -198,11 +199,11 @@ def _attributes(
     return concatenate([texts, from_texts(changed)]).take(rows_of_texts)
 
 
-def _edited_elsewhere(ids: Ragged, origins: Array, owner: Mapping[str, int]) -> set[int]:
+def _edited_elsewhere(ids: Ragged, manifest_of: Array, owner: Mapping[str, int]) -> set[int]:
     """The places of those ids, which ascend, that another manifest edits than the one that their video comes from: the
     videos of a manifest have its own edits already."""
     edited_at = zip(_places(ids, list(owner)), owner.values(), strict=True)
-    return {place for place, number in edited_at if place is not None and int(origins[place]) != number}
+    return {place for place, number in edited_at if place is not None and int(manifest_of[place]) != number}
 
 
 def _edits_by_id(edits: Edits, ids: Container[str]) -> dict[str, list[Edit]]:
