@@ -7,10 +7,10 @@ specification of Zarr does not settle Zarr's own string types.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, TypeVar, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,30 +201,3 @@ def ragged_indices(starts: Array, lengths: Array) -> Array:
     """`arange(start, start + length)` of every row, one after the other, without a loop."""
     offsets = offsets_of(lengths)
     return np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
-
-
-_T = TypeVar("_T")
-
-
-class lazy(Generic[_T]):  # noqa: N801  # used like `property`
-    """Like functools.cached_property, but without the lock that it holds in Python 3.11: if a process forks while
-    another thread holds that lock, the child waits for ever. Here two threads may compute the same value at the same
-    time."""
-
-    def __init__(self, work_out: Callable[[Any], _T]) -> None:
-        self._work_out = work_out
-        self.__doc__ = work_out.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> lazy[_T]: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> _T: ...
-    def __get__(self, instance: object | None, owner: type) -> lazy[_T] | _T:
-        if instance is None:
-            return self
-        # From now on Python finds the instance's own attribute first.
-        value = instance.__dict__[self._name] = self._work_out(instance)
-        return value

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import compress, islice
 
-from .ragged import Ragged, from_texts, lazy
+from ..lazy import lazy
+from .ragged import Ragged, from_texts
 
 # A table with more rows is that of a snapshot, or rows of one in their order, so its ids ascend. A dict of them would
 # take seconds to make, and memory of each process.

@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import CorruptDataError, VideoNotFoundError
+from ..lazy import lazy
 from .near_ids import near_ids
-from .ragged import Array, Ragged, from_rows, from_texts, lazy, offsets_of
+from .ragged import Array, Ragged, from_rows, from_texts, offsets_of
 from .records import CodecConfig, Pattern, SourceChanges, VideoRow
 from .row_of_id import RowOfId
 from .schema import SCHEMA

@@ -11,11 +11,12 @@ from typing import Any, overload
 import torch
 
 from ..errors import WrongTypeError
+from ..lazy import lazy
 from ..manifests.dataset_files.root_file import FORMAT_VERSION
 from ..manifests.dataset_files.video_columns import LabelColumns
 from ..manifests.operations.lost import lost_videos
 from ..manifests.operations.summary import FailureSummary, failure_summaries, size_of
-from ..manifests.ragged import Array, lazy
+from ..manifests.ragged import Array
 from ..warned import warn
 from .chosen import ChosenRows
 from .columns import Columns

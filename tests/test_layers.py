@@ -55,6 +55,7 @@ BELOW_ALL = (
     *(
         "arguments.py",
         "errors.py",
+        "lazy.py",
         "loans.py",
         "machine_memory.py",
         "unnamed_files.py",

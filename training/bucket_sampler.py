@@ -9,7 +9,7 @@ from torch.utils.data import Sampler
 
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
-from ..manifests.ragged import lazy
+from ..lazy import lazy
 from ..warned import warn
 from ..wording import counted
 from .buckets import BatchOrder, BucketBatches

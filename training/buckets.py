@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import UsageError
-from ..manifests.ragged import Array, lazy
+from ..lazy import lazy
+from ..manifests.ragged import Array
 from ..wording import counted
 from .clips import Clips
 from .keyed import key, permuted

@@ -12,7 +12,8 @@ import torch.utils.data
 
 from ..arguments import integer
 from ..errors import DatasetWarning, UsageError, WrongTypeError
-from ..manifests.ragged import Array, lazy
+from ..lazy import lazy
+from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
 from ..readers.open_dataset import open as open_dataset
 from ..readers.stats import Stats

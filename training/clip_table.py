@@ -14,8 +14,9 @@ import numpy as np
 
 from ..arguments import fits_int64
 from ..errors import ToolError, UsageError, WrongTypeError
+from ..lazy import lazy
 from ..manifests.operations.output_files import check_output, new_file
-from ..manifests.ragged import Array, lazy, offsets_of
+from ..manifests.ragged import Array, offsets_of
 from ..wording import counted, missing
 from .clips import Clip
 from .draws import split_draws

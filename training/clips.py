@@ -13,7 +13,8 @@ from typing import Protocol
 import numpy as np
 
 from ..errors import UsageError
-from ..manifests.ragged import Array, lazy
+from ..lazy import lazy
+from ..manifests.ragged import Array
 from .clip_reach import (
     columns_of,
     extent,

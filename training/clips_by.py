@@ -13,7 +13,8 @@ import numpy as np
 
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
-from ..manifests.ragged import Array, lazy
+from ..lazy import lazy
+from ..manifests.ragged import Array
 from ..wording import counted
 from .clip_reach import columns_of, fingerprint_of
 from .clips import Clip

@@ -9,7 +9,7 @@ import numpy as np
 import torch.utils.data
 
 from ..errors import UsageError, WrongTypeError
-from ..manifests.ragged import lazy
+from ..lazy import lazy
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_dataset import ClipDataset

@@ -16,8 +16,9 @@ import torch
 
 from ..arguments import fits_int64, is_boolean
 from ..errors import UsageError, WrongTypeError
+from ..lazy import lazy
 from ..manifests.dataset_files.video_columns import BUILT_IN
-from ..manifests.ragged import Array, lazy
+from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from ..readers.clip_output import ClipOutput
 from ..readers.dataset import Dataset, chosen_of, reader_of

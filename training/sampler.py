@@ -10,7 +10,7 @@ from torch.utils.data import DistributedSampler
 
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
-from ..manifests.ragged import lazy
+from ..lazy import lazy
 from ..warned import warn
 from .clips import Clips
 from .drawn_from import HasDraws, drawn_from

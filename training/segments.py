@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..manifests.ragged import Array, lazy
+from ..lazy import lazy
+from ..manifests.ragged import Array
 from .clip_reach import columns_of, fingerprint_of
 from .clips import Clip
 from .draws import split_draws

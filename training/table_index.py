@@ -10,7 +10,8 @@ import numpy as np
 
 from ..arguments import fits_int64, integer
 from ..errors import UsageError
-from ..manifests.ragged import Array, lazy, offsets_of
+from ..lazy import lazy
+from ..manifests.ragged import Array, offsets_of
 from ..readers.times import seconds_of
 from ..wording import counted
 from .clip_reach import columns_of, extents, fingerprint_of, frames_of_draw, from_place, jitter_frames

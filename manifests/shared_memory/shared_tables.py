@@ -12,8 +12,8 @@ from multiprocessing import reduction
 from multiprocessing.context import get_spawning_popen
 from typing import Any
 
+from ...lazy import lazy
 from ...unnamed_files import unnamed_file
-from ..ragged import lazy
 from ..tables import Manifest
 from .mapped_tables import MappedFile, NewTables, Place, arrays_of, file_of, mapped
 
