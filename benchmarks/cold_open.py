@@ -23,7 +23,7 @@ from shortgop.comparison.timing import alternate
 from shortgop.manifests.dataset_files.layout import shard_key, snapshot_key
 from shortgop.manifests.dataset_files.root_file import create, read_root
 from shortgop.manifests.dataset_files.snapshots import open_manifest
-from shortgop.manifests.label_columns import derived_columns
+from shortgop.manifests.parsed_columns import derived_columns
 from shortgop.manifests.ragged import Array, Ragged, from_texts
 from shortgop.manifests.tables import Manifest, Table
 from shortgop.manifests.zarr_files.zarr_sizes import BLOCK_ROWS

@@ -25,7 +25,7 @@ import shortgop
 from shortgop.manifests.dataset_files.layout import snapshot_key
 from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.dataset_files.snapshot_columns import open_column_kinds
-from shortgop.manifests.label_columns import derived_columns
+from shortgop.manifests.parsed_columns import derived_columns
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.readers.dataset import reader_of
 from shortgop.storage.disk import DiskStorage

@@ -14,7 +14,7 @@ row_of_id, chosen_ids       the rows of a table by their ids, and ids that are d
 near_ids                    ids that look like one that is missing, for messages
 matching                    the rows that two manifests have of the same ids, and which are the same
 stacking                    tables put below each other
-label_columns               what source lists say of all videos, as arrays
+label_columns, parsed_columns  what source lists say of all videos, as arrays; how these are made of JSON texts
 mp4, av1, unit_kinds        what the bytes of a segment say
 gop_check                   and what they must say
 equal_contents, lacking     videos that hold the same, or lack frames

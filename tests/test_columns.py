@@ -23,16 +23,17 @@ import shortgop
 from dataset_paths import snapshot_path
 from example_manifests import video
 from shortgop.errors import CorruptDataError
-from shortgop.manifests import label_columns
+from shortgop.manifests import parsed_columns
 from shortgop.manifests.dataset_files import publish as publish_module
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshot_columns import open_column_kinds, open_own_columns
 from shortgop.manifests.dataset_files.snapshots import open_manifest
-from shortgop.manifests.label_columns import derived_columns, text_array
+from shortgop.manifests.label_columns import text_array
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.operations.verify import verify
+from shortgop.manifests.parsed_columns import derived_columns
 from shortgop.manifests.ragged import Ragged, from_texts
 from shortgop.manifests.schema import OFFSETS
 from shortgop.manifests.tables import Manifest
@@ -224,7 +225,7 @@ def test_columns_do_not_depend_on_how_many_rows_are_parsed_at_once(values: list[
     texts = attributes_of([{"x": value} for value in values] + [{"y": 1}])
     whole = derived_columns(texts)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(label_columns, "_PARSED_ROWS", data.draw(st.integers(1, 4)))
+        patch.setattr(parsed_columns, "PARSED_ROWS", data.draw(st.integers(1, 4)))
         in_blocks = derived_columns(texts)
     assert list(in_blocks) == list(whole)
     for name, column in whole.items():

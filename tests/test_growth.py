@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scale_data import made_up, numbered
 
-from shortgop.manifests import label_columns
+from shortgop.manifests import parsed_columns
 from shortgop.manifests.dataset_files import publish as publish_module
 from shortgop.manifests.dataset_files.layout import snapshots
 from shortgop.manifests.dataset_files.parts import write_part
@@ -40,7 +40,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "MIN_ROWS", 1)
     # The chunks of what is read.
     monkeypatch.setattr(row_runs, "BLOCK_ROWS", 1 << 14)
-    monkeypatch.setattr(label_columns, "_PARSED_ROWS", 1 << 10)
+    monkeypatch.setattr(parsed_columns, "PARSED_ROWS", 1 << 10)
     monkeypatch.setattr(scratch_arrays, "_MIN_BYTES", 1)
     monkeypatch.setattr(zarr_sizes, "CHUNK_ROWS", 1 << 14)
     monkeypatch.setattr(zarr_sizes, "SHARD_CHUNKS", 1 << 3)

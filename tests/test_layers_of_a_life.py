@@ -21,7 +21,6 @@ from shortgop.errors import MissingDataError
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest, timeline_of
 from shortgop.manifests.dataset_files.tidy import tidy
 from shortgop.manifests.dataset_files.video_columns import LabelColumns
-from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.compact import compact
@@ -29,6 +28,7 @@ from shortgop.manifests.operations.copying import copy_videos
 from shortgop.manifests.operations.drop import drop
 from shortgop.manifests.operations.rollback import rollback
 from shortgop.manifests.operations.verify import verify
+from shortgop.manifests.parsed_columns import derived_columns
 from shortgop.manifests.shared_memory.host_copies import HostCopies
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.disk import DiskStorage

@@ -25,13 +25,13 @@ from shortgop.manifests.dataset_files.snapshot_files import layers_below, parts_
 from shortgop.manifests.dataset_files.snapshots import open_failures, open_layer, open_manifest, timeline_of
 from shortgop.manifests.dataset_files.tidy import remove_old_snapshots
 from shortgop.manifests.dataset_files.video_columns import LabelColumns
-from shortgop.manifests.label_columns import derived_columns
 from shortgop.manifests.layering.layers import combined, layers_that_stay
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.compact import compact
 from shortgop.manifests.operations.history import history
 from shortgop.manifests.operations.verify import verify
+from shortgop.manifests.parsed_columns import derived_columns
 from shortgop.manifests.shared_memory.host_copies import HostCopies
 from shortgop.manifests.tables import Manifest
 from shortgop.manifests.zarr_files import zarr_sizes

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
 from example_manifests import failure, video
-from shortgop.manifests.label_columns import LabelColumn, derived_columns
+from shortgop.manifests.label_columns import LabelColumn
 from shortgop.manifests.merging.merge import merge
+from shortgop.manifests.parsed_columns import derived_columns
 from shortgop.manifests.ragged import Array, from_texts
 from shortgop.manifests.tables import Manifest, empty
 from shortgop.manifests.zarr_files import zarr_sizes

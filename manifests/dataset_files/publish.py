@@ -17,9 +17,9 @@ from ...errors import DatasetBusyError, DatasetError
 from ...storage.disk_lock import this_holder
 from ...storage.interface import Storage, Stored
 from ...whole_files import discard, discarding, writing
-from ..label_columns import derived_columns
 from ..layering.growth import grown
 from ..merging.folding import Folding
+from ..parsed_columns import derived_columns
 from ..ragged import Array
 from ..shared_memory.host_copies import copies_in
 from ..shared_memory.scratch_arrays import ScratchArrays

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from ...storage.interface import Storage
-from ..label_columns import Kind, LabelColumn, has_name
+from ..label_columns import Kind, LabelColumn
 from ..layering.layered_columns import column_of_layers, kinds_of_layers
+from ..parsed_columns import has_name
 from ..tables import Manifest
 from ..zarr_files.zarr_columns import StoredColumn, has_values, read_column, read_column_kinds
 from ..zarr_files.zarr_read import OpenFile

@@ -8,9 +8,11 @@ from typing import TypeVar
 import numpy as np
 
 from ...errors import MissingDataError
+from ...lazy import lazy
 from ...storage.interface import Storage
-from ..label_columns import Kind, LabelColumn, derived_columns, text_array
-from ..ragged import Array, lazy
+from ..label_columns import Kind, LabelColumn, text_array
+from ..parsed_columns import derived_columns
+from ..ragged import Array
 from ..tables import Manifest
 from .layout import has_snapshot
 from .snapshot_columns import open_column, open_column_kinds

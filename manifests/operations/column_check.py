@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..label_columns import Kind, LabelColumn, Needs, Piece, common_kind, pieces_of
+from ..label_columns import Kind, LabelColumn
+from ..parsed_columns import Needs, Piece, common_kind, pieces_of
 from ..ragged import Ragged
 from ..zarr_files.zarr_columns import StoredColumn
 
