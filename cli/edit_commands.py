@@ -73,8 +73,8 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
                 err.print_line(f"no video has a column {names}", style="yellow")
             if done.added:
                 err.print_line(told_new(done.added))
-            for mixed in done.mixed:
-                err.print_line(str(mixed), style="yellow")
+            for changed in (*done.mixed, *done.hiding):
+                err.print_line(str(changed), style="yellow")
             what = f"{counted(len(done.changed), 'video')} changed"
             rest = f", {done.unchanged} had these columns already" if done.unchanged else ""
             out.print_line(f"{what}{rest}; snapshot {done.snapshot}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lacking import NONE_LACK_FRAMES, cut_off, guessed_rates, lacking_frames
-from ..manifests.operations.column_changes import MixedColumn
+from ..manifests.operations.column_changes import HidingColumn, MixedColumn
 from ..manifests.tables import Manifest
 from .changed import changed_failure
 from .deciding import Decided
@@ -29,6 +29,7 @@ def report_of(
     manifest: Manifest,
     num_sources: int,
     mixed: tuple[MixedColumn, ...],
+    hiding: tuple[HidingColumn, ...],
 ) -> Report:
     """The report of a job that left this snapshot. `survey` says what became of all sources."""
     before, lost = decided.known.manifest, decided.known.lost
@@ -61,6 +62,7 @@ def report_of(
         cut_off=cut_off(manifest),
         guessed_rates=guessed_rates(manifest),
         mixed_columns=mixed,
+        hiding_columns=hiding,
     )
 
 

@@ -144,8 +144,9 @@ def prepare_without_warning(
 
 
 def _warning_of_failures(run: Callable[_Options, Report]) -> Callable[_Options, Report]:
-    """`run` under the name `prepare`, with a DatasetWarning where sources failed, or the values of a column are of
-    several types since: whoever does not look at the report would train without them."""
+    """`run` under the name `prepare`, with a DatasetWarning where sources failed, the values of a column are of several
+    types since, or it hides one of the dataset's own: whoever does not look at the report would train on something
+    else."""
 
     names = list(signature(run).parameters)
 
@@ -162,8 +163,8 @@ def _warning_of_failures(run: Callable[_Options, Report]) -> Callable[_Options, 
         report = run(*args, **kwargs)
         if report.failures:
             warn(_failures_text(report))
-        for mixed in report.mixed_columns:
-            warn(str(mixed))
+        for changed in (*report.mixed_columns, *report.hiding_columns):
+            warn(str(changed))
         return report
 
     prepare.__name__ = prepare.__qualname__ = "prepare"

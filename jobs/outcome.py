@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
 from ..manifests.lacking import NONE_LACK_FRAMES, Lacking
-from ..manifests.operations.column_changes import MixedColumn
+from ..manifests.operations.column_changes import HidingColumn, MixedColumn
 from .gpu_readable import NONE, NotForGpus
 from .unit_results import Failure
 
@@ -25,7 +25,7 @@ class Report:
     how many of the dataset's videos NVDEC does not decode, `lacking_frames` which of them lack many frames of their
     sources. `cut_off` are the ids of videos whose sources end before the end that they state, `guessed_rates` of those
     whose sources have neither times nor a rate. `mixed_columns` are those whose values are of several types since this
-    job.
+    job, `hiding_columns` those of lists that have the name of one of the dataset's own since.
     """
 
     sources: int
@@ -48,3 +48,4 @@ class Report:
     cut_off: tuple[str, ...] = ()
     guessed_rates: tuple[str, ...] = ()
     mixed_columns: tuple[MixedColumn, ...] = ()
+    hiding_columns: tuple[HidingColumn, ...] = ()

@@ -217,6 +217,36 @@ def test_a_job_tells_it_too(root: Path) -> None:
     assert "text in 3, number in 1 (video 'd.mp4' has 7)" in result.stderr
 
 
+def test_a_column_that_has_the_name_of_one_of_the_datasets_own_is_told_once(root: Path) -> None:
+    """Frames of the sources were taken for those of the prepared videos."""
+    Path("labels.csv").write_text("id,num_frames,note\nb.mp4,500,x\n")
+    result = run("annotate", "dataset", "labels.csv")
+    assert result.exit_code == 0
+    assert "column 'num_frames' of the list takes the place of the dataset's own" in result.stderr
+    assert "'note' of the list" not in result.stderr
+    own = shortgop.open("dataset").columns.built_in["num_frames"]
+    assert own.tolist() == [20, 20, 20]
+    assert "takes the place" not in run("annotate", "dataset", "labels.csv").stderr
+    Path("labels.csv").write_text("id,num_frames,note\nc.mp4,500,x\n")
+    assert "takes the place" not in run("annotate", "dataset", "labels.csv").stderr
+    with pytest.warns(DatasetWarning, match=r"'fps' .*columns.built_in\['fps'\] is .*another name in the list"):
+        done = shortgop.annotate("dataset", {"a.mp4": {"fps": 30}})
+    assert [each.name for each in done.hiding] == ["fps"]
+    assert run("annotate", "dataset", "--remove", "fps").exit_code == 0
+    assert shortgop.open("dataset").columns["fps"].tolist() == [25, 25, 25]
+
+
+def test_a_job_tells_of_a_column_that_has_the_name_of_one_of_the_datasets_own(root: Path) -> None:
+    Path("wide.csv").write_text("path,width,label\na.mp4,1920,3\n")
+    result = run("prep", "wide.csv", "--out", "new", "--runner", "inline")
+    assert result.exit_code == 0
+    assert "column 'width' of the list takes the place of the dataset's own" in " ".join(result.stderr.split())
+    with pytest.warns(DatasetWarning, match="column 'width' of the list"):
+        report = shortgop.prepare("wide.csv", "newer", runner="inline")
+    assert [each.name for each in report.hiding_columns] == ["width"]
+    assert shortgop.prepare("wide.csv", "newer", runner="inline").hiding_columns == ()
+
+
 @pytest.mark.filterwarnings("ignore:no video of the dataset has one of these ids. kitchen/001.mp4;")
 def test_the_pages_snippet_runs(root: Path) -> None:
     page = (Path(__file__).parents[1] / "docs" / "labels.md").read_text()
@@ -344,6 +374,7 @@ class Annotating:
             "absent": [],
             "added": [],
             "mixed": [],
+            "hiding": [],
         }
         assert json.loads(result.stdout) == said
 

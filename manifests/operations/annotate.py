@@ -18,14 +18,15 @@ from ..dataset_files.video_columns import LabelColumns
 from ..merging.edits import Edit, changes_between, edits_table, last_number
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
-from .column_changes import MixedColumn, NewColumn, mixed_columns, new_columns
+from .column_changes import HidingColumn, MixedColumn, NewColumn, hiding_columns, mixed_columns, new_columns
 
 
 @dataclass(frozen=True)
 class Annotation:
     """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
     of videos that have the columns already, the name of the current snapshot, the columns that were to be removed and
-    that no video had, those that were set and that no video had, and those whose values are of several types since."""
+    that no video had, those that were set and that no video had, those whose values are of several types since, and
+    those that hide a column of the dataset since."""
 
     changed: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -34,6 +35,7 @@ class Annotation:
     absent: tuple[str, ...] = ()
     added: tuple[NewColumn, ...] = ()
     mixed: tuple[MixedColumn, ...] = ()
+    hiding: tuple[HidingColumn, ...] = ()
 
 
 def annotate(
@@ -58,12 +60,14 @@ def annotate(
         snapshot = root.snapshot
         added: tuple[NewColumn, ...] = ()
         mixed: tuple[MixedColumn, ...] = ()
+        hiding: tuple[HidingColumn, ...] = ()
         if edits:
             set_now = (name for edit in edits for name in edit.attributes)
             added = new_columns(LabelColumns(dataset, root.snapshot or "", manifest), set_now)
             write_edits(dataset, edits)
             snapshot = publish(dataset)
             mixed = mixed_columns(dataset, (root.snapshot, manifest), snapshot)
+            hiding = hiding_columns(dataset, (root.snapshot, manifest), snapshot)
         remove_old_snapshots(dataset, keep_snapshots_seconds)
     there = manifest.row_of_id.of(columns)
     changed = tuple(edit.id for edit in edits)
@@ -77,6 +81,7 @@ def annotate(
         absent=tuple(name for name in remove if name not in removed | named),
         added=added,
         mixed=mixed,
+        hiding=hiding,
     )
 
 

@@ -1,5 +1,5 @@
-"""What a change did to the label columns as a whole: columns that are new, and columns of which values are of several
-types since."""
+"""What a change did to the label columns as a whole: columns that are new, columns of which values are of several
+types since, and columns that hide those of the dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from ...storage.interface import Storage
 from ..dataset_files.snapshot_columns import open_column_kinds
 from ..dataset_files.snapshots import open_manifest
-from ..dataset_files.video_columns import LabelColumns
+from ..dataset_files.video_columns import BUILT_IN, LabelColumns
 from ..ragged import Ragged
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest
@@ -46,6 +46,39 @@ class MixedColumn:
             f"alone: {counts} (video {self.id!r} has {value}); give a list that has one type, as with --types "
             f"{self.name}=..."
         )
+
+
+@dataclass(frozen=True)
+class HidingColumn:
+    """A column of the lists that has the name of one of the dataset's own."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return (
+            f"column {self.name!r} of the list takes the place of the dataset's own, which says it of the prepared "
+            f"videos: dataset.columns[{self.name!r}] and metadata=[{self.name!r}] are the list's now, and "
+            f"dataset.columns.built_in[{self.name!r}] is the dataset's; give it another name in the list if that is "
+            f"not meant (`shortgop annotate DATASET --remove {self.name}` takes it back)"
+        )
+
+
+def hiding_columns(
+    dataset: Storage, before: tuple[str | None, Manifest], snapshot: str | None
+) -> tuple[HidingColumn, ...]:
+    """The columns of a snapshot that hide those of the dataset, and that the one `before` did not have."""
+    old, old_manifest = before
+    if snapshot is None or snapshot == old:
+        return ()
+    stored = open_column_kinds(dataset, snapshot)
+    if stored is None:
+        manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
+        names = LabelColumns(dataset, snapshot, manifest).names
+    else:
+        names = tuple(stored)
+    hiding = [name for name in names if name in BUILT_IN]
+    known = LabelColumns(dataset, old or "", old_manifest).names if hiding and old is not None else ()
+    return tuple(HidingColumn(name) for name in hiding if name not in known)
 
 
 def mixed_columns(
