@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -27,7 +28,7 @@ from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
-from synthetic import burn, read_number
+from synthetic import burn, constant_rate_pts, make_video, read_number
 
 
 def write_images(
@@ -156,6 +157,45 @@ def test_a_list_of_pictures_with_ids_is_a_video_for_each(tmp_path: Path) -> None
     assert numbers(tmp_path / "out", "b") == [1, 3, 5]
     # Only what is the same in all lines of a video says something of the video.
     assert [video.attributes for video in shortgop.open(tmp_path / "out")] == [{"label": "jump"}, {"label": "wave"}]
+
+
+def test_images_are_trained_on_beside_videos(tmp_path: Path) -> None:
+    """Images of several sizes and formats, each a video of one frame with the columns of its line; in a list that has
+    videos too they say how."""
+    images = {"1.png": (96, 64), "2.jpg": (128, 64), "3.webp": (64, 80)}
+    for number, (name, size) in enumerate(images.items(), 1):
+        Image.fromarray(burn(number, *size)).save(tmp_path / name, quality=95)
+    pts = constant_rate_pts(Fraction(10), 40)
+    make_video(tmp_path / "v.mp4", pts=pts, timebase=Fraction(1, 10), first_number=100)
+    rows = [{"path": name, "id": name, "caption": f"of {name}"} for name in (*images, "v.mp4")]
+    for name, chosen in (("images", rows[:3]), ("videos", rows[3:]), ("both", rows)):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, chosen)))
+    report = prepared(tmp_path / "both.jsonl", tmp_path / "other", "1")
+    assert [failure.id for failure in report.failures] == list(images)
+    assert "a list of pictures alone, each with an `id` of its own" in report.failures[0].reason
+    assert prepared(tmp_path / "images.jsonl", tmp_path / "out", "1").failures == ()
+    prepare([str(tmp_path / "videos.jsonl")], DiskStorage(tmp_path / "out"), Profile(), where=Where("inline"))
+    videos, outputs = shortgop.open(tmp_path / "out"), {"frames": shortgop.Output(size=(64, 96))}
+    assert videos.columns["num_frames"].tolist() == [1, 1, 1, 40]
+    buckets = [
+        shortgop.ClipDataset(
+            videos.where(lambda columns, image=image: (columns.built_in["num_frames"] == 1) == image),
+            shortgop.RandomClips(1 if image else 8), outputs=outputs, metadata=["caption"],
+        )
+        for image in (True, False)
+    ]  # fmt: skip
+    mixed = shortgop.MixedClips(buckets)
+    found: dict[str, list[int]] = {}
+    for batch in shortgop.ClipLoader(mixed, shortgop.BucketSampler(mixed, [3, 1]), workers=0):
+        found |= {
+            caption: [read_number(frame) for frame in clip]
+            for caption, clip in zip(batch["caption"], batch["frames"], strict=True)
+        }
+    first = found.pop("of v.mp4")
+    assert first == list(range(first[0], first[0] + 8))
+    assert found == {"of 1.png": [1], "of 2.jpg": [2], "of 3.webp": [3]}
+    padded = shortgop.ClipDataset(videos, shortgop.RandomClips(8, ends="repeat_last"), outputs=outputs)
+    assert [int(item["mask"].sum()) for item in padded] == [1, 1, 1, 8]
 
 
 def test_a_second_job_makes_nothing_again_and_notices_a_picture_that_changed(tmp_path: Path) -> None:

@@ -116,6 +116,17 @@ def pictures(folder: Path) -> None:
         Image.fromarray(burn(40 + number, 96, 64)).save(folder / f"frames/walk/{number}.png")
 
 
+def videos_of_both(folder: Path) -> None:
+    film(folder / "walk.mp4", 700)
+    (folder / "videos.jsonl").write_text('{"path": "walk.mp4"}')
+
+
+def images_of_both(folder: Path) -> None:
+    for number, size in ((60, (96, 64)), (61, (64, 64))):
+        Image.fromarray(burn(number, *size)).save(folder / f"{number}.png")
+    (folder / "images.jsonl").write_text('{"path": "60.png", "id": "a"}\n{"path": "61.png", "id": "b"}')
+
+
 # Of each command what makes its sources, and the first number of each video.
 IMPORTS: list[tuple[Callable[[Path], None], list[int]]] = [
     (cuts, [0, 23, 1156]),
@@ -123,6 +134,8 @@ IMPORTS: list[tuple[Callable[[Path], None], list[int]]] = [
     (lerobot, [0, 12, 10_000, 10_012]),
     (tars, [300]),
     (pictures, [40]),
+    (videos_of_both, [700]),
+    (images_of_both, [60, 61]),
 ]
 
 
