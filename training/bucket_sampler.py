@@ -15,7 +15,8 @@ from ..wording import counted
 from .buckets import BatchOrder, BucketBatches
 from .drawn_from import drawn_from
 from .draws import Draw, RankShare
-from .mixed import MixedClips
+from .kept_buckets import kept_clips
+from .mixed import MixedClips, video_names
 from .offsets import at_least_one, listed
 from .orders import Order, Shuffled
 from .ranks import check_ranks_since, checked_ranks, ranks_of_accelerate
@@ -39,6 +40,10 @@ class BucketSampler(Sampler[list[int]]):
     - `orders`: the order of each dataset's clips, or one for all; Shuffled() when not given. How often a dataset comes
       is what its order says: with Systematic(weights, num_samples=1000) and batches of 10 it has 100 batches in an
       epoch.
+    - `keep`: for videos that are in several of the datasets: with which probability each dataset, or all, keeps a video
+      that none before it in MixedClips has kept, drawn anew for each epoch. A video is then in one of them in an epoch,
+      or in none if the last one has less than 1. Each dataset has one clip of a video, such as RandomClips makes them,
+      and no order of its own.
     - `seed`, `rank`, `world_size`: as for ElasticSampler.
     - `drop_last`: whether clips that make no whole batch are left out: other ones in each epoch, unless their order is
       Sequential. For evaluation give `orders=Sequential(), drop_last=False`: every clip comes exactly once. What is
@@ -60,6 +65,7 @@ class BucketSampler(Sampler[list[int]]):
         batch_sizes: int | Sequence[int],
         *,
         orders: Order | Sequence[Order] | None = None,
+        keep: float | Sequence[float] | None = None,
         seed: int = 0,
         rank: int | None = None,
         world_size: int | None = None,
@@ -75,7 +81,11 @@ class BucketSampler(Sampler[list[int]]):
         self.drop_last = bool(drop_last)
         self.batch_sizes = _checked_sizes(batch_sizes, len(dataset.datasets), self.world_size, drop_last=self.drop_last)
         self._dataset = dataset
-        self._order = BatchOrder(self.batch_sizes, _checked_orders(orders, len(self.batch_sizes)), self.drop_last)
+        if keep is None:
+            chosen = _checked_orders(orders, len(self.batch_sizes))
+        else:
+            chosen = _kept(dataset, keep, orders, drop_last=self.drop_last)
+        self._order = BatchOrder(self.batch_sizes, chosen, self.drop_last)
         self._seed = integer(seed, "seed")
         self.sampler = ElasticSampler(dataset, 1, order=self._order, seed=self._seed, rank=0, world_size=1)
         """Its samples are the numbers of batches: where an epoch is, and how it goes on from a state, is the same for
@@ -240,6 +250,15 @@ def _checked_sizes(given: int | Sequence[int], datasets: int, world_size: int, *
                 f"{world_size}"
             )
     return result
+
+
+def _kept(dataset: MixedClips, keep: Any, orders: Any, *, drop_last: bool) -> tuple[Order, ...]:
+    """The orders of datasets of which one has a video in an epoch, by chance."""
+    if orders is not None:
+        raise UsageError("keep shuffles the clips that each dataset has in an epoch: leave orders out")
+    if not drop_last:
+        raise UsageError("with keep some clips are left out in each epoch; for evaluation leave it out")
+    return tuple(kept_clips(dataset.clip_index.parts, video_names(dataset.datasets), keep))
 
 
 def _checked_orders(given: Order | Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:

@@ -179,6 +179,19 @@ class ClipDataset(DrawnItems):
         return self._opened.snapshot
 
     @property
+    def opened_from(self) -> tuple[str, str]:
+        """Where the dataset lies, and which snapshot of it is open: what rows are of."""
+        return self._opened.path, self.snapshot
+
+    @property
+    def video_rows(self) -> Array:
+        """The rows that clips are taken from, and at which frame of each they begin, which is 0 but for Stretches:
+        int64, (entries, 2)."""
+        table = self._table
+        firsts = np.zeros(len(table), dtype=np.int64) if table.first_frames is None else table.first_frames
+        return np.column_stack([table.rows, firsts])
+
+    @property
     def too_short(self) -> tuple[str, ...]:
         """The ids of videos that have fewer frames than a clip spans, or whose stretches have, and are left out or
         padded."""

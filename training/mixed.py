@@ -10,6 +10,7 @@ import torch.utils.data
 
 from ..errors import UsageError, WrongTypeError
 from ..lazy import lazy
+from ..manifests.ragged import Array
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_dataset import ClipDataset
@@ -183,3 +184,22 @@ class MixedClips(DrawnItems):
                     "Give all of them the same dtype"
                 )
                 return
+
+
+def video_names(datasets: Sequence[ClipDataset]) -> list[Array]:
+    """An integer for each video, or stretch, that clips of a dataset are taken from, int64: the same for the same one
+    in all datasets. UsageError where datasets are of two snapshots, in which videos have other rows."""
+    snapshots: dict[str, str] = {}
+    tables, places = [], []
+    for each in datasets:
+        path, snapshot = each.opened_from
+        if snapshots.setdefault(path, snapshot) != snapshot:
+            raise UsageError(
+                f"datasets of MixedClips are of the snapshots {snapshots[path]} and {snapshot} of {path}: take "
+                "shortgop.open once for all of them"
+            )
+        tables.append(each.video_rows)
+        places.append(np.full(len(tables[-1]), list(snapshots).index(path)))
+    whole = np.column_stack([np.concatenate(places), np.concatenate(tables)])
+    names = np.unique(whole, axis=0, return_inverse=True)[1].reshape(-1)
+    return np.split(names, np.cumsum([len(each) for each in tables])[:-1])

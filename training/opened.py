@@ -62,6 +62,11 @@ class OpenedDataset:
         return ReferencedFrames.of(self.manifest)
 
     @property
+    def path(self) -> str:
+        """Where the dataset lies."""
+        return str(self._reader.dataset)
+
+    @property
     def snapshot(self) -> str:
         """The name of the snapshot."""
         return self._reader.snapshot
