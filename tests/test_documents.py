@@ -46,13 +46,14 @@ FENCED = {
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
         "test_robot_clips.test_what_the_page_shows_runs",
         "test_training_page.test_buckets",
+        "test_sizes_of_clips.test_the_page_has_the_frames_and_sizes_of_a_vision_language_model",
         "test_documents.test_a_loop_with_a_clip_loader",
         "test_training_page.test_clips_of_several_sizes",
-        "test_training_page.test_clips_of_several_lengths",
         "test_lightning.test_lightning_resumes_a_data_loader_with_the_callback_of_the_page",
         "test_training_loaders.test_hugging_faces_trainer_resumes_with_the_samples_that_were_left",
         "test_ray_data.test_what_the_page_shows_runs",
         "test_documents.test_the_dataset_class_before_and_after",
+        "test_training_page.test_frames_between_a_start_and_a_goal",
     ],
     # And those that need a cloud or a cluster: all of its blocks are marked.
     "cluster.md": ["test_cluster_docs.test_the_commands_for_one_machine_and_for_machines_of_ones_own"] * 7

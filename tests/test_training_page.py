@@ -87,6 +87,20 @@ def test_a_rule_of_ones_own(tmp_path: Path) -> None:
     assert item["crop_clip0"].tolist() != item["crop_clip1"].tolist()
 
 
+def test_frames_between_a_start_and_a_goal(tmp_path: Path) -> None:
+    make_video(tmp_path / "v.mp4", pts=constant_rate_pts(Fraction(10), 12), timebase=Fraction(1, 10))
+    make_dataset([tmp_path / "v.mp4"], tmp_path / "dataset")
+    block = re.search(r"```python\n(def start_and_goal.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"shortgop": shortgop}
+    exec(block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("(224, 224)", "(64, 96)"), names)
+    found = {tuple(item["frame_numbers"].tolist()) for item in names["clips"].items(range(200))}
+    assert len(found) > 80
+    assert all(0 <= start <= frame < after <= goal < 12 and after == frame + 1 for start, goal, frame, after in found)
+    for item in names["clips"].items(range(3)):
+        assert [read_number(frame) for frame in item["frames"]] == item["frame_numbers"].tolist()
+
+
 def test_parts_of_videos(tmp_path: Path) -> None:
     kitchen = tmp_path / "videos" / "kitchen"
     kitchen.mkdir(parents=True)
@@ -125,27 +139,6 @@ def test_clips_of_several_sizes(tmp_path: Path) -> None:
     for item in batch:
         shown = [read_number(frame) - 1000 * (item["video"] + 1) for frame in item["frames"]]
         assert shown == item["frame_numbers"].tolist()
-
-
-def test_clips_of_several_lengths(tmp_path: Path) -> None:
-    """Of 0.5, 3 and 20 seconds: two frames at least, two each second, and 16 at most, from the first to the last."""
-    lengths = {"a.mp4": 5, "b.mp4": 30, "c.mp4": 200}
-    for number, (name, length) in enumerate(lengths.items()):
-        pts = constant_rate_pts(Fraction(10), length)
-        make_video(tmp_path / name, pts=pts, timebase=Fraction(1, 10), first_number=1000 * number, b_frames=0)
-    rows = [json.dumps({"path": name, "caption": f"of {name}"}) for name in lengths]
-    (tmp_path / "list.jsonl").write_text("\n".join(rows))
-    make_dataset([tmp_path / "list.jsonl"], tmp_path / "dataset")
-    block = re.search(r"```python\n(most = 16.*?)```", PAGE.read_text(), re.DOTALL)
-    assert block is not None
-    text = block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("(224, 224)", "(64, 96)")
-    names: dict[str, Any] = {"shortgop": shortgop, "DataLoader": DataLoader, "np": np}
-    exec(text, names)
-    [batch] = names["loader"]
-    shown = {caption: [read_number(frame) % 1000 for frame in frames] for frames, caption in batch}
-    assert shown["of a.mp4"] == [0, 4]
-    assert shown["of b.mp4"] == [0, 6, 12, 17, 23, 29]
-    assert shown["of c.mp4"] == [round(part * 199 / 15) for part in range(16)]
 
 
 def test_buckets(tmp_path: Path) -> None:

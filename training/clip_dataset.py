@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -27,8 +28,7 @@ from .named_outputs import Outputs
 from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output
-from .policies import RandomClips, RandomFrames, SegmentFrames
-from .policy_index import Policy, index_of, policy_of
+from .policy_index import Policy, index_of, is_random, policy_of
 from .reading_options import check_reading
 from .rows import Rows
 from .stretches import Stretches, within
@@ -241,10 +241,7 @@ class ClipDataset(DrawnItems):
         """Whether clips or crops are others in each epoch."""
         if self._outputs is not None and self._outputs.are_random:
             return True
-        if isinstance(self._policy, SegmentFrames):
-            return self._policy.place == "random"
-        drawn = isinstance(self._policy, (RandomClips, RandomFrames, ClipsBy))
-        return drawn or bool(getattr(self._policy, "jitter", 0))
+        return is_random(self._policy)
 
     @property
     def transforms_batches(self) -> bool:
@@ -292,6 +289,12 @@ class ClipDataset(DrawnItems):
         ids = self._opened.manifest.videos.id
         clips = self.clip_index.clips(chosen)
         masks = [clip.mask for clip in clips if clip.mask is not None]
+        lengths = sorted({len(clip.frames) for clip in clips})
+        if len(lengths) > 1:
+            raise UsageError(
+                f"clips have {lengths[0]} to {lengths[-1]} frames, and those of a ClipTable as many each: give "
+                "ClipsBy a number of frames and ends=, or keep its function in place of the table"
+            )
         return ClipTable(
             videos=[ids.text(clip.video) for clip in clips],
             starts=np.array([clip.start for clip in clips], dtype=np.int64),
@@ -301,14 +304,16 @@ class ClipDataset(DrawnItems):
         )
 
     def _items(self, clips: list[Clip], rows: Rows | None) -> list[Item]:
-        rows = rows if self._transform is None else None
+        names = ("frames",) if self._outputs is None else tuple(self._outputs.named)
+        apart = rows is not None and rows.lacks(names)
+        rows = None if apart or self._transform is not None else rows
+        read_clips_of = partial(self._read, several=apart)
         if self._skipping is None:
-            read = self._read(clips, rows)
+            read = read_clips_of(clips, rows)
         else:
             clips, read = read_what_can_be(
-                clips, rows, self._read, index=self.clip_index, shared=self._shared, how=self._skipping
+                clips, rows, read_clips_of, index=self.clip_index, shared=self._shared, how=self._skipping
             )
-        names = ("frames",) if self._outputs is None else tuple(self._outputs.named)
         frames = transformed(
             self._transform,
             [clip.draw for clip in clips],
@@ -341,9 +346,17 @@ class ClipDataset(DrawnItems):
             for place, (clip, video) in enumerate(zip(clips, numbers, strict=True))
         ]
 
-    def _read(self, clips: list[Clip], rows: Rows | None) -> dict[str, Read]:
+    def _read(self, clips: list[Clip], rows: Rows | None, *, several: bool) -> dict[str, Read]:
+        """`several` says that clips may differ in size also where neither a transform nor the dataset says so."""
         alone = self._transform is not None and not self._transform_batch
-        return read_clips(self._opened, self._outputs, clips, rows, black=self._is_black, several_sizes=alone)
+        several = several or alone or self._is_ragged
+        return read_clips(self._opened, self._outputs, clips, rows, black=self._is_black, several=several)
+
+    @property
+    def _is_ragged(self) -> bool:
+        """Whether a clip's number of frames or their size is the clip's own, so that items are for a collate_fn."""
+        counted_by_clip = isinstance(self._policy, ClipsBy) and self._policy.num_frames is None
+        return counted_by_clip or (self._outputs is not None and self._outputs.have_sizes_of_clips)
 
     @property
     def _is_black(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,12 +39,14 @@ class ClipToChoose:
     stretch: int | None = None
 
 
-Choose = Callable[[ClipToChoose, np.random.Generator], Any]
+Choose = Callable[[ClipToChoose, np.random.Generator], Any] | Callable[[ClipToChoose], Any]
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
 class ClipsBy:
-    """`clips_per_video` clips of each video, whose frames a function chooses, anew in each epoch.
+    """`clips_per_video` clips of each video, whose frames a function chooses, anew in each epoch if it draws them.
 
         def any_stride(video, random):
             stride = random.integers(1, 5)
@@ -52,13 +55,16 @@ class ClipsBy:
 
         clips = shortgop.ClipDataset("DATASET", shortgop.ClipsBy(any_stride, 16, ends="repeat_last"))
 
-    The function returns `num_frames` frame numbers, in any order. It gets
+    The function returns `num_frames` frame numbers, in any order; where that is None, as many as it likes, one or more.
+    Of clips of several lengths the `collate_fn` of a DataLoader makes a batch. It gets
 
     - `video.id`, `video.num_frames`, `video.fps`; `video.clip`, which of the video's clips it is, from 0 on; and
       `video.stretch`, where clips are taken from Stretches: frames then count from the start of the stretch, which has
       `num_frames`;
     - a numpy.random.Generator, seeded from the dataset's seed and the draw, so that clips are the same for any workers
-      and ranks. It has to be a function of these two alone, and is called more than once for a clip.
+      and ranks. A function of one parameter gets none, and its clips are the same in each epoch.
+
+    It has to be a function of these alone, and is called more than once for a clip.
 
     `ends` says what comes in place of a frame that the video does not have, as with other policies; by default that is
     an error. For workers that start anew it has to be importable. A training state is refused where the function has
@@ -66,7 +72,7 @@ class ClipsBy:
     """
 
     choose: Choose
-    num_frames: int
+    num_frames: int | None = None
     clips_per_video: int = 1
     ends: Ends = "error"
 
@@ -76,7 +82,8 @@ class ClipsBy:
                 f"choose is {shortened(self.choose)}; it is a function of a video and a numpy.random.Generator, which "
                 "returns frame numbers"
             )
-        object.__setattr__(self, "num_frames", at_least_one(self.num_frames, "num_frames", most=MOST_FRAMES))
+        if self.num_frames is not None:
+            object.__setattr__(self, "num_frames", at_least_one(self.num_frames, "num_frames", most=MOST_FRAMES))
         count = at_least_one(self.clips_per_video, "clips_per_video", most=MOST_CLIPS)
         object.__setattr__(self, "clips_per_video", count)
         check_ends(self.ends)
@@ -89,7 +96,18 @@ class ClipsBy:
     def __repr__(self) -> str:
         more = f", clips_per_video={self.clips_per_video}" if self.clips_per_video > 1 else ""
         more += f", ends={self.ends!r}" if self.ends != "error" else ""
-        return f"ClipsBy({named(self.choose)}, {self.num_frames}{more})"
+        count = "" if self.num_frames is None else f", {self.num_frames}"
+        return f"ClipsBy({named(self.choose)}{count}{more})"
+
+    @lazy
+    def is_random(self) -> bool:
+        """Whether the function takes random numbers."""
+        try:
+            parameters = inspect.signature(self.choose).parameters.values()
+        except (TypeError, ValueError):
+            return True
+        needed = [each for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
+        return len(needed) != 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
 
 
 def named(choose: Any) -> str:
@@ -147,7 +165,9 @@ class ChosenIndex:
         )
         origin = self.videos.first_frame(video)
         try:
-            found = self.policy.choose(told, np.random.default_rng(key(self.seed, "clips by", draw)))
+            choose: Callable[..., Any] = self.policy.choose
+            random = [np.random.default_rng(key(self.seed, "clips by", draw))] if self.policy.is_random else []
+            found = choose(told, *random)
             wanted = self._checked(found)
             frames, mask = frames_within(wanted, told.num_frames, self.policy.ends)
         except UsageError as error:
@@ -163,13 +183,16 @@ class ChosenIndex:
 
     def _checked(self, found: Any) -> Array:
         count = self.policy.num_frames
+        wanted = "frame numbers" if count is None else counted(count, "frame number")
         if not hasattr(found, "__iter__") or getattr(found, "ndim", 1) == 0:
-            raise WrongTypeError(f"it returned {shortened(found)}, and not {counted(count, 'frame number')}")
+            raise WrongTypeError(f"it returned {shortened(found)}, and not {wanted}")
         if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
             found = [integer(frame, "a frame that it returned") for frame in found]
-        if len(found) != count:
-            raise UsageError(f"it returned {counted(len(found), 'frame')}, and num_frames is {count}")
         frames = np.asarray(found, dtype=np.int64)
+        if count is None:
+            count = at_least_one(len(frames), "the number of frames that it returned", most=MOST_FRAMES)
+        if len(frames) != count:
+            raise UsageError(f"it returned {counted(len(frames), 'frame')}, and num_frames is {count}")
         if frames.ndim != 1:
-            raise UsageError(f"it returned frames of shape {frames.shape}, and num_frames is {count}")
+            raise UsageError(f"it returned frames of shape {frames.shape}, and not {wanted}")
         return frames

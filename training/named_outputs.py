@@ -26,6 +26,11 @@ class Views:
     """For each output with random choices of its own, what follows "crop" and "flip" in the names of an item's
     entries: "" where there is one such output, else "_" and its name."""
 
+    def of(self, places: Sequence[int]) -> Views:
+        """Those of some of the clips."""
+        chosen = {name: [made[place] for place in places] for name, made in self.geometries.items()}
+        return Views(chosen, self.drawn)
+
     def columns(self) -> dict[str, torch.Tensor]:
         """What was drawn, as items have it: `crop`, int64, (clips, 4), and `flip`, bool, (clips,)."""
         columns = {}
@@ -69,23 +74,40 @@ class Outputs:
                 raise UsageError(f"{name!r} is what items call a crop or a flip that was drawn; choose another name")
 
     @property
+    def have_sizes_of_clips(self) -> bool:
+        """Whether an output has a size that depends on the clip."""
+        return any(callable(output.size) for output in self.named.values())
+
+    @property
     def are_random(self) -> bool:
         """Whether an output has a random crop or flip."""
         return any(output.crop in RANDOM_CROPS or 0 < output.flip < 1 for output in self.named.values())
 
-    def views(self, draws: Sequence[int], sizes: Sequence[tuple[int, int]], ids: Sequence[str]) -> Views:
-        """The geometries of clips of these draws; `sizes` are (height, width) of their frames, `ids` their videos'."""
+    def views(
+        self,
+        draws: Sequence[int],
+        sizes: Sequence[tuple[int, int]],
+        ids: Sequence[str],
+        counts: Sequence[int] | None = None,
+    ) -> Views:
+        """The geometries of clips of these draws; `sizes` are (height, width) of their frames, `ids` their videos', and
+        `counts` how many frames they have, where a size depends on it."""
         made: dict[str, list[Geometry]] = {}
-        for name, hash_key in self._keys.items():
-            made[name] = []
-            for draw, size, video in zip(draws, sizes, ids, strict=True):
+        counts = [1] * len(draws) if counts is None else counts
+        # Those that others share the crop of come first.
+        for name in (*self._keys, *(name for name in self.named if name not in self._keys)):
+            output, made[name] = self.named[name], []
+            for place, (draw, size, video) in enumerate(zip(draws, sizes, ids, strict=True)):
+                count = counts[place] if output.frames is None else len(output.frames)
                 try:
-                    made[name].append(self.named[name].geometry(*size, key(hash_key, draw)))
+                    if output.shared is None:
+                        geometry = output.sized(count, *size).geometry(*size, key(self._keys[name], draw))
+                    else:
+                        part = made[output.shared][place]
+                        geometry = output.sized(count, part.height, part.width).sharing(part)
                 except UsageError as error:
-                    raise UsageError(f"output {name!r}, video {video!r}: {error.message}", video=video) from None
-        for name, output in self.named.items():
-            if output.shared is not None:
-                made[name] = [output.sharing(geometry) for geometry in made[output.shared]]
+                    raise type(error)(f"output {name!r}, video {video!r}: {error.message}", video=video) from None
+                made[name].append(geometry)
         return Views(made, self._suffixes)
 
     def positions(self, num_frames: int) -> dict[str, tuple[int, ...] | None]:
@@ -109,9 +131,11 @@ class Outputs:
             geometries = views.geometries[name]
             sizes = {geometry.size for geometry in geometries}
             if len(sizes) > 1:
-                raise UsageError(
-                    f"output {name!r}: frames of sizes {sorted(sizes)} do not go into one batch; give it "
-                    "size=(height, width)"
+                remedy = (
+                    "size is a function: take the collate_fn of a DataLoader, or collate={name: list} of ClipLoader"
+                    if callable(output.size)
+                    else "give it size=(height, width)"
                 )
+                raise UsageError(f"output {name!r}: frames of sizes {sorted(sizes)} do not go into one batch; {remedy}")
             requests[name] = ClipOutput(output.pixels, geometries, positions[name], output.layout)
         return requests

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -25,6 +25,8 @@ from .keyed import hashes
 from .offsets import listed
 from .random_crops import NUMBERS, random_part, resized_part, scaled_part, unit_number
 
+SizeOf = Callable[[int, int, int], Size]
+"""How large a clip of so many frames of this height and width becomes."""
 Crop = Literal["center", "random", "random-scaled", "random-resized"] | tuple[int, int, int, int]
 RANDOM_CROPS = ("random", "random-scaled", "random-resized")
 _COLORS = ("rgb", "ycbcr", "grey")
@@ -39,7 +41,10 @@ class Output:
             "target": Output(size=(224, 224), crop="random", flip=0.5, frames=[1]),
         }
 
-    - `size`: (height, width), or the length of the short side; None leaves the size as it is.
+    - `size`: (height, width), or the length of the short side; None leaves the size as it is. Or a function of a
+      clip's number of frames and of their height and width, which returns one of these, such as the smart_resize of
+      vision-language models. It has to be a function of these alone. Clips may have several sizes then, of which the
+      `collate_fn` of a DataLoader makes a batch.
     - `crop`: the part of each frame to take. None is all of it; "center" the largest part in the middle with the aspect
       ratio of `size`; "random" a part of just `size`, at a random place, which is not resized; "random-scaled" a part
       with the aspect ratio of `size` at a random place, the largest or with `scale` a smaller one; "random-resized" one
@@ -65,7 +70,7 @@ class Output:
     that are wrong, or that do not go together.
     """
 
-    size: Size | None = None
+    size: Size | SizeOf | None = None
     crop: Crop | None = None
     scale: tuple[float, float] | None = None
     ratio: tuple[float, float] | None = None
@@ -78,6 +83,13 @@ class Output:
     shared: str | None = None
 
     def __post_init__(self) -> None:
+        if callable(self.size):
+            # Whatever else is wrong is told now, and not by a worker.
+            like = replace(self, size=(2, 2))
+            for field in fields(self):
+                if field.name != "size":
+                    self._set(field.name, getattr(like, field.name))
+            return
         if self.color not in _COLORS:
             raise UsageError(f'color is {self.color!r}; it can be "rgb", "ycbcr" or "grey"')
         if not isinstance(self.layout, str) or sorted(self.layout) != sorted("TCHW"):
@@ -93,7 +105,7 @@ class Output:
                 "(top, left, height, width)"
             )
         else:
-            checked = FrameFormat(self.size, self.crop)
+            checked = FrameFormat(self._no_function, self.crop)
             self._set("size", checked.size)
             self._set("crop", checked.crop)
         self._check_numbers()
@@ -131,8 +143,23 @@ class Output:
     def pixels(self) -> PixelFormat:
         return PixelFormat(self.dtype, self.normalize, self.color)
 
+    def sized(self, num_frames: int, height: int, width: int) -> Output:
+        """The same output with the size that it has for a clip of so many frames of this height and width. UsageError
+        where `size` is a function that returns none."""
+        if not callable(self.size):
+            return self
+        made = self.size(num_frames, height, width)
+        try:
+            return replace(self, size=made)
+        except UsageError as error:
+            raise type(error)(
+                f"the function size was called with {num_frames} frames, height {height} and width {width}, and "
+                f"returned {made!r}: {error.message}"
+            ) from None
+
     def geometry(self, height: int, width: int, hash_key: int) -> Geometry:
-        """The geometry for a clip of frames of this size; the key decides what is random.
+        """The geometry for a clip of frames of this height and width, with a size that is no function; the key decides
+        what is random.
 
         UsageError when the crop does not fit.
         """
@@ -145,15 +172,19 @@ class Output:
         elif self.crop == "random-resized":
             region = resized_part(height, width, self.scale or (0.08, 1.0), self.ratio or (3 / 4, 4 / 3), bits)
         else:
-            fixed = FrameFormat(self.size, self.crop).geometry(height, width)
+            fixed = FrameFormat(self._no_function, self.crop).geometry(height, width)
             return Geometry(fixed.top, fixed.left, fixed.height, fixed.width, fixed.size, flip)
         return Geometry(*region, self._two_sides, flip)
 
     def sharing(self, geometry: Geometry) -> Geometry:
         """The geometry of another output with this one's size."""
         part = (geometry.height, geometry.width)
-        size = FrameFormat(self.size).geometry(*part).size
+        size = FrameFormat(self._no_function).geometry(*part).size
         return Geometry(geometry.top, geometry.left, *part, size, geometry.flip)
+
+    @property
+    def _no_function(self) -> Size | None:
+        return cast("Size | None", self.size)
 
     @property
     def _two_sides(self) -> tuple[int, int]:

@@ -34,6 +34,15 @@ def policy_of(clips: Any) -> Indexed:
     )
 
 
+def is_random(policy: Indexed) -> bool:
+    """Whether clips of a policy are others in each epoch."""
+    if isinstance(policy, SegmentFrames):
+        return policy.place == "random"
+    if isinstance(policy, ClipsBy):
+        return policy.is_random
+    return isinstance(policy, (RandomClips, RandomFrames)) or bool(getattr(policy, "jitter", 0))
+
+
 def index_of(
     policy: Indexed,
     videos: VideoTable,

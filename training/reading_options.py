@@ -40,6 +40,8 @@ def check_reading(
     `elsewhere` says of it.
     """
     named, shown = [name for name in _OF_OUTPUTS if name in reading], dict(reading)
+    if callable(reading.get("size")):
+        named.insert(0, "size as a function")
     if isinstance(crop := reading.get("crop"), str) and crop in RANDOM_CROPS:
         named.insert(0, f"crop={crop!r}")
         shown.setdefault("size", (224, 224))

@@ -77,7 +77,7 @@ def transformed(
             with seeded(key(seed, "transform", draw)), _noting([place], tell):
                 items.append(_called(transform, {name: tensor[place] for name, tensor in read.items()}, named=named))
         return items
-    whole = {name: torch.stack(each) if isinstance(each, list) else each for name, each in read.items()}
+    whole = {name: _stacked(name, each) for name, each in read.items()}
     with seeded(key(seed, "transform", *draws)), _noting(range(len(draws)), tell):
         batch = _called(transform, whole, named=named)
     for name, values in batch.items():
@@ -96,6 +96,16 @@ def joined(made: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> 
         if both := sorted(one.keys() & other.keys()):
             raise UsageError(f"the transform returned {both[0]!r}, which items have already; give it another name")
     return [{**one, **other} for one, other in zip(made, others, strict=True)]
+
+
+def _stacked(name: str, each: Read) -> torch.Tensor:
+    shapes = sorted({tuple(clip.shape) for clip in each}) if isinstance(each, list) else []
+    if len(shapes) > 1:
+        raise UsageError(
+            f"{name!r} of clips that are read together has shapes {shapes[0]} to {shapes[-1]}: with transform_batch "
+            "a transform gets them as one tensor, so leave that out"
+        )
+    return torch.stack(each) if isinstance(each, list) else each
 
 
 @contextlib.contextmanager

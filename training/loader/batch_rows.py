@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,8 @@ class BatchRows:
     """Of all entries, in the order of items."""
     num_rows: int
     num_bytes: int
+    apart: tuple[str, ...] = ()
+    """Entries that have no column whatever they are."""
 
     def tensors(self, memory: Any, first_byte: int = 0) -> dict[str, torch.Tensor]:
         """Each column in the `num_bytes` of a buffer from `first_byte` on: (rows, ...)."""
@@ -103,16 +105,17 @@ def _tensor(memory: Any, column: Column, num_bytes: int, offset: int) -> torch.T
     return torch.from_numpy(array).view(column.dtype)
 
 
-def rows_for(item: Mapping[str, Any], num_rows: int) -> BatchRows:
-    """The rows for items such as this one. WrongTypeError for one that is no dict, as a subclass may make it."""
+def rows_for(item: Mapping[str, Any], num_rows: int, apart: Collection[str] = ()) -> BatchRows:
+    """The rows for items such as this one, without columns for entries in `apart`. WrongTypeError for one that is no
+    dict, as a subclass may make it."""
     if not isinstance(item, Mapping):
         raise WrongTypeError(
             f"an item is a {type(item).__name__}; ClipLoader makes batches of dicts, so let `items` of the subclass "
             "return one for each clip, or take a DataLoader"
         )
-    tensors = {name: as_tensor(value) for name, value in item.items()}
+    tensors = {name: as_tensor(value) for name, value in item.items() if name not in apart}
     columns = [Column(name, each.dtype, tuple(each.shape), 0) for name, each in tensors.items() if each is not None]
-    return with_rows(BatchRows(tuple(columns), tuple(item), 0, 0), num_rows)
+    return with_rows(BatchRows(tuple(columns), tuple(item), 0, 0, tuple(apart)), num_rows)
 
 
 def with_rows(rows: BatchRows, num_rows: int) -> BatchRows:
@@ -121,7 +124,7 @@ def with_rows(rows: BatchRows, num_rows: int) -> BatchRows:
     for column in rows.columns:
         columns.append(replace(column, offset=offset))
         offset += -(-column.row_bytes * num_rows // _PAGE_BYTES) * _PAGE_BYTES
-    return BatchRows(tuple(columns), rows.names, num_rows, offset)
+    return BatchRows(tuple(columns), rows.names, num_rows, offset, rows.apart)
 
 
 def as_tensor(value: Any) -> torch.Tensor | None:
@@ -136,6 +139,14 @@ def as_tensor(value: Any) -> torch.Tensor | None:
         # Collation tells of one that no tensor holds, by the name of its entry.
         return torch.tensor(int(value)) if fits_int64(int(value)) else None
     return torch.tensor(float(value), dtype=torch.float64) if isinstance(value, (float, np.floating)) else None
+
+
+def _alone(value: Any) -> Any:
+    """A tensor without what else lies in its memory, which would be sent and kept with it."""
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+        return value.detach() if whole else value.detach().clone()
+    return value
 
 
 def write_item(
@@ -153,7 +164,7 @@ def write_item(
     for name, value in item.items():
         column = tensors.get(name)
         if column is None:
-            rest[name] = value
+            rest[name] = _alone(value)
             continue
         place = column[row]
         # Only what was read in place begins where the row does.

@@ -17,6 +17,7 @@ from ..offsets import at_least_one
 from ..slices import BatchKind
 from .batch import Batch, batch_of
 from .batch_rows import Areas, BatchRows, rows_for
+from .collating import Collate, check_names, checked_collate
 from .core import Core
 from .delivery import Delivered, Division, Pool
 from .in_process import CallingProcess
@@ -40,7 +41,7 @@ _COUNTERPARTS = {
     "num_workers": "workers",
     "shuffle": "the sampler's order, by default shortgop.Shuffled()",
     "batch_sampler": "sampler",
-    "collate_fn": "the dataset's transform, with transform_batch=True",
+    "collate_fn": "collate={name: function} for single entries of items; a function of whole items takes a DataLoader",
     "prefetch_factor": "prefetch_bytes",
     "drop_last": "the sampler's drop_last",
     "persistent_workers": "nothing: workers stay until the loader is closed",
@@ -77,6 +78,9 @@ class ClipLoader:
     - `threads`: how many threads decode in each worker, up to four by default.
     - `prefetch_bytes`: bounds the memory of batches, those in use included. Passes that run at the same time have as
       much each, and copies come on top. UsageError when it is too little.
+    - `collate`: functions by the names of items' entries, such as {"boxes": list} where their shapes differ. Each gets
+      the list of this entry of all clips of a batch and returns what the batch has, in the calling process, so it
+      should take little time. Such entries are sent through a pipe; frames may be among them.
     - `pin_memory`: page-locked memory, from which copies with non_blocking=True run beside other work. The memory of a
       batch that was dropped is used again once the stream that is current in the training loop has come so far; a batch
       that is copied on another stream has to be kept until that copy has ended.
@@ -109,6 +113,7 @@ class ClipLoader:
         workers: int | None = None,
         threads: int | None = None,
         prefetch_bytes: int = 1 << 30,
+        collate: Collate | None = None,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
         **others: Never,
@@ -125,10 +130,11 @@ class ClipLoader:
         self.dataset, self.sampler, self.batch_size = dataset, sampler, self._batches.batch_size
         self.decodes_on_device = dataset.device.type != "cpu"
         if self.decodes_on_device:
-            check_options(dataset, workers=workers, device=device, pin_memory=pin_memory)
+            check_options(dataset, workers=workers, device=device, pin_memory=pin_memory, collate=collate)
             workers, device, pin_memory = 0, None, False
         self.workers, self.threads = _workers_and_threads(workers, threads)
         self.prefetch_bytes = at_least_one(prefetch_bytes, "prefetch_bytes")
+        self._collate = checked_collate(collate)
         self._copies = DeviceCopies.of(device, pin_memory=pin_memory)
         self._core: Core | None = None
         self._device_reads: DeviceReads | None = None
@@ -175,7 +181,10 @@ class ClipLoader:
             return
         kinds = self._batches.kinds(first)
         if core.kinds is None:
-            core.kinds = tuple(rows_for(self.dataset.example(kind.example), kind.batch_size) for kind in kinds)
+            core.kinds = tuple(
+                rows_for(self.dataset.example(kind.example), kind.batch_size, tuple(self._collate)) for kind in kinds
+            )
+            check_names(self._collate, list(dict.fromkeys(name for each in core.kinds for name in each.names)))
         areas = Areas.of(core.kinds, self._num_slots(core.kinds))
         divisions = [self._division(kind, areas.num_slots) for kind in kinds]
         delivery = core.delivery(
@@ -272,7 +281,7 @@ class ClipLoader:
             pool: Pool = CallingProcess(self.dataset)
             if self.workers:
                 pool = WorkerPool(self.dataset, self.workers, self.threads)
-            self._core = Core(pool, self._copies, self._stats_before)
+            self._core = Core(pool, self._copies, self._stats_before, self._collate)
             self._end = weakref.finalize(self, self._core.close)
         return self._core
 

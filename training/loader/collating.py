@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch.utils.data import default_collate
 
 from ...arguments import fits_int64
-from ...errors import UsageError
+from ...errors import UsageError, WrongTypeError
+
+Collate = Mapping[str, Callable[[list[Any]], Any]]
+"""Functions of the user's, by the names of items' entries: what a batch has of the entries of all of its clips."""
+
+
+def checked_collate(collate: Any) -> Collate:
+    """WrongTypeError for what is no dict of functions."""
+    given = {} if collate is None else collate
+    if not isinstance(given, Mapping) or not all(
+        isinstance(name, str) and callable(each) for name, each in given.items()
+    ):
+        raise WrongTypeError(
+            f"collate is {collate!r}; it is a dict of functions by the names of items' entries, such as "
+            '{"boxes": list}. For a function of whole items take a DataLoader, whose collate_fn that is'
+        )
+    return dict(given)
+
+
+def check_names(collate: Collate, names: Sequence[str]) -> None:
+    """UsageError for a function of an entry that no item has."""
+    for name in collate:
+        if name not in names:
+            raise UsageError(f"collate has {name!r}, and items have no such entry; they have {', '.join(names)}")
+
+
+def gathered(name: str, items: Sequence[Mapping[str, Any]], collate: Collate) -> Any:
+    """The entry of this name of all items, as a function of the user's puts them together, or `collated`."""
+    if name not in collate:
+        return collated(name, items)
+    try:
+        return collate[name]([item[name] for item in items])
+    except Exception as error:
+        error.add_note(f"collate of ClipLoader called its function for {name!r} with those of {len(items)} clips")
+        raise
 
 
 def collated(name: str, items: Sequence[Mapping[str, Any]]) -> Any:

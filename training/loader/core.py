@@ -13,6 +13,7 @@ from ...warned import warn
 from ..slices import PlannedBatch
 from .arena import Arena
 from .batch_rows import Areas, BatchRows
+from .collating import Collate
 from .delivery import Delivered, Delivery, Division, Means, Pool
 from .loader_stats import LoaderStats
 from .messages import Spent
@@ -26,10 +27,10 @@ class Core:
     It has no reference to the loader, so that the loader's finalizer can close it.
     """
 
-    def __init__(self, pool: Pool, copies: DeviceCopies, before: LoaderStats) -> None:
+    def __init__(self, pool: Pool, copies: DeviceCopies, before: LoaderStats, collate: Collate) -> None:
         self.kinds: tuple[BatchRows, ...] | None = None
         """The rows of one batch of each kind, once an item of each was seen."""
-        self._pool, self._copies = pool, copies
+        self._pool, self._copies, self._collate = pool, copies, collate
         self._arenas: dict[int, Arena] = {}
         self._deliveries: dict[int, Delivery] = {}
         self._ended: set[int] = set()
@@ -46,7 +47,7 @@ class Core:
             number = next(self._numbers)
             arena_number = self._arena(areas)
             arena = self._arenas[arena_number]
-            means = Means(self._pool, arena_number, arena, divisions, run_batches, self._numbers)
+            means = Means(self._pool, arena_number, arena, divisions, run_batches, self._numbers, self._collate)
             self._deliveries[number] = Delivery(number, runs, means)
             return self._deliveries[number]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..slices import PlannedBatch
 from .arena import Arena
-from .collating import collated
+from .collating import Collate, gathered
 from .messages import Done, Work
 from .read_units import ReadUnit, units_of
 
@@ -53,6 +53,7 @@ class Means:
     run_batches: int
     """The most batches that are planned together."""
     work_numbers: Iterator[int]
+    collate: Collate
 
 
 @dataclass(eq=False)
@@ -85,7 +86,7 @@ class Delivery:
         self.arena_number, self.arena = means.arena_number, means.arena
         self._runs, self._next_run = runs, next(runs, None)
         self._pool, self._divisions, self._work_numbers = means.pool, means.divisions, means.work_numbers
-        self._run_batches = means.run_batches
+        self._run_batches, self._collate = means.run_batches, means.collate
         self._has_begun = False
         self._pending: deque[_Pending] = deque()
         self._given: dict[int, tuple[ReadUnit, list[_Pending]]] = {}
@@ -157,7 +158,7 @@ class Delivery:
         if not pending.rest:
             return batch
         rest = [pending.rest[row] for row in range(size)]
-        batch |= {name: collated(name, rest) for name in rest[0]}
+        batch |= {name: gathered(name, rest, self._collate) for name in rest[0]}
         return {name: batch[name] for name in self.arena.areas.kinds[pending.planned.kind].names}
 
     def abandon(self) -> None:

@@ -50,7 +50,12 @@ def gpu_of(device: torch.device) -> ReadingGpu:
 
 
 def check_options(
-    dataset: ReadsItems, *, workers: int | None, device: torch.device | str | None, pin_memory: bool
+    dataset: ReadsItems,
+    *,
+    workers: int | None,
+    device: torch.device | str | None,
+    pin_memory: bool,
+    collate: object = None,
 ) -> None:
     """UsageError for options of a loader that make no sense with a dataset that is decoded on a device."""
     if workers:
@@ -63,6 +68,11 @@ def check_options(
         raise UsageError(f"device is {str(device)!r}, and the dataset is decoded on {dataset.device}: leave device out")
     if pin_memory:
         raise UsageError(f"pin_memory is for batches on the CPU, and the dataset is decoded on {dataset.device}")
+    if collate:
+        raise UsageError(
+            f"collate is for batches on the CPU, and the dataset is decoded on {dataset.device}: make tensors of one "
+            "shape in `items` of a subclass"
+        )
     if dataset.has_transform:
         raise UsageError(
             "the dataset has a transform, which would draw from the training loop's random numbers while that runs: "

@@ -36,10 +36,10 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
     try:
         # A subclass may draw random numbers in its items, and all processes of a fork server start with torch's
         # generator in the same state.
-        tensors = arena.tensors(work.area, work.kind)
+        tensors, kind = arena.tensors(work.area, work.kind), arena.areas.kinds[work.kind]
         with seeded(key(*dataset.seeds, "items", *work.draws)):
-            items = dataset.items(work.draws, Rows(tensors, work.rows))
-        names = arena.areas.kinds[work.kind].names
+            items = dataset.items(work.draws, Rows(tensors, work.rows, kind.apart))
+        names = kind.names
         rest = tuple(write_item(item, names, tensors, row) for item, row in zip(items, work.rows, strict=True))
     except Exception as error:  # noqa: BLE001  # a transform may raise anything; the loader raises it again
         failed = error
