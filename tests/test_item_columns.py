@@ -68,7 +68,8 @@ def test_items_have_what_the_dataset_says_of_their_videos(folder: Path, tmp_path
     assert batch["label"].tolist() == [0, 1, 1]
     # As in columns, a list's column of that name stands in its place, also for videos of which it says nothing.
     dataset = shutil.copytree(folder, tmp_path / "dataset")
-    shortgop.annotate(dataset, {"b.mp4": {"fps": "slow"}})
+    with pytest.warns(DatasetWarning, match="column 'fps' of the list takes the place of the dataset's own"):
+        shortgop.annotate(dataset, {"b.mp4": {"fps": "slow"}})
     with pytest.warns(DatasetWarning, match="2 of 3 videos have no 'fps'"):
         listed = shortgop.ClipDataset(dataset, shortgop.CenterClips(2), metadata=["fps"])
     assert [item["fps"] for item in listed] == [None, "slow", None] == listed.column("fps")
