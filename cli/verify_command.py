@@ -36,8 +36,8 @@ from .progress import job_progress, loop_bar
 if TYPE_CHECKING:
     from ..jobs.outcome import Report
     from ..manifests.operations.lost_root import RestoredRoot
+    from ..manifests.operations.problem import Problem
     from ..manifests.operations.recovery import Recovered
-    from ..manifests.operations.verify import Problem
     from ..manifests.tables import Manifest
     from ..storage.interface import Storage
 

@@ -20,7 +20,8 @@ from shortgop.manifests.dataset_files.parts import read_part, write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.mp4 import restamp_fragment
-from shortgop.manifests.operations.verify import Problem, stray_files, verify
+from shortgop.manifests.operations.problem import Problem
+from shortgop.manifests.operations.verify import stray_files, verify
 from shortgop.manifests.ragged import from_texts
 from shortgop.manifests.tables import Drops, Edits, Manifest, Timeline, failures_table
 from shortgop.storage.disk import DiskStorage

@@ -237,12 +237,12 @@ CHECK = """
 import json, resource, sys
 from pathlib import Path
 from shortgop.manifests.layering import layer_blocks
-from shortgop.manifests.operations import verify
+from shortgop.manifests.operations import snapshot_check, verify
 from shortgop.manifests.shared_memory.scratch_arrays import ScratchArrays
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
 
-layer_blocks._BLOCK_BYTES, verify._TIMELINE_ROWS = 1 << 20, 1 << 16
+layer_blocks._BLOCK_BYTES, snapshot_check._TIMELINE_ROWS = 1 << 20, 1 << 16
 dataset, limit_bytes = DiskStorage(Path(sys.argv[1])), int(sys.argv[2])
 before = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) * 1024
 # All memory that is not that of files. The peak that rusage gives would contain that of the process that started this.

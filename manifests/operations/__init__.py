@@ -1,6 +1,7 @@
 """What is done with a whole dataset.
 
-verify, column_check        whether bytes and columns are as they must be
+verify, snapshot_check, column_check, problem  whether shards, snapshots and columns are as they must be, and what is
+                            found
 export                      a video as an ordinary MP4
 summary, history            what a dataset holds, and what it held
 annotate, column_changes, drop  columns that are set, what that did to them as a whole, and videos that are taken out

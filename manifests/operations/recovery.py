@@ -39,7 +39,7 @@ from ..merging.merge import merge_tables
 from ..stacking import with_videos
 from ..tables import Manifest
 from ..zarr_files import zarr_sizes
-from .verify import verify_snapshot
+from .snapshot_check import verify_snapshot
 
 _FILES_SHOWN = 3
 
