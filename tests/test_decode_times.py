@@ -153,6 +153,15 @@ def test_the_first_and_the_last_frame_last_as_long_as_others(native: str, suffix
     assert in_even_steps(copy, tmp_path / "dataset", 30)
 
 
+@pytest.mark.parametrize("b_frames", ["0", "2"])
+def test_the_last_frame_of_a_gxf_lasts_as_long_as_others(b_frames: str, tmp_path: Path) -> None:
+    """GXF numbers fields in the order of decoding. With the last frame half as long, 25 frames/s became 25.9."""
+    coded = ("-c:v", "mpeg2video", "-q:v", "2", "-bf", b_frames, "-g", "12", "-pix_fmt", "yuv420p")
+    source = encode_pictures(tmp_path / "x.gxf", numbered(range(20), (720, 576)), *coded, rate=25)
+    assert in_even_steps(source, tmp_path / "dataset", 20)
+    assert shortgop.open(tmp_path / "dataset")[0].metadata.average_fps == 25
+
+
 @pytest.mark.parametrize("suffix", ["avi", "wmv"])
 def test_the_last_frame_of_h264_in_avi_is_an_interval_behind_the_one_before(suffix: str, tmp_path: Path) -> None:
     """FFmpeg puts it a unit of time behind that one, which was left out then."""

@@ -15,7 +15,7 @@ from .signs import PacketLog
 
 # Demuxers of containers that give each packet one time, at which it is decoded. FFmpeg works out when frames are shown,
 # wrongly for the first and the last one around B-frames.
-_ONE_TIME = ("avi", "asf")
+_ONE_TIME = ("avi", "asf", "gxf")
 
 
 def may_be_times_of_decoding(packets: PacketLog, stream: VideoStream) -> bool:
