@@ -39,19 +39,19 @@ from .running.mounts import read_in_time
 from .running.stalls import stall_limit
 from .shards import ShardWriter
 from .timing.grid import FrameGrid
+from .timing.rising_times import longest_rise, spaced
 from .timing.source_times import (
     at_times,
     check_order,
     grid_of,
-    longest_rise,
     may_have_lost,
     mended_times,
     plan_times,
-    spaced,
+    states_times,
     used_numbers,
     with_decode_times,
 )
-from .timing.stated_times import estimated_times
+from .timing.stated_times import copied_times, estimated_times
 from .tools.pipelines import decoded_on_cpu
 from .tools.tool_choice import pipeline_for
 
@@ -143,7 +143,7 @@ def _prepare_whole(
     path = source.path
     if source.suspicion:
         look_closer(source)
-    if source.pts is not None and not source.has_decode_times:
+    if states_times(source):
         plan = plan_video(source, options, ffmpeg_path)
         watcher.on_plan(len(plan.grid))
         video = _only(attempt(plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=lambda: look_closer(source)))
@@ -335,11 +335,13 @@ def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) ->
     """The source, perhaps with the times of decoding, and the pts that ffmpeg gives to every frame; see
     `decode_shown`."""
     shown = tried_again(source.path, lambda: decode_shown(source, ffmpeg_path, tolerant=tolerant))
+    is_one = not (tolerant or source.is_joined)
+    if is_one and len(copied := copied_times(source, shown)):
+        return replace(source, estimated_times=copied), shown.pts
     known = with_decode_times(source, shown.packet_pts)
     if source.repeats_times and not known.repeats_times:
         # ffmpeg is no longer told to keep to the times of packets.
         shown = tried_again(source.path, lambda: decode_shown(known, ffmpeg_path, tolerant=tolerant))
-    is_one = not (tolerant or known.is_joined)
     return replace(known, estimated_times=estimated_times(known, shown)) if is_one else known, shown.pts
 
 

@@ -46,15 +46,16 @@ from .running.stalls import stall_limit
 from .shards import ShardWriter
 from .timing.grid import FrameGrid
 from .timing.pieces import Piece, Run, joined_grid, runs_of
+from .timing.rising_times import longest_rise
 from .timing.source_times import (
     at_times,
     check_order,
     gaps_of,
-    longest_rise,
     may_have_lost,
     mended_times,
     plan_stretch,
     rhythm_of,
+    states_times,
     times_of,
     used_numbers,
 )
@@ -154,7 +155,7 @@ class _Work:
 
         if source.suspicion:
             look()
-        if source.pts is not None and not source.has_decode_times:
+        if states_times(source) and source.pts is not None:
             pieces = self._pieces(source)
             lead_frames = least_lead_frames(source, self.options.profile)
             if self.part is None:

@@ -17,7 +17,8 @@ from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop import DamagedSourceError
 from shortgop.prep.probing.opening import open_source, packets_of
 from shortgop.prep.probing.probe import probe
-from shortgop.prep.timing.source_times import check_order, longest_rise, mended_times, spaced
+from shortgop.prep.timing.rising_times import longest_rise, spaced
+from shortgop.prep.timing.source_times import check_order, mended_times
 from synthetic import frame_to_rgb, make_video, read_number
 
 FRAMES = 60
@@ -77,6 +78,9 @@ COPIES = [
     ("h264", "mpg > mp4", ()),
     ("h264 interlaced", "avi > mp4 > nut", ()),
     ("interlaced", "m2v > mov > ts", ()),
+    # The last frame has the time of the one before.
+    ("h264", "mp4 > avi > wmv", ()),
+    ("mpeg4", "mpg > mov > nut", ()),
     # FFmpeg splits headers from their frames.
     ("h264 open", "ts > flv > wmv", ()),
     ("h264 open", "mpg > mov > wmv", ()),
@@ -96,6 +100,23 @@ def test_all_frames_that_play_are_there_at_even_times(
     assert make_dataset([source], tmp_path / "dataset").failures == ()
     (video,) = shortgop.open(tmp_path / "dataset")
     assert video.metadata.average_fps == pytest.approx(25)
+    assert [read_number(frame) for frame in video] == expected
+
+
+@pytest.mark.parametrize(("b_frames", "names"), [("0", "mpg > mov"), ("1", "mpg > mov > ts")])
+def test_small_frames_copied_from_a_program_stream_are_at_even_times(b_frames: str, names: str, tmp_path: Path) -> None:
+    """Several may share a packet of the program stream, which states the time of one. FFmpeg puts copies of the others
+    directly behind the frame before, some before frames that are shown earlier."""
+    encoding = (*_H264, "-bf", b_frames, "-x264-params", "b-pyramid=none")
+    source = encode_pictures(tmp_path / "0.mpg", numbered(range(FRAMES)), *encoding, rate=15)
+    for number, suffix in enumerate(names.split(" > ")[1:], start=1):
+        ffmpeg("-i", source, "-c", "copy", tmp_path / f"{number}.{suffix}")
+        source = tmp_path / f"{number}.{suffix}"
+    expected = sorted(played(source))
+    assert len(expected) >= FRAMES - 1
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert video.metadata.average_fps == pytest.approx(15)
     assert [read_number(frame) for frame in video] == expected
 
 

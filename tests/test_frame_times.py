@@ -24,7 +24,8 @@ from shortgop.manifests.operations.summary import summarize
 from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import Profile
-from shortgop.prep.timing.source_times import check_order, longest_rise, plan_times
+from shortgop.prep.timing.rising_times import longest_rise
+from shortgop.prep.timing.source_times import check_order, plan_times
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 

@@ -20,7 +20,9 @@ from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import Profile
-from shortgop.prep.timing.source_times import check_order, longest_rise, spaced
+from shortgop.prep.timing.rising_times import longest_rise, spaced
+from shortgop.prep.timing.source_times import check_order
+from shortgop.prep.timing.straight_times import straightened
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -122,6 +124,37 @@ def test_times_that_do_not_rise_are_spaced_where_there_is_room() -> None:
         ([7, 7], [7, 7]),
     ):
         assert spaced(np.array(stated)).tolist() == found
+
+
+def test_times_that_ffmpeg_made_up_are_on_the_line_of_those_that_are_right() -> None:
+    """As in copies of program streams: they were refused."""
+    rates, unit = (Fraction(15),), Fraction(1, 90000)
+    for stated in (
+        [6000, 1, 18000, 12001, 12003, 36000, 42000, 36001, 36003, 36004, 66000, 72000, 66001, 66003, 90000, 84001],
+        [0, 1, 12000, 12001, 24000, 24001, 24003, 24004, 48000, 48001, 48003, 66000, 66001, 78000],
+        # A frame has the time of the one behind it.
+        [0, 6000, 12000, 24000, 24001, *range(30000, 120000, 6000)],
+    ):
+        found = straightened(np.array(stated), unit, rates)
+        assert found is not None
+        assert found.tolist() == [max(stated[0], 0) + 6000 * number for number in range(len(stated))]
+
+
+def test_other_times_are_on_no_line() -> None:
+    even = list(range(0, 40 * 60, 40))
+    rng = np.random.default_rng(0)
+    for stated in (
+        even,
+        [*even[:20], *even[:20]],
+        [*even[:30], *even[28:]],
+        [*even[:4], *even],
+        [*even[:20], even[19] + 2, *even[20:]],
+        [*even[:20], *(time + 500 for time in even[20:])],
+        [*even[:20], *range(even[19] + 1, even[19] + 11), *even[20:]],
+        np.cumsum(rng.choice([16, 17, 33, 50, 1, 300], 100)).tolist(),
+        np.cumsum(np.maximum(1, rng.exponential(40, 100)).astype(np.int64)).tolist(),
+    ):
+        assert straightened(np.array(stated), Fraction(1, 1000), (Fraction(25), Fraction(30))) is None
 
 
 def program_stream(folder: Path, pts: Sequence[int], timebase: Fraction, b_frames: int) -> Path:

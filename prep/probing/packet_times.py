@@ -32,11 +32,11 @@ def frame_times(
     order = rising(packets.pts)
     if not stream.codec_context.has_b_frames:
         # FFmpeg expected them, and took each time for that of decoding.
-        even = _with_even_end(order) if demuxer in _ONE_TIME else order
+        even = _with_even_end(_in_order(packets.pts)) if demuxer in _ONE_TIME else order
         even = _as_browsers(order) if demuxer == "gif" else even
         return even, even is not order
     if demuxer in _ONE_TIME:
-        stated, order = order, _with_even_end(order)
+        stated, order = order, _with_even_end(_in_order(packets.pts))
         if stream.codec_context.name == "h264":
             # Its slices say in which order frames are shown, and FFmpeg reads them.
             return order, order is not None and (packets.has_decode_times or order is not stated)
@@ -78,6 +78,15 @@ def rising(times: Sequence[int | None]) -> Array | None:
         return None
     ordered = np.sort(np.array(known, dtype=np.int64))
     return None if (np.diff(ordered) == 0).any() else ordered
+
+
+def _in_order(times: Sequence[int | None]) -> Array | None:
+    """The times in rising order, of which the last two may be the same, as FFmpeg copies its guess of the last one;
+    None when some are missing, or others occur twice."""
+    known = sorted(time for time in times if time is not None)
+    is_same = len(known) > 2 and known[-1] == known[-2]
+    order = rising(known[: len(known) - is_same]) if len(known) == len(times) else None
+    return np.append(order, order[-1]) if order is not None and is_same else order
 
 
 def _with_even_end(times: Array | None) -> Array | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -18,6 +17,8 @@ from ..probing.source_video import SourceVideo, with_pts
 from ..running.frame_report import NO_PTS
 from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .rates import MAX_RATE, constant_rate, variable_rate
+from .rising_times import spaced, spaced_to_end
+from .straight_times import may_be_copied
 from .stretch import Part, Stretch, part_of
 
 # Longer pauses do not count when the rate is chosen, whether they are closed or kept.
@@ -26,14 +27,14 @@ _PAUSE_SECONDS = Fraction(10)
 _MAX_JUMP_BACK_SECONDS = 1
 # Decoders put out no more than these frames in the wrong order.
 _MOST_LEFT_OUT_TOGETHER = 4
+# How much of an interval may be rounding.
+_ROUNDED_PART = Fraction(1, 20)
 # Where more than one frame in so many would be left out, no time is right.
 _MOST_LEFT_OUT_PART = 5
 # Parsers count the times of at most about so many frames wrongly before they get the next stated one.
 _MOST_COUNTED_WRONGLY = 32
 # Demuxers of streams that may state the times of some frames only.
 STATES_SOME_TIMES = ("mpeg", "mpegts")
-# How much room, in intervals, a frame must have to be put between two others.
-_ROOM = 0.75
 # Two or three frames may lie close together for other reasons than a wrong rate.
 _FEWEST_FOR_A_RATE = 4
 # Each is a term of an expression that ffmpeg evaluates for every frame.
@@ -104,7 +105,8 @@ def plan_stretch(
     """
     pts, timebase = times_of(source), source.timebase
     part = part_of(source.path, stretch, pts, source.end_pts, timebase, rhythm.interval)
-    if rhythm.interval == 1 / rhythm.fps:
+    # Times that were rounded to milliseconds, as in Matroska, and copied to finer units have no exact rate.
+    if rhythm.interval and abs(rhythm.interval * rhythm.fps - 1) <= _ROUNDED_PART:
         part = _at_frames(part, pts, float(rhythm.interval / timebase))
     befores = {gap.pts: int(pts[np.searchsorted(pts, gap.pts) - 1]) for gap in gaps}
     touched = tuple(gap for gap in gaps if befores[gap.pts] < part.end_pts and gap.pts > part.origin_pts)
@@ -212,6 +214,13 @@ def with_decode_times(source: SourceVideo, packet_pts: Array) -> SourceVideo:
     return replace(with_pts(source, source.decode_times), has_decode_times=True, repeats_times=False)
 
 
+def states_times(source: SourceVideo) -> bool:
+    """Whether the packets of a source say when its frames are shown, as far as is known before it is decoded."""
+    if source.pts is None or source.has_decode_times:
+        return False
+    return not may_be_copied(source.pts, source.timebase, source.rate_hints)
+
+
 def at_times(source: SourceVideo, times: Array) -> SourceVideo:
     """The source with its frames at these times. The last one is shown for as long as edits say, if they do."""
     has_edits = source.in_pauses is not None and source.pts is not None and times[-1] == source.pts[-1]
@@ -253,10 +262,11 @@ def mended_times(  # noqa: PLR0911  # one for each way in which times are wrong
     ):
         # Frames are shown as evenly as they are decoded. The decoder leaves out those that are shown before the first.
         return _apart(_begun_evenly(source.pts[left_out:]))[used]
+    if len(source.estimated_times) == len(decoded_all) and not is_damaged:
+        return source.estimated_times[used]
     if source.pts is None and source.demuxer in STATES_SOME_TIMES:
-        is_estimated = len(source.estimated_times) == len(decoded_all) and not is_damaged
-        times = source.estimated_times[used] if is_estimated else evened(decoded_pts)
-        return spaced(times) if source.repeats_times and not source.is_joined else times
+        times = evened(decoded_pts)
+        return spaced_to_end(times) if source.repeats_times and not source.is_joined else times
     if source.pts is not None and not source.pts_falls and len(decoded_all) == len(source.pts):
         # Where pts rise in the order of decoding although frames are shown in another one, they are times of decoding.
         return source.pts[used]
@@ -264,7 +274,7 @@ def mended_times(  # noqa: PLR0911  # one for each way in which times are wrong
         # FFmpeg gives the time of what is not coded to a frame near it.
         coded = np.setdiff1d(source.pts, source.not_coded)
         return coded if len(coded) == len(decoded_pts) else decoded_pts
-    times = spaced(decoded_pts) if source.repeats_times and not source.is_joined else decoded_pts
+    times = spaced_to_end(decoded_pts) if source.repeats_times and not source.is_joined else decoded_pts
     return _apart(times) if len(source.decode_times) else times
 
 
@@ -299,25 +309,6 @@ def _are_even(times: Array, interval: float) -> bool:
     """Whether nearly all frames follow one another at this interval. Those of a variable rate may well follow one
     another at once, as where a screen moves after a pause."""
     return bool(np.mean(np.abs(np.diff(times) - interval) <= interval / 4) >= _EVEN_PART)
-
-
-def spaced(times: Array) -> Array:
-    """The times of frames in the order of the decoder's output, with those put right that do not rise, where as many
-    frames are missing. `times`: int64, (frames,)."""
-    # Of two frames at the same time either may be wrong: there is room before the first or behind the second.
-    return -_spaced(-_spaced(times)[::-1])[::-1]
-
-
-def _spaced(times: Array) -> Array:
-    rising = np.flatnonzero(longest_rise(times))
-    before, after = rising[:-1], rising[1:]
-    counts, spans = after - before, times[after] - times[before]
-    interval = float(np.median(spans[counts == 1])) if (counts == 1).any() else 0.0
-    found = times.copy()
-    for place in np.flatnonzero((counts > 1) & (spans >= counts) & (spans >= _ROOM * interval * counts)).tolist():
-        first, count = int(before[place]), int(counts[place])
-        found[first : first + count] = times[first] + np.arange(count) * int(spans[place]) // count
-    return found
 
 
 def evened(times: Array) -> Array:
@@ -358,28 +349,3 @@ def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:
         # Times that are not those of packets can only be counted.
         return len(decoded_pts) < source.num_packets
     return len(np.setdiff1d(source.pts[source.pts > decoded_pts[0]], decoded_pts)) > 0
-
-
-def longest_rise(times: Array) -> Array:
-    """The most frames whose times rise from each to the next, as a mask: bool, (frames,).
-
-    A frame with a single wrong time is one frame less, also where that time is later than all that follow. Of choices
-    with as many frames it is the one with the earliest.
-    """
-    rises = np.diff(times) > 0
-    if rises.all():
-        return np.ones(len(times), dtype=bool)
-    # From the end: minus the greatest time that so many rising frames can begin with; bisect wants rising numbers.
-    starts: list[int] = []
-    lengths = []
-    for time in (-times[::-1]).tolist():
-        place = bisect_left(starts, time)
-        starts[place : place + 1] = [time]
-        lengths.append(place + 1)
-    chosen = np.zeros(len(times), dtype=bool)
-    left, latest = len(starts), None
-    for frame, (time, length) in enumerate(zip(times.tolist(), reversed(lengths), strict=True)):
-        if length == left and (latest is None or time > latest):
-            chosen[frame] = True
-            left, latest = left - 1, time
-    return chosen

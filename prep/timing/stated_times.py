@@ -12,10 +12,23 @@ import numpy as np
 from ...manifests.ragged import Array
 from ..probing.source_video import NO_ENTRIES, SourceVideo
 from ..running.frame_report import NO_PTS, Shown
-from .source_times import CROWDED_PART, STATES_SOME_TIMES, evened, longest_rise
+from .rising_times import longest_rise
+from .source_times import CROWDED_PART, STATES_SOME_TIMES, evened
+from .straight_times import straight_times, straightened
 
 # Where more than one in so many times is not that of its frame, none is to be trusted.
 _MOST_MISPLACED_PART = 5
+
+
+def copied_times(source: SourceVideo, shown: Shown) -> Array:
+    """The times of all frames of a constant rate, int64, where FFmpeg made some up as it copied such a stream; none
+    where that cannot be told."""
+    # An edit hides frames by times that FFmpeg made up, which may be any of them.
+    are_hidden = source.has_hidden and source.pts_falls > 0
+    if source.has_decode_times or are_hidden or len(source.not_coded) or (shown.packet_pts == NO_PTS).any():
+        return NO_ENTRIES
+    straight = straightened(shown.packet_pts, source.timebase, source.rate_hints)
+    return NO_ENTRIES if straight is None else straight
 
 
 def estimated_times(source: SourceVideo, shown: Shown) -> Array:
@@ -36,6 +49,9 @@ def estimated_times(source: SourceVideo, shown: Shown) -> Array:
     # Each frame has a time of its own between two that are stated.
     if not len(wrong) or (np.diff(stated) < np.diff(known)).any():
         return NO_ENTRIES
+    straight = straight_times(known, stated, len(found), source.timebase, source.rate_hints)
+    if straight is not None:
+        return straight
     numbers = np.arange(len(found))
     before, behind = np.minimum(numbers - known[0], 0), np.maximum(numbers - known[-1], 0)
     even = np.round(np.interp(numbers, known, stated) + (before + behind) * interval).astype(np.int64)
