@@ -112,6 +112,10 @@ def test_frames_that_a_camera_takes_now_and_then_stay_where_they_are(seed: int, 
         [33, 1967] * 20,
         [33, 34, 33, 400] * 20,
         [8, 8, 9, 175] * 40,
+        [33] * 6 + [67] * 24,
+        [8] * 6 + [33] * 24,
+        [1, 33, 33, 33, 33],
+        [33, 1, 33, 66, 33],
     ],
     ids=[
         "a screen",
@@ -123,6 +127,10 @@ def test_frames_that_a_camera_takes_now_and_then_stay_where_they_are(seed: int, 
         "two frames now and then",
         "four frames now and then",
         "four of 120 frames/s now and then",
+        "it gets dark",
+        "a moment in slow motion first",
+        "a pair at the start",
+        "a pair in a few frames",
     ],
 )
 def test_other_times_stay_as_they_are(steps: list[int]) -> None:
@@ -164,6 +172,23 @@ def test_frames_of_a_burst_may_have_the_same_time(suffix: str, tmp_path: Path) -
     video = prepared(source)
     assert [read_number(frame) for frame in video] == list(range(FRAMES))
     assert video.metadata.fps == 25
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [0, 1, 2, 3, 4, 5, 45, 86, 125, 166],
+        [*range(40), *range(79, 300, 40)],
+        [0, 40, 80, 200, 201, 202, 240, 280, 320],
+    ],
+    ids=["ten frames", "most at once", "some held back"],
+)
+def test_each_frame_of_a_short_clip_has_a_tick_of_its_own(times: list[int], tmp_path: Path) -> None:
+    """Up to all that came at once but one were left out."""
+    make_video(tmp_path / "x.mkv", pts=times, timebase=MS, b_frames=0, gop=25)
+    video = prepared(tmp_path / "x.mkv")
+    assert [read_number(frame) for frame in video] == list(range(len(times)))
+    assert TOLD in video.changes.given_up
 
 
 def test_stretches_of_bursts_show_what_the_whole_shows(tmp_path: Path) -> None:

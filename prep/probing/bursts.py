@@ -15,8 +15,8 @@ import numpy as np
 
 from ...manifests.ragged import Array
 
-# Of fewer frames than these none is said to come late.
-_FEWEST = 16
+# Of fewer frames than these none is said to come late, but for those at the start.
+_FEWEST = 6
 # A frame is compared with so many behind it.
 _BEHIND = 256
 # How far apart frames are whose distance tells of the interval, and which of these distances may be right: frames that
@@ -50,6 +50,8 @@ _FEWEST_RETURNS, _PAUSES_PART = 16, 0.02
 # Frames that come at once at the start, where no pause before tells that they come late, come this close together, as
 # phones take 240 in a second, also for a part of a recording; or they are few.
 _AT_START_SECONDS, _FEW_AT_START = Fraction(1, 400), 8
+# Or so many others follow them, at distances that differ by this part of an interval.
+_FEWEST_AT_START, _FEWEST_BEHIND, _REGULAR_BEHIND = 3, 4, 0.15
 # Where of so many distances one or more are short, and most of these are alike and as long as this or longer, frames
 # did not come at once: cameras take up to 120 in a second, now and then.
 _CLOSE_PART, _ALIKE_PART, _APART_SECONDS = 3, 0.75, Fraction(1, 130)
@@ -58,8 +60,11 @@ _CLOSE_PART, _ALIKE_PART, _APART_SECONDS = 3, 0.75, Fraction(1, 130)
 def without_bursts(times: Array, timebase: Fraction, rates: Iterable[Fraction]) -> Array:
     """The times at which frames were taken that arrived at these `times`: int64, (frames,). `rates`: those that the
     camera may have. The same array where frames did not come late, or were not taken evenly."""
-    if len(times) < _FEWEST or (np.diff(times) < 0).any() or times[-1] <= times[0]:
+    if len(times) < 2 or (np.diff(times) < 0).any() or times[-1] <= times[0]:
         return times
+    begun = _begun_evenly(times, timebase)
+    if begun is not None or len(times) < _FEWEST:
+        return times if begun is None else begun
     mean = float(times[-1] - times[0]) / (len(times) - 1)
     # Behind a late frame others catch up.
     if np.diff(times).min() > _CAUGHT_UP * mean or np.ptp(_lateness(times, mean)) <= _LEAST_LATE * mean:
@@ -72,6 +77,23 @@ def without_bursts(times: Array, timebase: Fraction, rates: Iterable[Fraction]) 
         if 0 < interval * timebase <= _SLOWEST_SECONDS and (taken := _taken(times, interval, timebase)) is not None
     ]
     return min(found, key=_unevenness)[1] if found else times
+
+
+def _begun_evenly(times: Array, timebase: Fraction) -> Array | None:
+    """The times of frames of which several, perhaps most, came at once at the start, and the others in time; None where
+    they did not."""
+    steps, at_once = np.diff(times), float(_AT_START_SECONDS / timebase)
+    first = int(np.argmax(np.append(steps, np.inf) > at_once))
+    behind = steps[first:]
+    if first + 1 < _FEWEST_AT_START or len(behind) < _FEWEST_BEHIND:
+        return None
+    interval = float(np.mean(behind))
+    is_regular = bool((np.abs(behind - interval) <= 1 + _REGULAR_BEHIND * interval).all())
+    if not is_regular or not 4 * at_once <= interval <= float(_SLOWEST_SECONDS / timebase):
+        return None
+    taken = times.copy()
+    taken[:first] = times[first] - np.round(np.arange(first, 0, -1) * interval)
+    return taken
 
 
 def _unevenness(found: tuple[float, Array]) -> tuple[float, float]:
@@ -108,7 +130,9 @@ def _taken(times: Array, interval: float, timebase: Fraction) -> Array | None:
     late = late - least
     in_time = np.flatnonzero(late <= _IN_TIME * interval)
     first = int(in_time[0])
-    if not _may_begin_so(times, first, interval, float(_AT_START_SECONDS / timebase)):
+    others_are_late = bool(late[first:].max() > _LEAST_LATE * interval)
+    apart = interval / 2 if first <= _FEW_AT_START and others_are_late else float(_AT_START_SECONDS / timebase)
+    if times[first] - times[0] > first * apart:
         late[:first] = 0
         taken[:first] = np.round(np.linspace(times[0], taken[first], first + 1)[:-1])
     is_late = late.max() > _LEAST_LATE * interval
@@ -133,12 +157,6 @@ def _least_ahead(late: Array) -> Array:
         least = np.minimum(least, np.append(least[behind:], np.full(min(behind, len(least)), least[-1]))[: len(least)])
         behind *= 2
     return least
-
-
-def _may_begin_so(times: Array, first: int, interval: float, most_at_start: float) -> bool:
-    """Whether the frames before the `first` one that came in time came at once."""
-    apart = interval / 2 if first <= _FEW_AT_START else most_at_start
-    return bool(times[first] - times[0] <= first * apart)
 
 
 def _is_recorded_so(steps: Array, interval: float, most_at_once: float) -> bool:
