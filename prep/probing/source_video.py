@@ -45,7 +45,7 @@ class SourceVideo:
       then finds out as it goes, and leaves out a frame each time that it was too few.
     - `repeats_times`: every packet states a time, and some the same one; ffmpeg is told to keep to these times.
     - `has_guessed_rate`: it has neither times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those of all
-      frames, where it states the times of some only, and not the rate of the others.
+      frames, where it states the times of some only, and not the rate of the others, or is a copy of such a stream.
     - `arrivals`: the pts of packets, where these are the times at which frames arrived, several at once, and `pts` are
       evened. `is_joined`: recordings were joined in it, whose times start anew, in a container of which that is looked
       for.

@@ -18,8 +18,9 @@ from ...manifests.ragged import Array
 # How far from the line a time may be, in units of the timebase, and how long an interval must be to tell such times
 # from others.
 _NEAR_UNITS, _LEAST_INTERVAL_UNITS = 2, 8
-# Times that follow the one before at once are closer than such a part of an interval, and many are such a part of all.
-_CROWDED_PART, _MANY_CROWDED_PART = 8, 0.25
+# Times that follow the one before at once are no further from it than this, and than such a part of an interval. Many
+# are such a part of all.
+_AT_ONCE_SECONDS, _CROWDED_PART, _MANY_CROWDED_PART = Fraction(1, 1000), 8, 0.25
 # So many times must be on the line, and in a row at most so many may be off it.
 _FEWEST, _MOST_OFF = 4, 16
 # At the end so many may be off it: more may be another recording.
@@ -33,7 +34,7 @@ _LEAST_STATED_PART, _LEAST_EVEN_PART, _MOST_STATED_OFF = 0.7, 0.9, 2
 def straightened(times: Array, timebase: Fraction, rates: Iterable[Fraction]) -> Array | None:
     """The times of frames in the order shown, int64, each on the line of those that are right; None where they are as
     they should be, or where there is no such line. `rates`: those that the container states."""
-    if len(times) < _FEWEST or ((np.diff(times) > 0).all() and not _crowded_part(times)):
+    if len(times) < _FEWEST or ((np.diff(times) > 0).all() and not _crowded_part(times, timebase)):
         return None
     on, line = _best_line(np.arange(len(times)), times, timebase, rates, len(times))
     if on[0] and on[-1] and np.mean(on) >= _LEAST_EVEN_PART and _longest_off(on) <= _MOST_STATED_OFF:
@@ -45,14 +46,16 @@ def straightened(times: Array, timebase: Fraction, rates: Iterable[Fraction]) ->
 
 def may_be_copied(times: Array, timebase: Fraction, rates: Iterable[Fraction]) -> bool:
     """Whether these times, which rise, may be those of another order of frames, or should lie on a line."""
-    crowded = _crowded_part(times)
+    crowded = _crowded_part(times, timebase)
     return crowded >= _MANY_CROWDED_PART or (crowded > 0 and straightened(times, timebase, rates) is not None)
 
 
-def _crowded_part(times: Array) -> float:
+def _crowded_part(times: Array, timebase: Fraction) -> float:
     """How many of these times follow the one before at once, as a part of all."""
+    if len(times) < _FEWEST:
+        return 0.0
     steps = np.diff(times)
-    return float(np.mean(steps * _CROWDED_PART < np.mean(steps))) if len(times) >= _FEWEST else 0.0
+    return float(np.mean((steps * _CROWDED_PART < np.mean(steps)) & (steps <= float(_AT_ONCE_SECONDS / timebase))))
 
 
 def straight_times(
