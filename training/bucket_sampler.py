@@ -18,7 +18,7 @@ from .draws import Draw, RankShare
 from .kept_buckets import kept_clips
 from .mixed import MixedClips, video_names
 from .offsets import at_least_one, listed
-from .orders import Order, Shuffled
+from .orders import Order, Shuffled, check_order
 from .ranks import check_ranks_since, checked_ranks, ranks_of_accelerate
 from .sampler import ElasticSampler, HasClips
 from .slices import BatchKind, PlannedBatch
@@ -265,8 +265,7 @@ def _checked_orders(given: Order | Sequence[Order] | None, datasets: int) -> tup
     one = Shuffled() if given is None else given
     orders = [one] * datasets if hasattr(one, "bound") else listed(one, "orders")
     for each in orders:
-        if isinstance(each, type) or not hasattr(each, "bound"):
-            raise WrongTypeError(f"an order is {each!r}; it is an order such as shortgop.Shuffled()")
+        check_order(each, "an order")
     if len(orders) != datasets:
         raise UsageError(f"orders has {len(orders)} for {counted(datasets, 'dataset')}; each has one")
     return tuple(orders)

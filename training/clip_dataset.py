@@ -16,7 +16,6 @@ from ..errors import DatasetWarning, UsageError, WrongTypeError
 from ..lazy import lazy
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
-from ..readers.open_dataset import open as open_dataset
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_pixels import read_clips
@@ -29,7 +28,7 @@ from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output
 from .policy_index import Policy, index_of, is_random, policy_of
-from .reading_options import check_reading
+from .reading_options import dataset_to_read
 from .rows import Rows
 from .stretches import Stretches, within
 from .transforms import Read, Transform, explaining_forks, joined, transformed
@@ -111,8 +110,7 @@ class ClipDataset(DrawnItems):
         max_skipped: int = 100,
         **reading: Any,
     ) -> None:
-        check_reading(reading)
-        opened = _opened(dataset, reading)
+        opened = dataset_to_read(dataset, reading)
         _check_on_error(on_error)
         self._opened = OpenedDataset(opened)
         self._metadata = _checked_metadata(metadata, has_stretches=isinstance(videos, Stretches))
@@ -363,15 +361,6 @@ class ClipDataset(DrawnItems):
         if isinstance(self._policy, ClipTable):
             return self._policy.black
         return getattr(self._policy, "ends", None) == "black"
-
-
-def _opened(dataset: str | os.PathLike[str] | Dataset, reading: Mapping[str, Any]) -> Dataset:
-    """The dataset, opened if it is a path. UsageError for options of reading beside one that is open already."""
-    if not isinstance(dataset, Dataset):
-        return open_dataset(dataset, **reading)
-    if reading:
-        raise UsageError(f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these")
-    return dataset
 
 
 def _check_on_error(on_error: Any) -> None:

@@ -325,6 +325,12 @@ class Mixture:
         return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, [{described}])")
 
 
+def check_order(order: Any, what: str) -> None:
+    """WrongTypeError for what is no order; its message calls it `what`."""
+    if isinstance(order, type) or not hasattr(order, "bound"):
+        raise WrongTypeError(f"{what} is {order!r}; it is an order such as shortgop.Shuffled()")
+
+
 def _whole_quotas(shares: Sequence[Any]) -> str:
     """The quotas in the proportions of shares such as 0.75 and 0.25, for a message; empty where they are not simple."""
     if not all(isinstance(each, int | float) and 0 < each < math.inf and each is not True for each in shares):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from ..errors import UsageError, WrongTypeError
+from ..readers.dataset import Dataset
 from ..readers.open_dataset import open as open_dataset
 from .outputs import RANDOM_CROPS, Output
 
@@ -31,14 +33,26 @@ _READING = frozenset(inspect.signature(open_dataset).parameters) - {"path"}
 _OF_OUTPUTS = ("scale", "ratio", "flip", "layout")
 
 
-def check_reading(
-    reading: Mapping[str, Any], reader: str = "ClipDataset", elsewhere: Mapping[str, str] | None = None
-) -> None:
-    """Check what a dataset class (`reader`) was given for `shortgop.open`.
+def dataset_to_read(
+    dataset: str | os.PathLike[str] | Dataset,
+    reading: Mapping[str, Any],
+    reader: str = "ClipDataset",
+    elsewhere: Mapping[str, str] | None = None,
+) -> Dataset:
+    """The dataset that a dataset class (`reader`) was given, opened with the options `reading` if it is a path.
 
-    UsageError for what only an Output has, such as a random crop; WrongTypeError for what nothing has, with what
-    `elsewhere` says of it.
+    UsageError for what only an Output has, such as a random crop, and for options beside a dataset that is open;
+    WrongTypeError for what nothing has, with what `elsewhere` says of it.
     """
+    _check_reading(reading, reader, _ELSEWHERE if elsewhere is None else elsewhere)
+    if not isinstance(dataset, Dataset):
+        return open_dataset(dataset, **reading)
+    if reading:
+        raise UsageError(f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these")
+    return dataset
+
+
+def _check_reading(reading: Mapping[str, Any], reader: str, elsewhere: Mapping[str, str]) -> None:
     named, shown = [name for name in _OF_OUTPUTS if name in reading], dict(reading)
     if callable(reading.get("size")):
         named.insert(0, "size as a function")
@@ -55,6 +69,5 @@ def check_reading(
         )
     for name in reading:
         if name not in _READING:
-            known = _ELSEWHERE if elsewhere is None else elsewhere
-            remedy = known.get(name, "its docstring and that of shortgop.open have all")
+            remedy = elsewhere.get(name, "its docstring and that of shortgop.open have all")
             raise WrongTypeError(f"{reader} has no parameter {name!r}: {remedy}")

@@ -13,7 +13,6 @@ from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
-from ..readers.open_dataset import open as open_dataset
 from ..storage.locate import storage_at
 from ..warned import warn
 from ..wording import counted
@@ -23,7 +22,7 @@ from .drawn_items import Item
 from .offsets import Offsets, listed
 from .outputs import Output
 from .policies import AllClips
-from .reading_options import check_reading
+from .reading_options import dataset_to_read
 from .robot_cameras import (
     ELSEWHERE,
     OutputsOfCamera,
@@ -116,13 +115,7 @@ class LeRobotClips(ClipDataset):
         max_skipped: int = 100,
         **reading: Any,
     ) -> None:
-        check_reading(reading, "LeRobotClips", ELSEWHERE)
-        if not isinstance(dataset, Dataset):
-            dataset = open_dataset(dataset, **reading)
-        elif reading:
-            raise UsageError(
-                f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these"
-            )
+        dataset = dataset_to_read(dataset, reading, "LeRobotClips", ELSEWHERE)
         place = storage_at(robot)
         self._deltas = _frames_of(delta_timestamps or {}, rate_of(place))
         videos = _videos_of(dataset, cameras, episodes)

@@ -16,7 +16,7 @@ from .clips import Clips
 from .drawn_from import HasDraws, drawn_from
 from .draws import Draw, RankShare, checked_epoch
 from .offsets import at_least_one
-from .orders import BoundOrder, Order, Shuffled
+from .orders import BoundOrder, Order, Shuffled, check_order
 from .out_of_order import comes_out_of_order
 from .ranks import check_divided_once, check_ranks_since, checked_ranks
 from .sampler_states import STATE_VERSION, place_of
@@ -85,35 +85,14 @@ class ElasticSampler(DistributedSampler[int]):
             )
         self._ranks_given = rank is not None
         rank, world_size = checked_ranks(rank, world_size)
-        batch = at_least_one(global_batch_size, "global_batch_size")
-        if drop_last and batch % world_size:
-            raise UsageError(
-                f"global_batch_size is {batch}, which {world_size} ranks do not divide evenly; give a multiple of "
-                f"{world_size}"
-            )
+        batch = _checked_batch(global_batch_size, world_size, drop_last=drop_last)
         super().__init__(dataset, world_size, rank, shuffle=False, seed=integer(seed, "seed"), drop_last=drop_last)  # type: ignore[arg-type]
         self.global_batch_size = batch
         self._dataset = dataset
-        if order is not None and (isinstance(order, type) or not hasattr(order, "bound")):
-            raise WrongTypeError(f"order is {order!r}; it is an order such as shortgop.Shuffled()")
-        if not len(self._clips):
-            raise UsageError(
-                f"{dataset!r} has no clips: give it videos, or clips that are short enough for them "
-                "(ClipDataset.too_short names those that are left out)"
-            )
+        if order is not None:
+            check_order(order, "order")
         self._given_order: Order = Shuffled() if order is None else order
-        if drop_last and self._order.length < batch:
-            raise UsageError(
-                f"an epoch has {self._order.length} samples, fewer than global_batch_size {batch}; take a smaller "
-                "batch, or drop_last=False"
-            )
-        fewer = self._slices(0).ranks_with_fewer_batches
-        if fewer and not self._may_repeat:
-            warn(
-                f"of the last global batch of each epoch {fewer} of {world_size} ranks have no sample, and so a batch "
-                "fewer than the others: with DDP, steps of different batches then meet, or wait for ever. Take "
-                "drop_last=True (for evaluation give order=shortgop.Sequential())"
-            )
+        self._check_epoch()
         # What DistributedSampler says of itself.
         self.num_samples = self._slices(0).num_samples
         self.total_size = self._order.length // batch * batch if drop_last else self._order.length
@@ -130,6 +109,26 @@ class ElasticSampler(DistributedSampler[int]):
         self._resumed = False
         # How often it went to another place.
         self._moves = 0
+
+    def _check_epoch(self) -> None:
+        """UsageError where an epoch has no batch, DatasetWarning where ranks have different numbers of them."""
+        if not len(self._clips):
+            raise UsageError(
+                f"{self._dataset!r} has no clips: give it videos, or clips that are short enough for them "
+                "(ClipDataset.too_short names those that are left out)"
+            )
+        if self.drop_last and self._order.length < self.global_batch_size:
+            raise UsageError(
+                f"an epoch has {self._order.length} samples, fewer than global_batch_size {self.global_batch_size}; "
+                "take a smaller batch, or drop_last=False"
+            )
+        fewer = self._slices(0).ranks_with_fewer_batches
+        if fewer and not self._may_repeat:
+            warn(
+                f"of the last global batch of each epoch {fewer} of {self.num_replicas} ranks have no sample, and so a "
+                "batch fewer than the others: with DDP, steps of different batches then meet, or wait for ever. Take "
+                "drop_last=True (for evaluation give order=shortgop.Sequential())"
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # What is bound to the index of clips is bound anew where the copy is used: a function, and much larger.
@@ -375,3 +374,13 @@ class ElasticSampler(DistributedSampler[int]):
         return EpochSlices(
             self._order.length, self.global_batch_size, self.rank, self.num_replicas, self.drop_last, start
         )
+
+
+def _checked_batch(global_batch_size: int, world_size: int, *, drop_last: bool) -> int:
+    batch = at_least_one(global_batch_size, "global_batch_size")
+    if drop_last and batch % world_size:
+        raise UsageError(
+            f"global_batch_size is {batch}, which {world_size} ranks do not divide evenly; give a multiple of "
+            f"{world_size}"
+        )
+    return batch
