@@ -40,13 +40,13 @@ _MOST_ROWS = 4_000_000
 def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole: bool = False) -> str | None:
     """Make a snapshot of all finished parts and point zarr.json to it. Returns the name of the current snapshot.
 
-    Of very many parts, such as a job leaves that could not publish, several snapshots are made, one after the other, so
-    that memory is bounded.
     In a large dataset the snapshot has the new rows alone, and the current one as a layer below it; with `whole` it has
-    all rows. Nothing is written if the current snapshot has all parts already, and with `whole` has no layers.
-    `profile` is that of the calling job.
-    DatasetBusyError if another job published at the same time, or gave the dataset another profile; this job's results
-    stay in its parts.
+    all rows. Nothing is written if the current snapshot has all parts already, and with `whole` has no layers. Of very
+    many parts, such as a job leaves that could not publish, several snapshots are made, one after the other, so that
+    memory is bounded.
+
+    `profile` is that of the calling job. DatasetBusyError if another job published at the same time, or gave the
+    dataset another profile; this job's results stay in its parts.
     """
     snapshot, is_all = _publish_some(dataset, profile, whole=whole)
     while not is_all:
@@ -67,17 +67,11 @@ def _publish_some(dataset: Storage, profile: Mapping[str, Any] | None, *, whole:
         )
     parts_of = {} if root.snapshot is None else parts_of_layers(dataset, root.snapshot)
     with (
-        contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as parts,
+        contextlib.closing(Folding(lambda: dataset.scratch("timelines"))) as folding,
         contextlib.closing(ScratchArrays(lambda: dataset.scratch("tables"))) as scratch,
         open_timelines(dataset) as timeline_of,
     ):
-        new, num_rows = [], 0
-        for part, found in unpublished(dataset, root, set().union(*parts_of.values())):
-            new.append(part)
-            parts.add(found)
-            num_rows += len(found.videos) + len(found.gops)
-            if num_rows >= _MOST_ROWS:
-                break
+        new, is_all = _taken_in(unpublished(dataset, root, set().union(*parts_of.values())), folding)
         names = tuple(parts_of)
         if not new and not (whole and len(names) > 1):
             return root.snapshot, True
@@ -85,18 +79,30 @@ def _publish_some(dataset: Storage, profile: Mapping[str, Any] | None, *, whole:
         there = [open_layer(dataset, name, copies=copies_in(None), new_array=scratch.new) for name in names]
         made = grown(
             list(zip(names, there, strict=True)),
-            *parts.result(),
+            *folding.result(),
             whole=whole,
             timeline_of=timeline_of,
             new_array=scratch.new,
         )
         stay = made.layers_that_stay
-        own = [part for name in names[stay:] for part in parts_of[name]]
-        attributes = attributes_of_snapshot({*new, *own}, root.profile)
+        merged_again = [part for name in names[stay:] for part in parts_of[name]]
+        attributes = attributes_of_snapshot({*new, *merged_again}, root.profile)
         snapshot = next_snapshot(root, listed_before)
         write_snapshot(dataset, snapshot, made.tables, attributes, made.timeline, below=names[:stay])
     switch_to(dataset, snapshot, root.profile, len(set(new).union(*parts_of.values())))
-    return snapshot, num_rows < _MOST_ROWS
+    return snapshot, is_all
+
+
+def _taken_in(parts: Iterator[tuple[str, Manifest]], folding: Folding) -> tuple[list[str], bool]:
+    """Add the rows of as many parts as are merged at once. Returns the names of these, and whether they are all."""
+    names, num_rows = [], 0
+    for part, rows in parts:
+        names.append(part)
+        folding.add(rows)
+        num_rows += len(rows.videos) + len(rows.gops)
+        if num_rows >= _MOST_ROWS:
+            return names, False
+    return names, True
 
 
 def unpublished(
