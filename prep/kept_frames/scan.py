@@ -242,7 +242,8 @@ class _Scanner:
             return
         if unit.follows_half and self._packets:
             self._packets[-1] = replace(self._packets[-1], complaint=self._packets[-1].complaint or HALF)
-        packet.opaque = len(self._packets)
+        # PyAV finds it by its address, and forgets it with the first packet that has it: each has a tuple of its own.
+        packet.opaque = (len(self._packets),)
         if packet.size <= _EMPTY_BYTES:
             self._empty.add(len(self._packets))
         self._leading[len(self._packets)] = self._headers.leads(bytes(packet))
@@ -305,8 +306,9 @@ class _Scanner:
             except av.error.FFmpegError as error:
                 failure = error.strerror or str(error)
         for frame in frames:
-            number = frame.opaque
-            if isinstance(number, int):
+            label = frame.opaque
+            if isinstance(label, tuple):
+                (number,) = label
                 self._shown.append(number)
                 self._fed.append(len(self._packets))
                 self._interlaced = self._interlaced or frame.interlaced_frame
