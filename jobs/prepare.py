@@ -13,7 +13,7 @@ from ..manifests.dataset_files.in_place import changing
 from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.dataset_files.tidy import KEEP_SECONDS, tidy
-from ..manifests.operations.column_changes import hiding_columns, mixed_columns
+from ..manifests.operations.column_changes import column_changes
 from ..manifests.operations.lost import lost_shards, where_it_is, why_lost
 from ..manifests.operations.verify import damaged_videos, verify
 from ..manifests.shared_memory.host_copies import copies_in
@@ -210,8 +210,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
             snapshot = root_file.read_root(out).snapshot
             # Where nothing was encoded, nothing has been published since.
             manifest = _current(out).manifest if decided.to_prepare else decided.known.manifest
-            mixed = mixed_columns(out, (before.name, before.manifest), snapshot)
-            hiding = hiding_columns(out, (before.name, before.manifest), snapshot)
+            mixed, hiding = column_changes(out, (before.name, before.manifest), snapshot)
     num_sources = len(table) if decided.num_sources is None else decided.num_sources
     return report_of(
         decided,

@@ -18,7 +18,7 @@ from ..dataset_files.video_columns import LabelColumns
 from ..merging.edits import Edit, changes_between, edits_table, last_number
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
-from .column_changes import HidingColumn, MixedColumn, NewColumn, hiding_columns, mixed_columns, new_columns
+from .column_changes import HidingColumn, MixedColumn, NewColumn, column_changes, new_columns
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,7 @@ def annotate(
             added = new_columns(LabelColumns(dataset, root.snapshot or "", manifest), set_now)
             write_edits(dataset, edits)
             snapshot = publish(dataset)
-            mixed = mixed_columns(dataset, (root.snapshot, manifest), snapshot)
-            hiding = hiding_columns(dataset, (root.snapshot, manifest), snapshot)
+            mixed, hiding = column_changes(dataset, (root.snapshot, manifest), snapshot)
         remove_old_snapshots(dataset, keep_snapshots_seconds)
     there = manifest.row_of_id.of(columns)
     changed = tuple(edit.id for edit in edits)

@@ -63,45 +63,32 @@ class HidingColumn:
         )
 
 
-def hiding_columns(
+def column_changes(
     dataset: Storage, before: tuple[str | None, Manifest], snapshot: str | None
-) -> tuple[HidingColumn, ...]:
-    """The columns of a snapshot that hide those of the dataset, and that the one `before` did not have."""
-    old, old_manifest = before
-    if snapshot is None or snapshot == old:
-        return ()
-    stored = open_column_kinds(dataset, snapshot)
-    if stored is None:
-        manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
-        names = LabelColumns(dataset, snapshot, manifest).names
-    else:
-        names = tuple(stored)
-    hiding = [name for name in names if name in BUILT_IN]
-    known = LabelColumns(dataset, old or "", old_manifest).names if hiding and old is not None else ()
-    return tuple(HidingColumn(name) for name in hiding if name not in known)
+) -> tuple[tuple[MixedColumn, ...], tuple[HidingColumn, ...]]:
+    """The columns of a snapshot whose values are of several types, and those that hide columns of the dataset; in both
+    cases without those of which that is so in the snapshot `before`.
 
-
-def mixed_columns(
-    dataset: Storage, before: tuple[str | None, Manifest], snapshot: str | None
-) -> tuple[MixedColumn, ...]:
-    """The columns of a snapshot whose values are of several types, and in the one `before` are not.
-
-    It reads few bytes where there is none: what kinds the columns are of, a snapshot says.
+    It reads few bytes where there is none: of what kinds the columns are, a snapshot says.
     """
     old, old_manifest = before
     if snapshot is None or snapshot == old:
-        return ()
+        return (), ()
     stored = open_column_kinds(dataset, snapshot)
-    if stored is not None and "json" not in stored.values():
-        return ()
-    manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
-    columns = LabelColumns(dataset, snapshot, manifest)
     known = LabelColumns(dataset, old or "", old_manifest)
-    return tuple(
-        mixed
-        for name in columns.names
-        if (mixed := _mixed(columns, name, manifest)) and (old is None or not _mixed(known, name, old_manifest))
-    )
+    mixed: tuple[MixedColumn, ...] = ()
+    names = () if stored is None else tuple(stored)
+    if stored is None or "json" in stored.values():
+        manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
+        columns = LabelColumns(dataset, snapshot, manifest)
+        names = columns.names
+        mixed = tuple(
+            found
+            for name in names
+            if (found := _mixed(columns, name, manifest)) and (old is None or not _mixed(known, name, old_manifest))
+        )
+    hiding = [name for name in names if name in BUILT_IN and (old is None or name not in known.names)]
+    return mixed, tuple(map(HidingColumn, hiding))
 
 
 def _mixed(columns: LabelColumns, name: str, manifest: Manifest) -> MixedColumn | None:
