@@ -189,10 +189,19 @@ def write(name: str, text: str) -> Callable[[], str]:
         (write("l.txt", "# nothing yet\n"), "the list 'l.txt' is empty"),
         (write("l.txt", "a.mp4\nb\0.mp4\n"), "line 2 of 'l.txt' has 'b\\x00.mp4' as its `path`"),
         (write("l.txt", "a.mp4\n/\n"), "line 2 of 'l.txt' has the folder '/' as its `path`"),
+        (
+            write("l.txt", "x/a 1.mp4\nx/b.avi 12\n"),
+            "line 2 of 'l.txt' is 'x/b.avi 12': a .txt list has one path on each line and no labels; write one with "
+            "labels as .csv (pandas: read_csv('l.txt', sep=' ', names=['path', 'label']).to_csv('l.csv', index=False))",
+        ),
+        (write("l.txt", "a.MP4,3\n"), "read_csv('l.txt', sep=',', names=['path', 'label'])"),
+        (write("l.txt", "a.mp4 300 12 \n"), "read_csv('l.txt', sep=' ', names=['path', ..., 'label'])"),
         (write("l.csv", ""), "the list 'l.csv' is empty"),
         (write("l.csv", "path,label\n"), "the list 'l.csv' is empty"),
         (write("l.csv", "path;label\na.mp4;x\n"), "only 'path;label': its separator seems to be ';'; write it"),
         (write("l.csv", "path\tlabel\na.mp4\tx\n"), r"its separator seems to be '\t'; write it with commas"),
+        (write("l.csv", "path label\na.mp4 x\n"), "its separator seems to be ' '; write it with commas"),
+        (write("l.csv", "the path\na.mp4\n"), "only 'the path'; rename the column of files"),
         (write("l.csv", "file,label\na.mp4,x\n"), "has no column `path`, only 'file', 'label'"),
         (
             write("l.csv", "a.mp4,1\nb.mp4,2\n"),
@@ -287,6 +296,22 @@ def test_a_list_in_another_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_bytes("path,city\na.mp4,München\n".encode("latin-1"))
     with pytest.raises(UsageError, match=r"line 2 of .*in column 'city', which is not UTF-8; write lists in UTF-8"):
         list(read_list(str(tmp_path / "list.csv")))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["list.csv", "list.tsv", "list.jsonl", "list.txt"])
+def test_a_list_in_utf_16_is_called_that(tmp_path: Path, name: str, encoding: str) -> None:
+    """As Excel and PowerShell write it: its columns seemed to have names of unprintable characters."""
+    (tmp_path / name).write_bytes("\ufeffpath\ta\na.mp4\t1\n".encode(encoding))
+    with pytest.raises(UsageError, match=r"is UTF-16, as Excel's .* turn it into UTF-8, as `iconv -f UTF-16 -t UTF-8`"):
+        list(read_list(str(tmp_path / name)))
+
+
+def test_a_file_whose_name_ends_in_a_number_behind_a_space(tmp_path: Path) -> None:
+    """It is no file with a label."""
+    (tmp_path / "a.mp4 2").touch()
+    (tmp_path / "list.txt").write_text("a.mp4 2\nb 3.mp4\n")
+    assert [row.path for row in read_list(str(tmp_path / "list.txt"))] == ["a.mp4 2", "b 3.mp4"]
 
 
 def test_a_column_without_a_name_is_refused(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import csv
+import io
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -19,6 +22,10 @@ Line = tuple[str, dict[str, Any]]
 _BATCH_LINES = 256
 # As the lists of other tools begin, which have no header.
 _FILE_NAME = re.compile(r"\.(mp4|mkv|webm|avi|mov)(?!\w)", re.IGNORECASE)
+# As the lines of these lists are: a file, what separates its columns, and such as the number of its class.
+_FILE_AND_NUMBERS = re.compile(
+    _FILE_NAME.pattern + r"(?P<separator>[\s,;|])\s*(?P<numbers>-?\d+([\s,;|]+-?\d+)*)\s*$", re.IGNORECASE
+)
 
 
 class _RepeatedKeyError(Exception):
@@ -74,10 +81,19 @@ def batches_of(file: str, keys: tuple[str, ...]) -> Iterator[list[Line]]:
         yield batch
 
 
-def _open_text(file: str, newline: str) -> TextIO:
-    # Paths need not be UTF-8. An invalid byte becomes a lone surrogate here, and the same byte again when the path is
-    # opened.
-    return Path(file).open(encoding="utf-8-sig", errors="surrogateescape", newline=newline)
+@contextlib.contextmanager
+def _open_text(file: str, newline: str) -> Iterator[TextIO]:
+    with Path(file).open("rb") as data:
+        if data.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            raise UsageError(
+                f'the list {file!r} is UTF-16, as Excel\'s "Unicode text" and `>` of Windows PowerShell write it; turn '
+                "it into UTF-8, as `iconv -f UTF-16 -t UTF-8` does",
+                file=file,
+            )
+        # Paths need not be UTF-8. An invalid byte becomes a lone surrogate here, and the same byte again when the path
+        # is opened.
+        with io.TextIOWrapper(data, encoding="utf-8-sig", errors="surrogateescape", newline=newline) as text:
+            yield text
 
 
 def _text_rows(file: str, _keys: tuple[str, ...]) -> Iterator[Line]:
@@ -87,7 +103,24 @@ def _text_rows(file: str, _keys: tuple[str, ...]) -> Iterator[Line]:
             path = line.removesuffix("\n").removesuffix("\r")
             text = path.lstrip()
             if text and text[0] != "#":
+                labelled = _FILE_AND_NUMBERS.search(path)
+                # A file may be called like this.
+                if labelled and not (Path(file).parent / path).exists():
+                    raise _with_labels(file, number, path, labelled)
                 yield f"line {number} of {name}", {"path": path}
+
+
+def _with_labels(file: str, number: int, line: str, labelled: re.Match[str]) -> UsageError:
+    """For a line of a text list that has labels behind its file, as the lists of many training codes have: it would be
+    a file that does not exist, and so would all others."""
+    several = len(re.findall(r"\d+", labelled["numbers"])) > 1
+    names = "'path', 'label'" if not several else "'path', ..., 'label'"
+    return UsageError(
+        f"line {number} of {file!r} is {line!r}: a .txt list has one path on each line and no labels; write one with "
+        f"labels as .csv (pandas: read_csv({Path(file).name!r}, sep={labelled['separator']!r}, names=[{names}])"
+        f".to_csv({Path(file).with_suffix('.csv').name!r}, index=False))",
+        file=file,
+    )
 
 
 def _json_rows(file: str, _keys: tuple[str, ...]) -> Iterator[Line]:
@@ -207,6 +240,8 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
         what = " or ".join(f"`{key}`" for key in keys)
         of = "files" if keys == ("path",) else "ids"
         separator = next((one for one in ";\t|," if set(keys) & {part.strip() for part in columns[0].split(one)}), "")
+        if not separator and columns[0].split(" ")[0] in keys:
+            separator = " "
         if len(columns) == 1 and separator:
             raise UsageError(
                 f"the list {file!r} has no column {what}, only {names_of(columns)}: its separator seems to be "
