@@ -127,6 +127,14 @@ def _called(condition: Callable[[Columns], Any], columns: Columns) -> Any:
         if error.args and isinstance(error.args[0], str) and error.args[0] not in columns:
             raise _no_column(error.args[0], columns) from error
         raise
+    except ValueError as error:
+        # As numpy says it of `and`, `or`, `not`, `in` and chains such as 1 < column < 3.
+        if "truth value of an array" not in str(error):
+            raise
+        raise UsageError(
+            "a condition on videos takes an array for one boolean, as `and`, `or`, `not` and chains such as 1 < a < 3 "
+            "do; write & and | and ~, with comparisons in parentheses: (columns['fps'] > 20) & (columns['label'] != 2)"
+        ) from error
 
 
 def _no_column(name: str, columns: Columns) -> UsageError:

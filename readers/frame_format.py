@@ -152,7 +152,8 @@ class FrameFormat:
             if self.crop != "center" or not isinstance(self.size, tuple):
                 raise UsageError(
                     f'crop is {self.crop!r} and size {self.size!r}; crop="center" is the largest part in the middle '
-                    "with the aspect ratio of size=(height, width)"
+                    "with the aspect ratio of size=(height, width), and random crops are those of the outputs of a "
+                    "ClipDataset: shortgop.Output"
                 )
             return
         crop = integers_in_pixels("crop", self.crop, (4,), '"center" or (top, left, height, width)', least=0)

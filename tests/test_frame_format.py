@@ -28,6 +28,7 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
         ({"crop": "center"}, "crop is 'center' and size None"),
         ({"crop": "center", "size": 224}, "crop is 'center' and size 224"),
         ({"crop": "left", "size": (2, 2)}, "crop is 'left'"),
+        ({"crop": "random", "size": (2, 2)}, "random crops are those of the outputs of a ClipDataset: shortgop.Output"),
         (
             {"dtype": torch.int32},
             "dtype is torch.int32; it can be torch.uint8, torch.float16, torch.bfloat16, torch.float32",

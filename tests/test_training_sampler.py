@@ -124,6 +124,20 @@ def test_ranks_that_would_wait_for_one_another_in_training_are_told() -> None:
         ElasticSampler(numbered(9), 4, order=Sequential(), rank=0, world_size=2, drop_last=False)
 
 
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        ({"shuffle": False}, "here it is order, .* shortgop.Sequential\\(\\) does not shuffle"),
+        ({"num_replicas": 2}, "here it is world_size"),
+        ({"batch_size": 4}, "here it is global_batch_size, that of all ranks together"),
+        ({"ordr": None}, "see its docstring"),
+    ],
+)
+def test_parameters_of_other_samplers_are_told_what_they_are_here(option: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(WrongTypeError, match=f"no parameter {next(iter(option))!r}: {remedy}"):
+        ElasticSampler(numbered(8), 4, **option)
+
+
 def test_iterators_that_are_begun_in_vain_change_nothing() -> None:
     sampler = ElasticSampler(numbered(32), 8)
     iter(sampler)

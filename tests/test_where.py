@@ -127,6 +127,10 @@ def test_conditions_that_cannot_be_met_are_explained(dataset: shortgop.Dataset) 
         dataset.where(labels=1)
     with pytest.raises(UsageError, match="no column 'labels'"):
         dataset.where(lambda columns: columns["labels"] == 1)
+    with pytest.raises(UsageError, match=r"takes an array for one boolean, .* write & and \| and ~, with comparisons"):
+        dataset.where(lambda columns: columns["label"] == 1 and columns["kind"] == "cat")
+    with pytest.raises(UsageError, match="takes an array for one boolean"):
+        dataset.where(lambda columns: 0 < columns["label"] < 2)
     with pytest.raises(UsageError, match="column 'label' has integers, and '1' is a str"):
         dataset.where(label="1")
     with pytest.raises(UsageError, match="column 'label' has integers, and True is a bool"):

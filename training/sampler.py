@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Never, Protocol
 
 import numpy as np
 from torch.utils.data import DistributedSampler
@@ -26,6 +26,13 @@ from .slices import BatchKind, EpochPass, EpochSlices, PlannedBatch
 _PASSES_UNTOLD = 2
 # Positions that are turned into draws at a time: few enough for memory, many enough that numpy's overhead is small.
 _BLOCK_POSITIONS = 4096
+# What samplers and loaders of torch call their parameters, and what there is here.
+_COUNTERPARTS = {
+    "shuffle": "order, by default shortgop.Shuffled(); shortgop.Sequential() does not shuffle",
+    "num_replicas": "world_size",
+    "batch_size": "global_batch_size, that of all ranks together",
+    "generator": "seed",
+}
 
 
 class HasClips(HasDraws, Protocol):
@@ -77,7 +84,11 @@ class ElasticSampler(DistributedSampler[int]):
         rank: int | None = None,
         world_size: int | None = None,
         drop_last: bool = True,
+        **others: Never,
     ) -> None:
+        for name in others:
+            remedy = f"here it is {_COUNTERPARTS[name]}" if name in _COUNTERPARTS else "see its docstring"
+            raise WrongTypeError(f"ElasticSampler has no parameter {name!r}: {remedy}")
         if not hasattr(dataset, "clip_index"):
             raise WrongTypeError(
                 f"the dataset is a {type(dataset).__name__}; ElasticSampler takes a ClipDataset or MixedClips (give "
