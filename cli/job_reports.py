@@ -102,7 +102,10 @@ def _results(report: job.Report, dataset: str) -> list[str]:
             f"({rate:.0f} frames/s)"
         )
     if report.relabelled:
-        lines.append(f"{counted(report.relabelled, 'video')} already in the dataset got new columns")
+        lines.append(
+            f"{counted(report.relabelled, 'video')} already in the dataset got new columns: the list's values, over "
+            "those that they had"
+        )
     if report.dropped:
         lines.append(
             f"{counted(len(report.dropped), 'source')} left out because they were dropped: {some_of(report.dropped)}; "

@@ -303,7 +303,10 @@ class Annotating:
         result = run("prep", "new.csv", "--out", dataset.url, "--runner", "inline")
         assert result.exit_code == 0, result.output
         assert "new.csv: label integer" in result.stderr
-        assert "2 videos already in the dataset got new columns" in result.stdout
+        assert (
+            "2 videos already in the dataset got new columns: the list's values, over those that they had"
+            in result.stdout
+        )
         # The text "3" and the integer 3 are different values. What the list does not name stays.
         assert columns(dataset) == {
             "a.mp4": {"label": 3, "split": "train"},
