@@ -12,7 +12,7 @@ import shortgop
 from odd_pictures import X264, encode_pictures, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.cut_end import ends_in_zeros, zeros_from
+from shortgop.prep.probing.zero_tail import ends_in_zeros, zeros_from
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
@@ -53,6 +53,32 @@ def test_zeros_behind_a_transport_stream_are_its_end(codec: str, tmp_path: Path)
     cut = shown(source, data[: len(data) * 3 // 4 + 50] + ZEROS)
     assert cut == list(range(len(cut)))
     assert len(cut) in range(FRAMES // 2, FRAMES * 3 // 4)
+
+
+KINDS = {
+    "x.mkv": H264,
+    "x.webm": ("-c:v", "libvpx", "-b:v", "1M", "-g", "10"),
+    "x.ivf": ("-c:v", "libvpx", "-b:v", "1M", "-g", "10"),
+    "x.avi": ("-c:v", "mpeg4", "-q:v", "2", "-bf", "0", "-g", "10"),
+    "x.ogv": ("-c:v", "libtheora", "-q:v", "9", "-pix_fmt", "yuv420p"),
+    "x.nut": H264,
+    "x.mp4": (*H264, "-movflags", "frag_keyframe+empty_moov"),
+}
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", KINDS)
+def test_zeros_behind_what_was_written_are_the_end_of_a_recording(name: str, seed: int, tmp_path: Path) -> None:
+    """Where zeros begin within a frame, decoders of VP8 and others make one of it without a message."""
+    source = tmp_path / name
+    data = encode_pictures(source, numbered(range(FRAMES), (192, 128)), *KINDS[name]).read_bytes()
+    if seed == 0:
+        assert shown(source, data + ZEROS) == list(range(FRAMES))
+    end = random.Random(seed).randrange(len(data) // 2, len(data) * 9 // 10)
+    cut = shown(source, data[:end] + bytes(len(data)))
+    assert cut == list(range(len(cut)))
+    assert FRAMES // 3 <= len(cut) < FRAMES
 
 
 def test_zeros_in_the_middle_of_a_transport_stream_are_damage(tmp_path: Path) -> None:

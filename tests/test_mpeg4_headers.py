@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -36,15 +37,15 @@ def kind(picture: bytes) -> str:
     return "IPBS"[picture[picture.index(PICTURE) + len(PICTURE)] >> 6]
 
 
-def written(path: Path, chunks: list[bytes]) -> Path:
-    """Write packets with the times at which they are decoded."""
+def written(path: Path, chunks: list[bytes], times: Sequence[int] | None = None) -> Path:
+    """Write packets with the times at which they are decoded, by default one in each thirtieth of a second."""
     head = chunks[0][: chunks[0].index(PICTURE)]
     with av.open(path, "w") as container:
         stream = container.add_stream("mpeg4", rate=30)
         assert isinstance(stream, VideoStream)
         stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
         stream.codec_context.extradata = head
-        for number, chunk in enumerate(chunks):
+        for number, chunk in zip(times or range(len(chunks)), chunks, strict=True):
             packet = av.Packet(chunk)
             packet.stream, packet.time_base, packet.is_keyframe = stream, Fraction(1, 30), kind(chunk) == "I"
             packet.pts = packet.dts = number
@@ -94,6 +95,30 @@ def test_packed_b_frames_are_all_there_where_ffmpeg_made_up_their_times(suffix: 
         played = [read_number(frame_to_rgb(frame)) for frame in container.decode(video=0)]
     assert played[:15] == list(range(15))
     assert numbers_in(tmp_path / "dataset") == played
+
+
+@pytest.mark.parametrize("made_up", [(), ("-fflags", "+genpts")], ids=["times of decoding", "genpts"])
+def test_unpacked_b_frames_are_all_there_and_the_first_is_shown_once(made_up: tuple[str, ...], tmp_path: Path) -> None:
+    """The encoder left the first chunks of the AVI empty, while it waited for frames: that is no pause."""
+    options = ("-c:v", "libxvid", "-q:v", "2", "-bf", "2", "-g", "12")
+    source = encode_pictures(tmp_path / "x.avi", numbered(range(20)), *options)
+    copy = tmp_path / "x.mp4"
+    ffmpeg(*made_up, "-i", source, "-c", "copy", "-bsf:v", "mpeg4_unpack_bframes", copy)
+    assert make_dataset([copy], tmp_path / "dataset").failures == ()
+    with av.open(source) as container:
+        played = [read_number(frame_to_rgb(frame)) for frame in container.decode(video=0)]
+    # The encoder leaves some of the last frames out.
+    assert played[:15] == list(range(15))
+    assert numbers_in(tmp_path / "dataset") == played
+
+
+def test_a_first_frame_that_is_shown_for_long_stays_so_where_nothing_was_packed(
+    pictures: list[bytes], tmp_path: Path
+) -> None:
+    """As in a recording of a screen that began with a pause."""
+    source = written(tmp_path / "x.mp4", pictures, [0, *range(3, 2 + len(pictures))])
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    assert numbers_in(tmp_path / "dataset") == [0, 0, 0, *range(1, FRAMES)]
 
 
 @pytest.mark.parametrize("suffix", ["wmv", "mpg", "ts"])

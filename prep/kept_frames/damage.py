@@ -372,7 +372,7 @@ def _cut_off_from(scan: Scan) -> int:
     end = len(packets)
     if packets and (packets[-1].is_incomplete or not scan.sized):
         end -= 1
-        # A parser may split the incomplete end of a stream into several packets.
-        while not scan.sized and end and packets[end - 1].is_incomplete:
+        # A parser may split the incomplete end of a stream into several packets, and several may not have been written.
+        while end and packets[end - 1].is_incomplete:
             end -= 1
     return end

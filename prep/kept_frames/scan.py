@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
@@ -34,6 +34,7 @@ from ..probing.unread import (
     left_out,
     unread_video,
 )
+from ..probing.zero_tail import lacks_content, zeros_from
 from .complaints import HALF, MAY_BE_INCOMPLETE, MISSING_SEGMENT, NO_SYNC, first_complaint
 from .scanned import Scan, ScannedPacket, leads_to
 
@@ -45,6 +46,8 @@ _HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "liba
 _ENDS_EARLY = ("ended prematurely", "partial file")
 # MPEG-4 in AVI has packets without a frame: they only say that nothing was coded. They are at most this long.
 _EMPTY_BYTES = 16
+# How much of what was written before the zeros at the end of a file may not be read.
+_MOST_UNREAD_BYTES = 1 << 20
 _INCOMPLETE = "a packet is incomplete"
 
 
@@ -55,6 +58,7 @@ def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Sc
         broken_at = first_break(path, container.format.name)
         break_at = broken_at.position if broken_at and not broken_at.is_end else None
         scanner = _Scanner(container, stream, packets_of(container, stream), break_at)
+        scanner.zeros_from = zeros_from(path)
         if container.format.name == "mpegts":
             scanner.ends_in_zeros = has_only_zeros_behind(path)
             scanner.continuity = cache(partial(continuity_of, path, stream.id, stream.codec_context.name))
@@ -65,7 +69,7 @@ def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Sc
         reached = scanner.latest_pts * timebase
         if may_lack_an_end(path, container, stream, (scanner.last_end, scanner.last_pictures), broken_at):
             ends_early = found.ends_early or container.format.name != "mpegts"
-            found = replace(found, packets=_last_in_doubt(found.packets), ends_early=ends_early)
+            found = replace(found, packets=tuple(_in_doubt(found.packets, 1)), ends_early=ends_early)
         last_dts = found.packets[-1].dts if found.packets else None
         promises_more = promises_more_chunks(container, stream, len(found.packets), last_dts)
         if promises_more and lacks_movi(path):
@@ -124,11 +128,13 @@ def _with_left_out(found: Scan, fragments: Unread) -> Scan:
     return replace(found, packets=packets, stopped=stopped, unread=fragments.missing + uncounted)
 
 
-def _last_in_doubt(packets: tuple[ScannedPacket, ...]) -> tuple[ScannedPacket, ...]:
-    if not packets:
-        return packets
-    last = packets[-1]
-    return (*packets[:-1], replace(last, is_incomplete=True, complaint=last.complaint or MAY_BE_INCOMPLETE))
+def _in_doubt(packets: Sequence[ScannedPacket], count: int) -> list[ScannedPacket]:
+    """The packets, of which so many at the end may be incomplete."""
+    begin = max(0, len(packets) - count)
+    doubtful = (
+        replace(each, is_incomplete=True, complaint=each.complaint or MAY_BE_INCOMPLETE) for each in packets[begin:]
+    )
+    return [*packets[:begin], *doubtful]
 
 
 class _Scanner:
@@ -144,6 +150,9 @@ class _Scanner:
     ) -> None:
         # What the counters of a transport stream say, for the packets that FFmpeg calls incomplete.
         self.continuity: Callable[[], Continuity | None] = _unknown
+        # From where on the file has zeros to its end, and how many of the last packets end in zeros.
+        self.zeros_from: int | None = None
+        self._lacking = 0
         # Of a transport stream, whether nothing is missing before the zeros with which it ends.
         self.ends_in_zeros = False
         self.last_position: int | None = None
@@ -193,8 +202,17 @@ class _Scanner:
             if packet is None or not packet.size:
                 break
             self._take(packet, broken)
+            is_short = self.zeros_from is not None and self.last_end > self.zeros_from
+            # Without sizes, parsers add zeros to the last packet.
+            is_short = self._sized and (is_short or lacks_content(bytes(packet)))
+            self._lacking = self._lacking + 1 if is_short else 0
             broken = ""
         self._decode(None)
+        # What was not written begins behind the last packet, or in it.
+        is_unwritten = self.zeros_from is not None and self.last_end + _MOST_UNREAD_BYTES >= self.zeros_from
+        if is_unwritten:
+            self._packets = _in_doubt(self._packets, self._lacking)
+            stopped = ""
         times = [packet.pts for packet in self._packets]
         self.latest_pts = max((time for time in times if time is not None), default=0)
         has_decode_times = falls([times[number] for number in self._shown]) > falls(times)
@@ -205,11 +223,11 @@ class _Scanner:
             last = self._packets[-1]
             self._packets[-1] = replace(last, is_incomplete=True, complaint=last.complaint or HALF)
         if self._picture_ends is not None and self._picture_ends.is_missing:
-            self._packets = list(_last_in_doubt(tuple(self._packets)))
+            self._packets = _in_doubt(self._packets, 1)
         if self._break_at is not None:
             stopped = stopped or NO_CHAIN
-        is_end = any(words in broken for words in _ENDS_EARLY)
-        ends_early = is_end or bool(self._packets and self._packets[-1].is_incomplete)
+        is_end = is_unwritten or any(words in broken for words in _ENDS_EARLY)
+        ends_early = (is_end and bool(broken)) or bool(self._packets and self._packets[-1].is_incomplete)
         return Scan(
             packets=tuple(self._judged()),
             shown=tuple(self._shown),

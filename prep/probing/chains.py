@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from .motion_jpeg import first_wrong_part
+from .zero_tail import zeros_from
 
 _HEADER = struct.Struct("<4sI")
 _KNOWN = re.compile(rb"\d\d(dc|db|wb|tx|pc|iv|__)|ix\d\d|idx1|JUNK|junk|hdrl|INFO|LIST|RIFF")
@@ -55,10 +56,15 @@ def first_break(path: str, container: str) -> Break | None:
     with Path(path).open("rb") as file:
         if container == "avi":
             is_cut = _KNOWN.fullmatch(_header(file, at)[0]) is not None and not _has_chunk_behind(file, at + 1)
-            return Break(at, is_end=is_cut, is_cut=is_cut)
+            return Break(at, is_end=is_cut or _is_behind(zeros_from(path), at), is_cut=is_cut)
         file.seek(at)
         in_packet = _TAG.match(file.read(_TAG_HEADER_BYTES)) is not None
         return Break(at, not _has_tag_behind(file, at + 1), in_packet)
+
+
+def _is_behind(zeros: int | None, at: int) -> bool:
+    """Whether the zeros with which a file ends begin at or before this position, or within a header that lies there."""
+    return zeros is not None and zeros < at + _HEADER.size
 
 
 def _has_chunk_behind(file: BinaryIO, at: int) -> bool:

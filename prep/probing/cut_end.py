@@ -19,7 +19,6 @@ from .mp4_fragments import top_boxes
 # The length of a RIFF file that its writer has not completed.
 _OPEN_RIFF_BYTES = (0, 0xFFFFFFFF)
 _MAX_SIDX_BYTES = 1 << 24
-_FEWEST_ZEROS, _READ_BYTES = 512, 1 << 20
 
 
 def is_cut_off(path: str, container: str) -> bool:
@@ -27,30 +26,6 @@ def is_cut_off(path: str, container: str) -> bool:
     said: that lists the samples, and `cut_index` compares them with the file."""
     size = Path(path).stat().st_size
     return max(_stated_ends(path, container), default=0) > size
-
-
-def zeros_from(path: str) -> int | None:
-    """From where on a file has only zeros, which were reserved for what was not written, as where power was lost; None
-    where it does not end in many of them."""
-    at = Path(path).stat().st_size
-    with Path(path).open("rb") as file:
-        while at > 0:
-            start = max(0, at - _READ_BYTES)
-            file.seek(start)
-            data = file.read(at - start).rstrip(b"\0")
-            if data:
-                at = start + len(data)
-                break
-            at = start
-        return at if file.seek(0, 2) - at >= _FEWEST_ZEROS else None
-
-
-def ends_in_zeros(path: str) -> bool:
-    """Whether a file has many zeros at its end."""
-    size = Path(path).stat().st_size
-    with Path(path).open("rb") as file:
-        file.seek(max(0, size - _FEWEST_ZEROS))
-        return not file.read(_FEWEST_ZEROS).strip(b"\0")
 
 
 def _stated_ends(path: str, container: str) -> Iterator[int]:

@@ -18,6 +18,8 @@ _LAYER = re.compile(rb"\x00\x00\x01[\x20-\x2f]")
 _PICTURE = b"\0\0\1\xb6"
 # What DivX and Xvid write of themselves ends in p where they pack B-frames.
 _PACKED = re.compile(rb"DivX\d+(?:b|Build)\d+p")
+# FFmpeg's mpeg4_unpack_bframes puts a zero in place of the p.
+_UNPACKED = re.compile(rb"DivX\d+(?:b|Build)\d+\x00\x00\x00\x01")
 _LAYER_BYTES, _PICTURE_BYTES = 32, 16
 _OWN_ASPECT, _B = 15, 2
 _VBV_BITS = 79
@@ -26,7 +28,8 @@ _VBV_BITS = 79
 class PictureHeaders:
     """Looks at the packets of a stream in turn. `has_wrong_order`: FFmpeg shows its frames in the order of decoding.
     `is_packed`: a packet has a B-frame behind another frame, and a later one without a coded picture stands for it.
-    `says_packed`: the encoder says that it packed B-frames so, and there are some. `shows_nothing`: the one picture of
+    `says_packed`: the encoder says that it packed B-frames so, and there are some. `is_unpacked`: it did, and FFmpeg
+    gave each its packet. `shows_nothing`: the one picture of
     the last packet is not coded, and stands for none."""
 
     def __init__(self, extradata: bytes | None) -> None:
@@ -35,6 +38,7 @@ class PictureHeaders:
         self.is_packed = False
         self.says_packed = False
         self._may_be_packed = _PACKED.search(extradata or b"") is not None
+        self.is_unpacked = _UNPACKED.search(extradata or b"") is not None
         self.shows_nothing = False
         self._waiting = 0
 

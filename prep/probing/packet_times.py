@@ -16,6 +16,9 @@ from .signs import PacketLog
 # Demuxers of containers that give each packet one time, at which it is decoded. FFmpeg works out when frames are shown,
 # wrongly for the first and the last one around B-frames.
 _ONE_TIME = ("avi", "asf", "gxf")
+# Of how many intervals the rate of a stream is known, and how many frames an encoder holds back for B-frames at most.
+_FEWEST_STEPS, _MOST_HELD_BACK = 8, 4
+_NO_STEPS = np.zeros(0, dtype=np.int64)
 
 
 def may_be_times_of_decoding(packets: PacketLog, stream: VideoStream) -> bool:
@@ -63,7 +66,9 @@ def decode_times(packets: PacketLog, order: Array | None) -> Array | None:
     `order`: the pts of packets, if they rise when they are sorted. They may be uneven, as may the times of decoding:
     FFmpeg makes some of them up."""
     decoded = None if packets.not_coded else rising(packets.dts)
-    return decoded if decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order)) else order
+    is_evener = decoded is not None and (order is None or _unevenness(decoded) < _unevenness(order))
+    found = decoded if is_evener else order
+    return _without_delay(found) if packets.is_unpacked else found
 
 
 def falls(times: Iterable[int | None]) -> int:
@@ -95,6 +100,17 @@ def _with_even_end(times: Array | None) -> Array | None:
     if times is None or len(times) < 3 or 2 * (times[-1] - times[-2]) >= times[-2] - times[-3]:
         return times
     return np.concatenate([times[:-1], [2 * times[-2] - times[-3]]])
+
+
+def _without_delay(times: Array | None) -> Array | None:
+    """The times of B-frames that were packed, with the first one an interval before the next. In AVI, the chunks that
+    an encoder left empty until it had the frames that it needs for the first B-frame lie between these two."""
+    steps = np.diff(times) if times is not None else _NO_STEPS
+    if times is None or len(steps) < _FEWEST_STEPS or np.ptp(steps[1:]) > 1:
+        return times
+    interval = int(steps[1:].min())
+    is_delay = interval < steps[0] <= _MOST_HELD_BACK * (interval + 1)
+    return np.concatenate([[times[1] - interval], times[1:]]) if is_delay else times
 
 
 def _as_browsers(times: Array | None) -> Array | None:

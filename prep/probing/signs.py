@@ -21,7 +21,6 @@ from ...manifests.ragged import Array
 from ...wording import counted
 from .access_units import HeaderReader, has_alpha_layer
 from .chains import Break, first_break, lacks_asf_end
-from .cut_end import ends_in_zeros
 from .hevc_end import LastPictures
 from .holes import frames_behind_hole
 from .motion_jpeg import PictureEnds
@@ -31,6 +30,7 @@ from .playlists import SCRIPT_DEMUXERS
 from .sample_entry import is_index_cut_off
 from .transport_packets import ends_in_mid_packet
 from .unread import fragment_sign, has_another_mp4, is_fragmented, unread_video
+from .zero_tail import ends_in_zeros, lacks_content, zeros_from
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
 # another track.
@@ -95,6 +95,7 @@ class PacketLog:
         self.dts: list[int | None] = []
         self.last_position: int | None = None
         self.last_end = 0
+        self._last_packet: Packet[VideoStream] | None = None
         self.has_decode_times = True
         # The pts of packets of which FFmpeg shows nothing.
         self.not_coded: list[int] = []
@@ -129,6 +130,7 @@ class PacketLog:
         if self.last_pictures is not None:
             self.last_pictures.see(packet)
         self._seen += 1
+        self._last_packet = packet
         self.last_position, self.last_end = packet.pos, (packet.pos or 0) + packet.size
         self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
         self._is_second_field = False
@@ -193,6 +195,16 @@ class PacketLog:
         return self._pictures is not None and self._pictures.is_packed
 
     @property
+    def ends_in_zeros(self) -> bool:
+        """Whether the end of the last packet is zeros, as where it was not written."""
+        return self._last_packet is not None and lacks_content(bytes(self._last_packet))
+
+    @property
+    def is_unpacked(self) -> bool:
+        """Whether FFmpeg gave packets of their own to frames of MPEG-4 that were packed two in one."""
+        return self._pictures is not None and self._pictures.is_unpacked
+
+    @property
     def last_dts(self) -> int | None:
         return self.dts[-1] if self.dts else None
 
@@ -241,8 +253,9 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     reached = max(_ends(packets), default=0) * timebase
     promised = promised_end(stream) or Fraction(0)
     is_cut = packets.ends_incomplete
-    may_be_cut = is_cut or container.format.name in UNSIZED
-    broken = first_break(path, container.format.name)
+    is_sized = container.format.name not in UNSIZED
+    may_be_cut = is_cut or not is_sized
+    broken, zeros = first_break(path, container.format.name), zeros_from(path)
     signs = [
         (broken is not None and not broken.is_end, NO_CHAIN),
         (
@@ -252,6 +265,10 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
         (
             may_lack_an_end(path, container, stream, (packets.last_end, packets.last_pictures), broken),
             "its last packet may be incomplete",
+        ),
+        (
+            is_sized and zeros is not None and (packets.ends_in_zeros or packets.last_end > zeros),
+            "its last packet ends in zeros, which go on behind it",
         ),
         (packets.ends_in_mid_frame, "its last frame lacks a field"),
         (packets.ends_in_mid_picture, "its last picture lacks its end"),

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...manifests.ragged import Array
-from .cut_end import zeros_from
+from .zero_tail import zeros_from
 
 # Plain ones, those of Blu-ray and AVCHD with a time before each, and those of broadcasts with a checksum behind each.
 _SIZES = (188, 192, 204)
