@@ -241,7 +241,7 @@ def _sound_plans(
     if frames is None:
         return
     whole = with_pts(source, damage.due_pts[damage.due_pts >= frames.pts[0]])
-    is_by_number = found.joined is not None or bool((shown.packet_pts == NO_PTS).all())
+    is_by_number = found.joined is not None or bool((shown.packet_pts == NO_PTS).any())
     due = plan_video(whole, options, ffmpeg_path, frames.decoded_pts if is_by_number else None)
     plan = replace(due, grid=grid_of(whole, frames.pts, due.grid.rule))
     plan = _moved(plan, frames.joins, frames.pts)

@@ -110,6 +110,16 @@ def test_whole_raw_hevc_loses_no_picture(more: str, tmp_path: Path) -> None:
     assert shown(source, data + ZEROS) == list(range(FRAMES))
 
 
+def test_an_mxf_that_broke_off_before_its_index_keeps_the_frames_that_others_refer_to(tmp_path: Path) -> None:
+    """Without the index ffmpeg gives their packets no times: they were left out, and those before were shown."""
+    source = tmp_path / "x.mxf"
+    how = ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "2", "-g", str(GOP), "-sc_threshold", "1000000000")
+    data = encode_pictures(source, numbered(range(FRAMES), (192, 128)), *how).read_bytes()
+    cut = shown(source, data[: len(data) * 2 // 3])
+    assert cut == list(range(len(cut)))
+    assert len(cut) > FRAMES // 2
+
+
 def test_zeros_are_found_at_the_end_alone(tmp_path: Path) -> None:
     file = tmp_path / "x"
     for data, start in ((b"ab" + ZEROS, 2), (ZEROS + b"a", None), (b"a" + bytes(100), None), (ZEROS, 0)):

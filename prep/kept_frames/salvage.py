@@ -51,10 +51,14 @@ def salvaged_frames(shown: Shown, damage: Damage, joined: Joined | Evened | None
 
 
 def _packet_pts(shown: Shown, damage: Damage) -> Array:
-    """The pts of frames' packets. Of formats without times ffmpeg gives packets none. Its frames are those of the scan
-    then, one after the other, if there are as many of them."""
-    is_without = bool((shown.packet_pts == NO_PTS).all()) and len(shown.packet_pts) == len(damage.shown_pts)
-    return damage.shown_pts if is_without else shown.packet_pts
+    """The pts of frames' packets. Of formats without times, and of some without an index, ffmpeg gives some packets
+    none. If it shows as many frames as the scan, with the same times where it gives them, they are those of the
+    scan."""
+    known = shown.packet_pts != NO_PTS
+    is_alike = len(known) == len(damage.shown_pts) and not known.all()
+    if is_alike and (shown.packet_pts[known] == damage.shown_pts[known]).all():
+        return damage.shown_pts
+    return shown.packet_pts
 
 
 def salvaged_runs(shown: Array, due: Array) -> tuple[tuple[int, int], ...]:

@@ -49,7 +49,9 @@ def frame_times(
     even = decode_times(packets, order)
     is_late = may_be_times_of_decoding(packets, stream) and falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])
     # Of packed frames FFmpeg takes the time of the packet that they are in, and not of the one that stands for them.
-    has_decode_times = order is not None and bool(packets.has_decode_times or packets.is_packed or is_late)
+    # Where it unpacked them, it counted times as if each had its own.
+    was_packed = packets.is_packed or packets.is_unpacked
+    has_decode_times = order is not None and bool(packets.has_decode_times or was_packed or is_late)
     return (even if has_decode_times else order), has_decode_times
 
 
