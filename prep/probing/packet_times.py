@@ -37,14 +37,14 @@ def frame_times(
         # FFmpeg expected them, and took each time for that of decoding.
         even = _with_even_end(_in_order(packets.pts)) if demuxer in _ONE_TIME else order
         even = _as_browsers(order) if demuxer == "gif" else even
-        return even, even is not order
+        return even, _differ(even, order)
     if demuxer in _ONE_TIME:
         stated, order = order, _with_even_end(_in_order(packets.pts))
         if stream.codec_context.name == "h264":
             # Its slices say in which order frames are shown, and FFmpeg reads them.
-            return order, order is not None and (packets.has_decode_times or order is not stated)
+            return order, order is not None and (packets.has_decode_times or _differ(order, stated))
         decoded = decode_times(packets, order) if None not in packets.pts else order
-        if decoded is not order or order is not stated:
+        if _differ(decoded, stated):
             return decoded, True
     even = decode_times(packets, order)
     is_late = may_be_times_of_decoding(packets, stream) and falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])
@@ -61,6 +61,12 @@ def stated_times(packets: PacketLog, stream: VideoStream, order: Array | None) -
         return order
     is_known = not stream.codec_context.has_b_frames and None not in packets.pts
     return np.array(packets.pts if is_known else [], dtype=np.int64)
+
+
+def _differ(times: Array | None, others: Array | None) -> bool:
+    if times is None or others is None:
+        return times is not others
+    return not np.array_equal(times, others)
 
 
 def decode_times(packets: PacketLog, order: Array | None) -> Array | None:
