@@ -41,6 +41,10 @@ def straightened(times: Array, timebase: Fraction, rates: Iterable[Fraction]) ->
         return line
     is_right = np.count_nonzero(on) >= _LEAST_COPIED_PART * len(times) and _longest_off(on) <= _MOST_OFF
     is_right = is_right and bool(on[-1 - _MOST_OFF_AT_END :].any())
+    steps = np.diff(times)
+    if is_right and (steps > 0).all():
+        # Where no frame is out of order, FFmpeg put only those at wrong times that follow another one at once.
+        is_right = bool((on[1:] | (steps <= float(_AT_ONCE_SECONDS / timebase))).all())
     return line if is_right and (times <= line + _NEAR_UNITS).all() else None
 
 
