@@ -1,0 +1,100 @@
+"""What is told of columns that probably are not what was meant: unknown names, values of several types, and names that
+the dataset has itself."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import shortgop
+from labelled_videos import make_labelled_videos, run
+from shortgop.errors import DatasetWarning
+
+
+@pytest.fixture(scope="module")
+def _original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_labelled_videos(tmp_path_factory.mktemp("told"))
+
+
+@pytest.fixture
+def root(_original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(_original, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_column_that_no_video_has_is_named(root: Path) -> None:
+    result = run("annotate", "dataset", "--remove", "lable")
+    assert result.exit_code == 0
+    assert "no video has a column 'lable'" in result.stderr
+
+
+def test_a_column_that_no_video_had_is_named_with_the_one_that_was_meant(root: Path) -> None:
+    Path("labels.csv").write_text("id,splt,note\na.mp4,test,x\n")
+    result = run("annotate", "dataset", "labels.csv")
+    assert result.exit_code == 0
+    assert "no video had these columns before: 'splt' (there is 'split'), 'note'" in result.stderr
+    # Columns that videos have are nothing to speak of.
+    Path("labels.csv").write_text("id,splt,split\nb.mp4,test,val\n")
+    assert "before" not in run("annotate", "dataset", "labels.csv").stderr
+
+
+def test_a_column_whose_values_are_of_several_types_since_is_told(root: Path) -> None:
+    """where(label="3") no longer found the video, without a word."""
+    Path("labels.csv").write_text("id,label\nb.mp4,3\n")
+    said = "column 'label' has values of several types now.*: text in 2, number in 1 .video 'b.mp4' has 3.; .*--types"
+    result = run("annotate", "dataset", "labels.csv")
+    assert result.exit_code == 0
+    assert re.search(said, result.stderr)
+    # Once, and not with each change after it.
+    assert "several types" not in run("annotate", "dataset", "labels.csv").stderr
+    shortgop.annotate("dataset", {"c.mp4": {"label": 4}})
+    shortgop.annotate("dataset", {"a.mp4": {"label": 3}, "b.mp4": {"label": 3}, "c.mp4": {"label": 3}})
+    # Integers among numbers are numbers, and lists of any length are lists.
+    shortgop.annotate("dataset", {"a.mp4": {"label": 3.5, "boxes": [1]}, "b.mp4": {"boxes": [1, "x"]}})
+    with pytest.warns(DatasetWarning, match="'boxes' has values of several types now.*list in 2, object in 1"):
+        shortgop.annotate("dataset", {"c.mp4": {"boxes": {"x": 1}}})
+
+
+def test_a_job_tells_it_too(root: Path) -> None:
+    """A list of codes, of which some look like numbers: types of CSV columns are those of one list."""
+    Path("more.csv").write_text("path,label\na.mp4,3\nb.mp4,4\nc.mp4,5\n")
+    shutil.copy("a.mp4", "d.mp4")
+    Path("one.csv").write_text("path,label\nd.mp4,7\n")
+    result = run("prep", "one.csv", "--out", "dataset", "--runner", "inline")
+    assert result.exit_code == 0
+    assert "column 'label' has values of several types now" in result.stderr
+    assert "text in 3, number in 1 (video 'd.mp4' has 7)" in result.stderr
+
+
+def test_a_column_that_has_the_name_of_one_of_the_datasets_own_is_told_once(root: Path) -> None:
+    """Frames of the sources were taken for those of the prepared videos."""
+    Path("labels.csv").write_text("id,num_frames,note\nb.mp4,500,x\n")
+    result = run("annotate", "dataset", "labels.csv")
+    assert result.exit_code == 0
+    assert "column 'num_frames' of the list takes the place of the dataset's own" in result.stderr
+    assert "'note' of the list" not in result.stderr
+    own = shortgop.open("dataset").columns.built_in["num_frames"]
+    assert own.tolist() == [20, 20, 20]
+    assert "takes the place" not in run("annotate", "dataset", "labels.csv").stderr
+    Path("labels.csv").write_text("id,num_frames,note\nc.mp4,500,x\n")
+    assert "takes the place" not in run("annotate", "dataset", "labels.csv").stderr
+    with pytest.warns(DatasetWarning, match=r"'fps' .*columns.built_in\['fps'\] is .*another name in the list"):
+        done = shortgop.annotate("dataset", {"a.mp4": {"fps": 30}})
+    assert [each.name for each in done.hiding] == ["fps"]
+    assert run("annotate", "dataset", "--remove", "fps").exit_code == 0
+    assert shortgop.open("dataset").columns["fps"].tolist() == [25, 25, 25]
+
+
+def test_a_job_tells_of_a_column_that_has_the_name_of_one_of_the_datasets_own(root: Path) -> None:
+    Path("wide.csv").write_text("path,width,label\na.mp4,1920,3\n")
+    result = run("prep", "wide.csv", "--out", "new", "--runner", "inline")
+    assert result.exit_code == 0
+    assert "column 'width' of the list takes the place of the dataset's own" in " ".join(result.stderr.split())
+    with pytest.warns(DatasetWarning, match="column 'width' of the list"):
+        report = shortgop.prepare("wide.csv", "newer", runner="inline")
+    assert [each.name for each in report.hiding_columns] == ["width"]
+    assert shortgop.prepare("wide.csv", "newer", runner="inline").hiding_columns == ()
