@@ -80,7 +80,8 @@ def environment(*libraries: Path, **more: str) -> dict[str, str]:
 
 def run_cases(names: Sequence[str], *libraries: Path, **more: str) -> None:
     """Run files of tests in a child that finds the libraries in these folders."""
-    options = ("-q", "--noconftest", "-p", "no:cacheprovider")
+    # With a folder of its own, it does not clear up old ones of all runs on this machine while others do.
+    options = ("-q", "--noconftest", "-p", "no:cacheprovider", f"--basetemp={libraries[-1] / 'cases'}")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *(str(_TESTS / name) for name in names)],
         env=environment(*libraries, **more),

@@ -21,11 +21,11 @@ def interprets() -> bool:
     importlib.util.find_spec("triton") is None,
     reason="Triton is not installed: a torch without CUDA does not bring it",
 )
-def test_the_kernel_equals_plain_torch_and_compiles() -> None:
+def test_the_kernel_equals_plain_torch_and_compiles(tmp_path: Path) -> None:
     cases = Path(__file__).with_name("gpu_kernel_cases.py")
     chosen, passed = ((), 20) if interprets() else (("-k", "compiles"), 1)
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "0", str(cases), *chosen],
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", f"--basetemp={tmp_path / 'cases'}", str(cases), *chosen],
         cwd=cases.parents[1],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
