@@ -10,6 +10,8 @@ _ZEROS_AT_END = 4
 
 def zeros_from(path: str) -> int | None:
     """From where on a file has only zeros; None where it does not end in many of them."""
+    if not ends_in_zeros(path):
+        return None
     at = Path(path).stat().st_size
     with Path(path).open("rb") as file:
         while at > 0:
