@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-import shortgop
 from datasets import make_dataset
+from moved_datasets import FRAMES, RATE, is_whole, numbers_of
 from shortgop.cli.app import app
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.dataset_files.parts import finished_parts
-from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.copying import copy_videos
 from shortgop.manifests.operations.drop import drop
-from shortgop.manifests.operations.verify import verify
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
-from synthetic import constant_rate_pts, make_video, read_number
-
-RATE = Fraction(25)
-FRAMES = 20
+from synthetic import constant_rate_pts, make_video
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +61,8 @@ def target(root: Path) -> DiskStorage:
 
 def content(place: DiskStorage) -> dict[str, tuple[Any, int]]:
     """The label of each video, and the number that its frames show first; all frames are looked at."""
-    found = {}
-    for video in shortgop.open(place.url):
-        numbers = [read_number(picture) for picture in video[:]]
-        assert numbers == list(range(numbers[0], numbers[0] + FRAMES))
-        found[video.id] = video.attributes.get("label"), numbers[0]
-    opened, manifest = open_current(place)
-    assert list(verify(place, manifest, snapshot=opened.snapshot)) == []
+    found = numbers_of(place)
+    assert is_whole(place)
     return found
 
 
