@@ -4,6 +4,7 @@ import gc
 import shutil
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -251,12 +252,12 @@ def _proxy(s3_endpoint: str) -> Iterator[FlakyProxy]:
         yield proxy
 
 
-def _prefix(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def _prefix(endpoint: str, monkeypatch: pytest.MonkeyPatch, prefix: str = "") -> str:
     for name in OTHER_SETTINGS:
         monkeypatch.delenv(name, raising=False)
     for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
-    return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+    return f"s3://{BUCKET}/{prefix or uuid.uuid4().hex}"
 
 
 @pytest.fixture
@@ -268,15 +269,16 @@ def s3_url(s3_endpoint: str, _emptied: None, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def s3_proxy(_proxy: FlakyProxy) -> FlakyProxy:
     """Return what sits between `proxied_url` and the server: it counts requests and, told so, makes them fail."""
-    _proxy.faults(Faults())
-    _proxy.forget()
-    return _proxy
+    proxy = replace(_proxy, prefix=uuid.uuid4().hex)
+    proxy.faults(Faults())
+    proxy.forget()
+    return proxy
 
 
 @pytest.fixture
 def proxied_url(s3_proxy: FlakyProxy, _emptied: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, of the same server behind the proxy."""
-    return _prefix(s3_proxy.endpoint, monkeypatch)
+    return _prefix(s3_proxy.endpoint, monkeypatch, s3_proxy.prefix)
 
 
 @pytest.fixture(scope="class")

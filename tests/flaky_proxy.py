@@ -15,10 +15,11 @@ import contextlib
 import json
 import logging
 import random
+import re
 import sys
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
@@ -65,7 +66,7 @@ FLAKY = Faults(seed=1, failed=0.1, cut=0.1, lost=0.1, slow=0.05, slow_seconds=0.
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it came in. `key` is that of the object, or the prefix of a listing."""
+    """One request as it came in. `key` is that of the object, the prefix of a listing, or all those to be removed."""
 
     method: str
     key: str
@@ -76,18 +77,21 @@ class Request:
 
 @dataclass
 class FlakyProxy:
-    """How a test speaks to the proxy."""
+    """How a test speaks to the proxy. What concerns no key below `prefix` is left alone and not counted: it may come
+    from a thread of an earlier test."""
 
     endpoint: str
+    prefix: str = ""
 
     def faults(self, faults: Faults) -> None:
         """From now on this goes wrong. The generator starts anew."""
-        self._control("faults", asdict(faults))
+        self._control("faults", asdict(replace(faults, only=faults.only or self.prefix)))
 
     def requests(self, *methods: str, holding: str = "") -> list[Request]:
         """The requests since the last `forget`, of these methods if any are given, whose key holds this text."""
         found = [Request(**each) for each in self._control("requests", {})]
-        return [each for each in found if (not methods or each.method in methods) and holding in each.key]
+        ours = [each for each in found if self.prefix in each.key]
+        return [each for each in ours if (not methods or each.method in methods) and holding in each.key]
 
     def forget(self) -> None:
         """Forget the requests so far."""
@@ -146,10 +150,14 @@ async def _forward(state: _State, session: ClientSession, request: web.Request) 
     body = await request.read()
     path, _, query = request.raw_path.partition("?")
     key = path.strip("/").partition("/")[2]
-    prefix = request.query.get("prefix", "")
-    noted = asdict(Request(request.method, key or prefix, query, request.headers.get("Range", "")))
+    key = (
+        key
+        or request.query.get("prefix", "")
+        or " ".join(re.findall("<Key>(.*?)</Key>", body.decode("utf8", "replace")))
+    )
+    noted = asdict(Request(request.method, key, query, request.headers.get("Range", "")))
     state.requests.append(noted)
-    faults = state.faults if state.faults.only in (key or prefix) else Faults()
+    faults = state.faults if state.faults.only in key else Faults()
     await asyncio.sleep(faults.latency_seconds)
     if faults.silent and state.next_of("silent"):
         await asyncio.sleep(3600)
