@@ -67,9 +67,10 @@ $(STAMP)-bench: $(STAMP)
 # one thread in each, because its threads keep a core busy while they wait for each other.
 TEST_PROCESSES := 3
 
-# `make test TESTS=` runs all tests and all their cases, also what starts clusters, kills processes or does much work.
-# TESTS=tests/test_frames.py runs some, TESTS="-m long" the long ones alone.
-TESTS := -m "not long"
+# `make test TESTS=` runs all tests and all their cases, also what starts clusters, kills processes or does much work,
+# and tries more examples of what hypothesis makes up. TESTS=tests/test_frames.py runs some, TESTS="-m long" the long ones
+# alone.
+TESTS := -m "not long" --hypothesis-profile short
 
 test: check
 	@echo "Running the tests on $(TEST_PROCESSES) processes: 13 minutes on two cores, with TESTS= some 40"

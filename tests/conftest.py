@@ -43,6 +43,7 @@ from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_ra
 
 # How long an example takes says more of the machine, and of what else runs on it, than of the code.
 settings.register_profile("shortgop", deadline=None)
+settings.register_profile("short", deadline=None, max_examples=40)
 settings.load_profile("shortgop")
 
 

@@ -71,6 +71,7 @@ def kitchen(root: Path) -> Path:
     return root / "new"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     "beginning",
     ["videos/", "./videos/", "videos/kitchen/../", "{root}/videos/", "file://{root}/videos/", "{root}/new/../videos/"],
@@ -241,6 +242,7 @@ class Annotating:
         assert (report["relabelled"], report["videos_added"], report["already_there"]) == (1, 1, 1)
         assert columns(dataset)["d.mp4"] == {"label": "y"}
 
+    @pytest.mark.first_case_short
     @pytest.mark.parametrize("again", ["folder", "list", "verify"])
     def test_a_video_that_is_made_again_keeps_its_labels(self, root: Path, dataset: Storage, again: str) -> None:
         """Its first ones, from the list that it came with, and its later ones."""
@@ -332,5 +334,6 @@ class TestAnnotatingOverAFlakyNetwork(Annotating):
     where = "flaky"
 
 
+@pytest.mark.long
 class TestAnnotatingInS3(Annotating):
     where = "s3"

@@ -278,6 +278,7 @@ class Attempts:
             publish(dataset)
             assert named(open_current(dataset)[1]) == min(attempt.names for attempt in attempts)
 
+    @pytest.mark.first_case_short
     @pytest.mark.parametrize("order", ORDERS, ids=lambda order: " ".join(f"{step}{number}" for step, number in order))
     def test_whatever_the_order_of_two_attempts_what_a_snapshot_names_stays(
         self, places: Places, order: list[tuple[str, int]]
@@ -296,6 +297,7 @@ class Attempts:
                         assert len(content) == length
             assert open_current(dataset)[1].ids == ["a"]
 
+    @pytest.mark.long
     def test_a_stale_worker_that_ends_after_its_retry_changes_nothing(self, unit: Unit, places: Places) -> None:
         """Both encode at the same time, to other bytes as hardware does. Which has its way is no matter of time."""
         outcomes = []

@@ -59,6 +59,7 @@ def test_a_trial_says_what_svt_av1_says_is_wrong_and_nothing_else() -> None:
     assert "77" in refused.detail
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("options", [{}, {"fastdecode": False}, {"b_frames": 0}, {"preset": "12"}], ids=str)
 def test_the_same_source_gives_the_same_bytes(options: dict[str, Any], dataset: Path, tmp_path: Path) -> None:
     """A job that goes on after an interruption relies on it."""

@@ -67,6 +67,7 @@ def test_accelerate_gives_its_ranks_the_parts_of_each_batch(buckets: shortgop.Mi
         next(iter(loader))
 
 
+@pytest.mark.long
 def test_batches_may_be_kept(buckets: shortgop.MixedClips) -> None:
     """Memory of slots is used for batches of another shape, but not while anything shares it."""
     expected = list(shortgop.BucketSampler(buckets, BATCH_SIZES))

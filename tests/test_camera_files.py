@@ -61,6 +61,7 @@ def test_a_raw_stream_without_a_rate_is_told(tmp_path: Path) -> None:
     assert right.changes.given_up == ()
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("name", "coded", "is_told"),
     [
@@ -112,6 +113,7 @@ def reason_against(source: Path) -> str:
     return failure.reason
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", ["MVIMG_1.jpg", "PXL_1.MP.jpg", "x.heic"])
 def test_a_motion_photo_is_called_that_with_the_command_that_cuts_the_video_out(name: str, tmp_path: Path) -> None:
     """Phones write the picture first and a video of its own behind it."""

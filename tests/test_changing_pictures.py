@@ -34,6 +34,7 @@ def in_container(stream: Path, suffix: str) -> Path:
     return stream if suffix == "h264" else remuxed(stream, stream.with_name(f"x.{suffix}"))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", ["h264", "ts", "mkv", "mp4"])
 def test_a_change_of_resolution_loses_no_frame_and_is_told(suffix: str, tmp_path: Path) -> None:
     video, given_up = prepare(in_container(joined_h264(tmp_path, SIZES), suffix), tmp_path, fps=30)
@@ -61,6 +62,7 @@ CODECS = {
 }
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("codec", CODECS)
 def test_other_codecs_may_change_their_resolution_as_well(codec: str, tmp_path: Path) -> None:
     suffix, options = CODECS[codec]
@@ -101,6 +103,7 @@ def part(numbers: range, *options: str) -> tuple[range, tuple[int, int], Sequenc
     return numbers, (96, 64), options
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     "second",
     [("-pix_fmt", "yuv444p"), ("-pix_fmt", "yuv420p10le"), ("-pix_fmt", "yuv422p"), ("-pix_fmt", "gray")],
@@ -121,6 +124,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("change", CHANGES)
 def test_other_changes_of_the_picture_lose_no_frame(change: str, tmp_path: Path) -> None:
     stream = joined_h264(tmp_path, [part(range(20)), part(range(20, 40), *CHANGES[change]), part(range(40, 60))])

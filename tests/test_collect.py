@@ -212,6 +212,7 @@ class Collecting:
             reader["private/a.mp4"].get_all_frames()
         assert_whole(dataset)
 
+    @pytest.mark.first_case_short
     @pytest.mark.parametrize("keep", [0.0, 3600.0])
     def test_a_dry_run_foretells_what_is_done(self, dataset: Storage, keep: float) -> None:
         drop(dataset, ["private/a.mp4", "d.mp4"])
@@ -316,6 +317,7 @@ class TestCollectingOverAFlakyNetwork(Collecting):
     where = "flaky"
 
 
+@pytest.mark.long
 class TestCollectingInS3(Collecting):
     where = "s3"
 

@@ -212,6 +212,7 @@ COMBINATIONS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long
 def test_every_combination_of_tags_comes_through(tmp_path: Path) -> None:
     """To the manifest, to `metadata`, and to an exported file as other readers see it."""
     sources = [

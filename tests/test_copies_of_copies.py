@@ -136,6 +136,7 @@ CUTS = [
 
 
 # With this option all times are a frame later.
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("encoding", "names", "start", "first", "more"), [*CUTS, ("h264", "avi", "0.62", 15, GENPTS)])
 def test_a_cut_of_frames_with_the_times_of_decoding_begins_where_it_was_made(
     encoding: str, names: str, start: str, first: int, more: tuple[str, ...], tmp_path: Path

@@ -95,6 +95,7 @@ def test_a_stretch_of_a_file_that_is_cut_off_lacks_nothing(folder: Path, tmp_pat
     assert len(shortgop.open(tmp_path / "dataset")[0]) == 6
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("codec", ["mpeg4", "libx264"])
 def test_a_recording_in_avi_that_broke_off_shows_no_frame_at_the_time_of_another(codec: str, tmp_path: Path) -> None:
     # AVI has no times. Where a B-frame was cut off, the P-frame that is decoded before it seems to be shown in its

@@ -126,6 +126,7 @@ def test_a_container_that_cannot_be_seeked_exactly_is_decoded_from_its_start(tmp
     assert ["-ss" in line for line in log.read_text().splitlines()] == [True, False]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("codec", ["h264", "hevc", "av1"])
 def test_each_video_reads_and_verifies_as_if_it_had_been_made_alone(codec: str, tmp_path: Path) -> None:
     make(tmp_path / "long.mp4")

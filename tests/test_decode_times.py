@@ -69,6 +69,7 @@ def test_without_b_frames_each_packet_has_the_time_of_its_frame(tmp_path: Path) 
     assert probe(str(video.path)).entries.tolist() != []
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("late", [0, 2])
 @pytest.mark.parametrize("suffix", ["mkv", "mp4", "ts"])
 def test_times_that_are_later_than_those_of_decoding_by_the_same_in_all_packets(
@@ -82,6 +83,7 @@ def test_times_that_are_later_than_those_of_decoding_by_the_same_in_all_packets(
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]] == list(range(40))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("late", [0, 2])
 @pytest.mark.parametrize("suffix", ["mkv", "mp4", "ts"])
 def test_they_are_noticed_where_b_frames_begin_late(suffix: str, late: int, tmp_path: Path) -> None:
@@ -121,6 +123,7 @@ def in_even_steps(copy: Path, dataset: Path, frames: int) -> bool:
     return bool(np.abs(np.diff(times) - 1 / 25).max() < 0.0011)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("raw", "suffix"), [("h264", "mp4"), ("h264", "mov"), ("h264", "3gp"), ("hevc", "mp4")])
 def test_no_edit_hides_frames_of_raw_streams_that_are_decoded_first(raw: str, suffix: str, tmp_path: Path) -> None:
     """FFmpeg copies a raw stream with the times of decoding, which begin before 0, and an edit that begins at 0."""
@@ -144,6 +147,7 @@ def test_an_edit_that_cuts_into_a_gop_is_followed(tmp_path: Path) -> None:
         assert [read_number(frame) for frame in video] == list(range(14, 30))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("native", "suffix"), [("mpeg", "wmv"), ("mpg", "wmv"), ("mpg", "avi"), ("mp4", "avi")])
 def test_the_first_and_the_last_frame_last_as_long_as_others(native: str, suffix: str, tmp_path: Path) -> None:
     """AVI and ASF say when packets are decoded. When they are shown FFmpeg works out, but not for those at the ends."""
@@ -153,6 +157,7 @@ def test_the_first_and_the_last_frame_last_as_long_as_others(native: str, suffix
     assert in_even_steps(copy, tmp_path / "dataset", 30)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("b_frames", ["0", "2"])
 def test_the_last_frame_of_a_gxf_lasts_as_long_as_others(b_frames: str, tmp_path: Path) -> None:
     """GXF numbers fields in the order of decoding. With the last frame half as long, 25 frames/s became 25.9."""
@@ -172,6 +177,7 @@ def test_the_last_frame_of_h264_in_avi_is_an_interval_behind_the_one_before(suff
     assert in_even_steps(copy, tmp_path / "dataset", 30)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("offset", ["0", "0.1", "1.5"])
 @pytest.mark.parametrize("codec", ["h264", "mp4"])
 def test_the_last_frames_of_an_avi_with_b_frames_are_there_whenever_it_begins(

@@ -170,6 +170,7 @@ class TestDroppingOverAFlakyNetwork(Dropping):
     where = "flaky"
 
 
+@pytest.mark.long
 class TestDroppingInS3(Dropping):
     where = "s3"
 

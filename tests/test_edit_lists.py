@@ -124,6 +124,7 @@ def test_edits_that_ffmpeg_follows_are_followed(kind: str, tmp_path: Path) -> No
     assert numbers(edited(tmp_path, edits), tmp_path / "dataset") == list(shown)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("kind", PAUSES)
 def test_a_pause_in_an_edit_list_does_not_become_the_beginning_of_the_video(
@@ -143,6 +144,7 @@ def test_a_long_pause_in_an_edit_list_is_a_gap(tmp_path: Path) -> None:
     assert "has 1 gap of more than 10 s in its timestamps, the first one of 15.033 s" in failure.reason
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("codec", B_FRAMES)
 @pytest.mark.parametrize("kind", PARTS)
 def test_the_parts_of_a_video_with_b_frames_begin_when_its_edits_say(kind: str, codec: str, tmp_path: Path) -> None:
@@ -195,6 +197,7 @@ def test_a_video_of_several_edits_that_is_damaged_is_refused(tmp_path: Path) -> 
     assert "-ignore_editlist 1" in failure.reason
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("coded", [X264, B_FRAMES["libx264"]], ids=["plain", "b-frames"])
 @pytest.mark.parametrize("kind", SPEEDS)
 def test_parts_that_edits_show_slower_or_faster_are_shown_so(kind: str, coded: Sequence[str], tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def _stated(dataset: Path) -> set[int]:
     return {json.loads(document)["attributes"]["shortgop"]["format_version"] for document in documents}
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(("codec", "version"), [("h264", 4), ("hevc", 4), ("av1", 5)])
 def test_only_av1_asks_for_readers_of_version_5(codec: str, version: int, tmp_path: Path) -> None:
     """Whoever read a dataset before goes on reading it after this shortgop added to it, relabelled it, and so on. Parts

@@ -93,6 +93,7 @@ def test_a_check_that_crashes_after_it_passed_has_failed(tmp_path: Path) -> None
     assert (outcome.result, outcome.why) == ("failed", "it passed, and then its process was ended by SIGSEGV")
 
 
+@pytest.mark.long
 def test_a_check_that_hangs_is_killed_with_what_it_started_and_the_log_says_where_it_hung(tmp_path: Path) -> None:
     started = time.monotonic()
     # On a busy machine it takes some seconds to start.
@@ -161,6 +162,7 @@ def test_a_check_with_less_than_half_of_its_limit_is_not_started() -> None:
     assert limit_seconds(made_up("passes", 60), left_seconds=39) is None
 
 
+@pytest.mark.long
 def test_a_check_that_is_cut_off_by_the_end_of_all_has_not_failed(tmp_path: Path) -> None:
     outcomes, path = run_all([made_up("hangs", 5)], tmp_path, tmp_path, total_seconds=13)
     assert [(outcome.result, outcome.why) for outcome in outcomes] == [("skipped", "time was up after 3 s")]
@@ -291,6 +293,7 @@ def has_gpu() -> bool:
     return True
 
 
+@pytest.mark.first_case_short
 @pytest.mark.skipif(has_gpu(), reason="this machine may have a GPU")
 @pytest.mark.parametrize(("require", "result", "status"), [("", "skipped", 3), ("1", "failed", 1)])
 def test_without_a_gpu_all_is_skipped_at_once_and_says_why(

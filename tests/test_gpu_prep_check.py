@@ -70,6 +70,7 @@ def test_without_a_gpu_only_the_cpu_is_left() -> None:
     assert list(pipelines_of(none, PROFILE)) == ["cpu"]
 
 
+@pytest.mark.long
 def test_a_pipeline_that_fails_is_reported_and_not_replaced_by_the_cpu(source: Path, tmp_path: Path) -> None:
     skipping = install(tmp_path / "skipping", skips=True)
     gpu = Pipeline("nvdec", "scale_cuda", "libx264", downloads=True)

@@ -38,6 +38,7 @@ def test_both_images_can_be_made() -> None:
     assert "build-cuda" not in plan("--target", "cpu").stdout
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("text", "why"),
     [

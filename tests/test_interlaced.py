@@ -81,6 +81,7 @@ def test_every_interlaced_frame_becomes_one_frame_at_its_own_time(kind: str, tmp
     assert "deinterlaced" in given_up
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("first", ["tff", "bff"])
 @pytest.mark.parametrize("codec", ["h264", "mpeg2video"])
 def test_combs_of_moving_things_are_gone_and_nothing_is_late(first: str, codec: str, tmp_path: Path) -> None:
@@ -157,6 +158,7 @@ def telecined(stream: bytes) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", ["m2v", "mpg", "vob", "ts", "mkv", "mp4"])
 def test_film_on_video_keeps_its_frames(suffix: str, tmp_path: Path) -> None:
     """Soft telecine: of 24 progressive frames a second every other one is shown for three fields. At the rate of the

@@ -71,6 +71,7 @@ def test_a_video_is_in_one_dataset_at_most_and_datasets_have_as_many_in_each_epo
         assert expected - len(classes) < len(each) <= expected
 
 
+@pytest.mark.long
 def test_each_dataset_has_each_video_as_often_as_its_probability_says() -> None:
     """Videos 0 to 9 are in all three, 10 to 15 in the last two: a half, a quarter, a quarter; and a half each."""
     members = [list(range(10)), list(range(16)), [*range(10, 16), *range(10)]]

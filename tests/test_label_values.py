@@ -22,6 +22,7 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path / "dataset"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("value", "stored"),
     [

@@ -62,6 +62,7 @@ def test_what_is_no_lease_ends_with_time_too(bucket: Bucket) -> None:
         pass
 
 
+@pytest.mark.long
 def test_losing_a_lease_is_no_error(bucket: Bucket) -> None:
     with held(bucket, NEVER_RENEWED):
         time.sleep(3.2)

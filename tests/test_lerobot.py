@@ -141,6 +141,7 @@ def test_a_dataset_whose_description_may_not_be_read_is_not_taken_for_a_folder_o
         find_sources([str(root)])
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("write", "suffix"), [(write_lerobot, "png"), (write_lerobot_2, "png"), (write_lerobot_2, "jpg")]
 )
@@ -212,6 +213,7 @@ def with_picture(table: pa.Table, row: int, picture: dict[str, Any]) -> pa.Table
     return table.set_column(column, CAMERAS[0], pa.array(values, table.schema.field(column).type))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -321,6 +321,7 @@ def test_a_column_without_a_name_is_refused(tmp_path: Path) -> None:
         list(read_list(str(tmp_path / "list.csv")))
 
 
+@pytest.mark.long
 def test_a_long_csv_list_is_not_in_memory(tmp_path: Path) -> None:
     """The types of its columns are those of all cells, so it is read twice."""
     lines = [f"{number}.mp4,{'caption ' * 20},{number}" for number in range(20_000)]

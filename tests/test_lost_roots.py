@@ -63,6 +63,7 @@ def without_its_profile(dataset: Storage) -> None:
 class LostRoots:
     where: str
 
+    @pytest.mark.first_case_short
     @pytest.mark.parametrize("damage", [removed, emptied, halved, without_its_profile])
     def test_it_is_as_it_was(self, videos: Path, dataset: Storage, damage: Callable[[Storage], None]) -> None:
         edited(dataset)
@@ -86,6 +87,7 @@ class LostRoots:
         assert make_dataset([videos / "list.jsonl"], dataset).frames_added == 0
         assert restore_root(dataset) is None
 
+    @pytest.mark.first_case_short
     @pytest.mark.parametrize("happened", HISTORIES)
     @pytest.mark.parametrize("damage", [lost, cut])
     def test_the_snapshot_that_it_named_is_made_again_too(
@@ -205,6 +207,7 @@ def kitchen(videos: Path, tmp_path: Path) -> Path:
     return tmp_path / "videos" / "kitchen"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("given", [["."], [".."], [".", ".."], ["link"], ["../kitchen/.."], ["c.mp4", ".."]])
 def test_sources_get_the_ids_that_they_had(kitchen: Path, tmp_path: Path, given: list[str]) -> None:
     """Whichever folders the jobs were given, in whichever order; nothing is encoded again."""

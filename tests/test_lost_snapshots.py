@@ -62,6 +62,7 @@ def dataset(videos: Path, places: Places) -> Storage:
 class LostSnapshots:
     where: str
 
+    @pytest.mark.first_case_short
     @pytest.mark.parametrize("damage", [lost, cut, with_a_wrong_byte])
     def test_it_is_made_of_the_parts_and_nothing_is_encoded(
         self, videos: Path, dataset: Storage, damage: Callable[[Storage], None]
@@ -87,6 +88,7 @@ class LostSnapshots:
         assert make_dataset([videos / "list.jsonl"], dataset).frames_added == 0
         assert verified(dataset, "--repair") == verified(dataset)
 
+    @pytest.mark.first_case_short
     @pytest.mark.parametrize("happened", HISTORIES)
     def test_all_rows_are_as_they_were(self, dataset: Storage, happened: Callable[[Storage], None]) -> None:
         """Also those of parts whose shards are gone, because their videos were written into others since."""
@@ -106,6 +108,7 @@ class TestWithLayers(LostSnapshots):
     where = "layered"
 
 
+@pytest.mark.long
 class TestInS3(LostSnapshots):
     where = "s3"
 

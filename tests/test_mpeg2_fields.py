@@ -30,6 +30,7 @@ def prepared(source: Path, *, salvage: bool = False) -> tuple[Report, shortgop.V
     return report, None if report.failures else shortgop.open(out)[0]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", [".ts", ".mkv", ".m2v"])
 def test_two_fields_of_mpeg2_are_one_frame(suffix: str, fields: list[bytes], tmp_path: Path) -> None:
     source = tmp_path / f"x{suffix}"
@@ -44,6 +45,7 @@ def test_two_fields_of_mpeg2_are_one_frame(suffix: str, fields: list[bytes], tmp
     assert (video.changes.dropped, video.changes.repeated) == (0, 0)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", [".ts", ".mkv"])
 @pytest.mark.parametrize("lost", [14, 15], ids=["a first field", "a second field"])
 def test_no_frame_is_put_together_of_the_fields_of_two(

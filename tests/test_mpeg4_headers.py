@@ -121,6 +121,7 @@ def test_a_first_frame_that_is_shown_for_long_stays_so_where_nothing_was_packed(
     assert numbers_in(tmp_path / "dataset") == [0, 0, 0, *range(1, FRAMES)]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", ["wmv", "mpg", "ts"])
 def test_packed_b_frames_that_are_split_are_refused_with_the_command_that_copies_them_right(
     suffix: str, tmp_path: Path

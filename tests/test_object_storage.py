@@ -27,6 +27,7 @@ class TestS3(StorageConformance):
         return storage_at(s3_url)
 
 
+@pytest.mark.long
 class TestFlakyS3(StorageConformance):
     @pytest.fixture
     def storage(self, proxied_url: str, s3_proxy: FlakyProxy) -> Storage:
@@ -34,6 +35,7 @@ class TestFlakyS3(StorageConformance):
         return storage_at(proxied_url, network=QUICK)
 
 
+@pytest.mark.long
 class TestS3ThatCopiesNothing(StorageConformance):
     """As Ceph's gateway of version 16, which asks for a header that obstore does not send."""
 

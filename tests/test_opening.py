@@ -262,6 +262,7 @@ def test_cover_art_beside_a_video_is_passed_over(suffix: str, disposition: str, 
     ]
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", ["mp4", "mov", "mkv", "ts", "avi"])
 def test_of_two_lenses_the_first_is_prepared_whichever_has_more_bits(suffix: str, tmp_path: Path) -> None:
     """FFmpeg takes that with more bits in MP4: of each file of a camera it may be another one."""

@@ -80,6 +80,7 @@ def test_chapters_behind_the_frames_are_found_by_the_list_of_elements(matroska: 
     assert make_dataset([tmp_path / "x.mkv"], tmp_path / "dataset").failures == ()
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     "editions",
     [

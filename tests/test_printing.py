@@ -112,6 +112,7 @@ def test_a_column_without_anything_in_it_is_left_out() -> None:
     assert "differs" not in "".join(printed([summary("a.mp4"), summary("b.mp4")]))
 
 
+@pytest.mark.long
 def test_a_job_goes_on_where_its_messages_cannot_be_written(constant_video: SyntheticVideo, tmp_path: Path) -> None:
     """A log on a full disk, and one whose reader has ended."""
     for name in ("full", "unread"):
@@ -132,6 +133,7 @@ def test_results_that_cannot_be_written_are_an_error(constant_video: SyntheticVi
         assert (done.returncode, done.stderr) == (1, told)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_job_goes_on_where_its_streams_are_closed(
     closed: str, constant_video: SyntheticVideo, tmp_path: Path

@@ -73,6 +73,7 @@ class Publishing:
         publish(at_once)
         assert rows(current_manifest(empty_place)) == rows(current_manifest(at_once))
 
+    @pytest.mark.long
     def test_a_timeline_of_many_files_is_put_together(
         self, empty_place: Storage, monkeypatch: pytest.MonkeyPatch
     ) -> None:

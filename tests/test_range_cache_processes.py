@@ -101,6 +101,7 @@ def started(folder: Path, limit: int, seed: int) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 
+@pytest.mark.long
 def test_killed_processes_leave_it_usable_and_bounded(tmp_path: Path) -> None:
     """Eight processes use it at once and are killed at random moments, whatever they are doing."""
     limit = 30 * 4608

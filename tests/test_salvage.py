@@ -191,6 +191,7 @@ def test_a_file_cut_in_mid_gop_starts_at_the_first_frame_that_decodes_without_wh
     assert found.numbers == found.expected == list(range(GOP, FRAMES))
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("seed", range(4))
 def test_an_incomplete_last_picture_of_hevc_is_not_shown_though_its_decoder_makes_one_of_it(
     seed: int, tmp_path: Path
@@ -239,6 +240,7 @@ def test_frames_missing_between_others_are_noticed_where_the_decoder_notices_not
     assert found.salvaged
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     ("seconds", "suffix"), [(2, "mkv"), (7, "mkv"), (2, "webm"), (2, "mp4"), (2, "avi"), (2, "flv")]
 )
@@ -359,6 +361,7 @@ def is_first_corrupt(path: Path) -> bool:
         return next(container.decode(video=0)).is_corrupt
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("name", ["x.avi", "x.264"])
 def test_frames_behind_a_damaged_start_are_there_where_times_are_counted(name: str, tmp_path: Path) -> None:
     """The decoder puts out the damaged frame, and says that it is corrupt."""

@@ -98,6 +98,7 @@ def test_encoding_begins_before_all_sources_are_found(
     assert first_numbers(tmp_path / "dataset") == {name: 100 * number for number, name in enumerate(NAMES)}
 
 
+@pytest.mark.long
 def test_the_windows_that_were_found_are_encoded_while_others_are_still_being_found(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,6 +259,7 @@ def test_a_second_file_with_an_id_ends_the_job_though_others_are_still_being_fou
     assert first_numbers(tmp_path / "dataset").keys() <= {*NAMES[:3]}
 
 
+@pytest.mark.long
 def test_no_more_are_planned_while_too_many_of_those_that_were_found_have_failed(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +290,7 @@ def test_two_files_with_one_id_end_the_job_though_one_is_encoded(corpus: Path, t
     assert "a.mp4" in first_numbers(tmp_path / "dataset")
 
 
+@pytest.mark.long
 def test_labels_of_a_video_that_is_encoded_before_its_list_is_read(corpus: Path, tmp_path: Path) -> None:
     (corpus / "labels.csv").write_text("path,label\na.mp4,first\nf.mp4,late\n")
     for out in (tmp_path / "dataset", tmp_path / "once"):

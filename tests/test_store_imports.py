@@ -71,6 +71,7 @@ def prepared_from_both(
     return in_store
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("write", [write_lerobot, write_lerobot_2])
 def test_a_lerobot_dataset_in_a_store_is_the_one_on_the_disk(
     write: Callable[..., Path], s3_url: str, tmp_path: Path
@@ -120,6 +121,7 @@ def test_what_is_wrong_with_a_lerobot_dataset_in_a_store_names_urls(s3_url: str,
     assert complaint(url) == f"the LeRobot dataset '{url}' has no episodes"
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("write", [write_lerobot, write_lerobot_2])
 def test_pictures_in_the_rows_of_a_lerobot_dataset_in_a_store(
     write: Callable[..., Path], s3_url: str, tmp_path: Path
@@ -133,6 +135,7 @@ def test_pictures_in_the_rows_of_a_lerobot_dataset_in_a_store(
         source_frames(shortgop.open(tmp_path / "in_store")[0].source_path, [0])
 
 
+@pytest.mark.long
 def test_of_the_rows_of_other_episodes_little_is_fetched(
     s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

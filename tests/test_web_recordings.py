@@ -72,6 +72,7 @@ def test_recordings_of_a_browser_that_were_joined_continue_with_salvage(tmp_path
     assert video.changes.salvaged == ()
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("suffix", ["mkv", "mp4"])
 def test_parts_that_were_cut_out_between_keyframes_are_joined_at_their_rate(suffix: str, tmp_path: Path) -> None:
     """As yt-dlp leaves out sponsors (`--sponsorblock-remove`): FFmpeg copies each part from the keyframe before it on,
@@ -92,6 +93,7 @@ def test_parts_that_were_cut_out_between_keyframes_are_joined_at_their_rate(suff
     assert video.changes.dropped == 101 + 150 - len(numbers)
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("gaps", ["fail", "keep"])
 def test_a_meeting_in_which_nothing_moves_for_minutes(gaps: str, tmp_path: Path) -> None:
     """Recorders write a frame only where something changes. The reason names what keeps the time."""
