@@ -101,7 +101,7 @@ def test_interrupted_passes_leave_nothing_open(clips_dataset: shortgop.ClipDatas
     loader = loader_of(clips_dataset)
     lines = lines_of_a_pass(loader)
     loader.close()
-    before, threads = open_files(), threading.active_count()
+    before, threads = open_files(), set(threading.enumerate())
     for line in range(1, lines // 2, lines // 8 + 1):
         with pytest.raises(KeyboardInterrupt), InterruptsAt(line):
             run_through(loader)
@@ -109,8 +109,9 @@ def test_interrupted_passes_leave_nothing_open(clips_dataset: shortgop.ClipDatas
     assert not own_workers()
     # Frames of the interruptions, which refer to each other, hold memory.
     gc.collect()
-    assert threading.active_count() == threads
-    assert len(open_files()) == len(before), (open_files(), before)
+    # What earlier tests left behind may end meanwhile.
+    assert set(threading.enumerate()) <= threads
+    assert len(open_files()) <= len(before), (open_files(), before)
 
 
 # Memory returns at any moment, and Python drops what a handler raises within a finalizer
