@@ -253,18 +253,18 @@ def _proxy(s3_endpoint: str) -> Iterator[FlakyProxy]:
         yield proxy
 
 
-def _prefix(endpoint: str, monkeypatch: pytest.MonkeyPatch, prefix: str = "") -> str:
+def _url(endpoint: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> str:
     for name in OTHER_SETTINGS:
         monkeypatch.delenv(name, raising=False)
     for name, value in environment(endpoint).items():
         monkeypatch.setenv(name, value)
-    return f"s3://{BUCKET}/{prefix or uuid.uuid4().hex}"
+    return f"s3://{BUCKET}/{prefix}"
 
 
 @pytest.fixture
 def s3_url(s3_endpoint: str, _emptied: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, with the environment that plain s3:// URLs want."""
-    return _prefix(s3_endpoint, monkeypatch)
+    return _url(s3_endpoint, uuid.uuid4().hex, monkeypatch)
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def s3_proxy(_proxy: FlakyProxy) -> FlakyProxy:
 @pytest.fixture
 def proxied_url(s3_proxy: FlakyProxy, _emptied: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, of the same server behind the proxy."""
-    return _prefix(s3_proxy.endpoint, monkeypatch, s3_proxy.prefix)
+    return _url(s3_proxy.endpoint, s3_proxy.prefix, monkeypatch)
 
 
 @pytest.fixture(scope="class")

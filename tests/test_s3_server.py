@@ -59,6 +59,20 @@ def test_requests_are_counted(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     assert [each.range for each in s3_proxy.requests("GET", holding="a")] == ["bytes=1-2"]
 
 
+def test_requests_of_other_tests_are_neither_counted_nor_made_to_fail(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    place, other = store(proxied_url), store(f"{proxied_url.rpartition('/')[0]}/another")
+    obstore.put(place, "a", b"abc")
+    s3_proxy.forget()
+    s3_proxy.faults(Faults(statuses=2))
+    obstore.put(other, "a", b"abc")
+    obstore.delete(other, ["a", "b"])
+    for _ in range(2):
+        with pytest.raises((BaseError, OSError)):
+            obstore.head(place, "a")
+    obstore.delete(place, ["a", "b"])
+    assert s3_proxy.counts() == {"HEAD": 2, "POST": 1}
+
+
 def test_requests_fail_as_often_as_they_are_told_to(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     place = store(proxied_url)
     obstore.put(place, "a", bytes(1000))
