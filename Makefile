@@ -73,7 +73,7 @@ TEST_PROCESSES := 3
 TESTS := -m "not long" --hypothesis-profile short
 
 test: check
-	@echo "Running the tests on $(TEST_PROCESSES) processes: 13 minutes on two cores, with TESTS= some 40"
+	@echo "Running the tests on $(TEST_PROCESSES) processes: 10 minutes on two cores, with TESTS= some 40"
 	@$(WITH_FFMPEG) OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 # What a file that fails is called, the run says: FUZZ="--first NUMBER --cases 1" runs it alone.
