@@ -11,6 +11,7 @@ _HARMLESS = (
     "co located POCs unavailable", "number of reference frames (0+", "non monotonically increasing dts to muxer",
     "deprecated pixel format used", "Last message repeated", "missing picture in access unit",
 )  # fmt: skip
+INCOMPLETE = "a packet is incomplete"
 MAY_BE_INCOMPLETE = "it may be incomplete"
 HALF = "a frame lacks a field"
 MISSING_SEGMENT = "frames are missing between two segments of the stream, as where one was not received"

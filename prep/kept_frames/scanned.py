@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...manifests.ragged import Array
 from ..running.frame_report import NO_PTS
+from .complaints import MAY_BE_INCOMPLETE
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,15 @@ def leads_to(packet: ScannedPacket, entry_pts: int | None) -> bool:
     if entry_pts is None:
         return False
     return packet.is_before_start or (packet.pts is not None and packet.pts < entry_pts)
+
+
+def in_doubt(packets: Sequence[ScannedPacket], count: int) -> list[ScannedPacket]:
+    """The packets, of which so many at the end may be incomplete."""
+    begin = max(0, len(packets) - count)
+    doubtful = (
+        replace(each, is_incomplete=True, complaint=each.complaint or MAY_BE_INCOMPLETE) for each in packets[begin:]
+    )
+    return [*packets[:begin], *doubtful]
 
 
 def times_shown(packets: Sequence[ScannedPacket], shown: Sequence[int]) -> Array:
