@@ -39,13 +39,13 @@ from .running.mounts import read_in_time
 from .running.stalls import stall_limit
 from .shards import ShardWriter
 from .timing.grid import FrameGrid
+from .timing.mended_times import mended_times
 from .timing.rising_times import longest_rise, spaced
 from .timing.source_times import (
     at_times,
     check_order,
     grid_of,
     may_have_lost,
-    mended_times,
     plan_times,
     states_times,
     used_numbers,

@@ -45,6 +45,7 @@ from .running.mounts import read_in_time
 from .running.stalls import stall_limit
 from .shards import ShardWriter
 from .timing.grid import FrameGrid
+from .timing.mended_times import mended_times
 from .timing.pieces import Piece, Run, joined_grid, runs_of
 from .timing.rising_times import longest_rise
 from .timing.source_times import (
@@ -52,7 +53,6 @@ from .timing.source_times import (
     check_order,
     gaps_of,
     may_have_lost,
-    mended_times,
     plan_stretch,
     rhythm_of,
     states_times,

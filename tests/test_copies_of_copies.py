@@ -17,8 +17,9 @@ from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop import DamagedSourceError
 from shortgop.prep.probing.opening import open_source, packets_of
 from shortgop.prep.probing.probe import probe
+from shortgop.prep.timing.mended_times import mended_times
 from shortgop.prep.timing.rising_times import longest_rise, spaced
-from shortgop.prep.timing.source_times import check_order, mended_times
+from shortgop.prep.timing.source_times import check_order
 from synthetic import frame_to_rgb, make_video, read_number
 
 FRAMES = 60

@@ -19,7 +19,7 @@ from datasets import make_dataset
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.profile import Profile
-from shortgop.prep.timing.source_times import evened
+from shortgop.prep.timing.mended_times import evened
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 

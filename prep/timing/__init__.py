@@ -1,6 +1,7 @@
 """Which source frame each tick shows. Start at `grid`.
 
 source_times, rates         the times of a source's frames, and its frame rate
+mended_times                times of FFmpeg that are known to be wrong, put right
 stated_times                the times of streams that state those of some frames only
 rising_times                times of which some do not rise
 straight_times              the times of a constant rate of which some are wrong

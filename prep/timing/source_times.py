@@ -11,13 +11,11 @@ from ...errors import DamagedSourceError, EncodeError
 from ...manifests.ragged import Array
 from ...wording import counted
 from ..options import SourcePolicy
-from ..probing.edit_list import WITHOUT_EDITS_REMEDY
 from ..probing.packet_times import falls
 from ..probing.source_video import SourceVideo, with_pts
 from ..running.frame_report import NO_PTS
 from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .rates import MAX_RATE, constant_rate, variable_rate
-from .rising_times import spaced, spaced_to_end
 from .straight_times import may_be_copied
 from .stretch import Part, Stretch, part_of
 
@@ -31,21 +29,12 @@ _MOST_LEFT_OUT_TOGETHER = 4
 _ROUNDED_PART = Fraction(1, 20)
 # Where more than one frame in so many would be left out, no time is right.
 _MOST_LEFT_OUT_PART = 5
-# Parsers count the times of at most about so many frames wrongly before they get the next stated one.
-_MOST_COUNTED_WRONGLY = 32
-# Demuxers of streams that may state the times of some frames only.
-STATES_SOME_TIMES = ("mpeg", "mpegts")
 # Two or three frames may lie close together for other reasons than a wrong rate.
 _FEWEST_FOR_A_RATE = 4
 # Each is a term of an expression that ffmpeg evaluates for every frame.
 _MAX_CLOSED_GAPS = 1000
 # Of frames with the times of decoding, more than one in so many has a time that does not rise.
 _FALLING_PART = 20
-_ALL = slice(0, None)
-# Frames that follow one another within such a part of an interval were not recorded so.
-CROWDED_PART = 8
-# So many of the frames of a constant rate follow one another at its interval: some may be missing.
-_EVEN_PART = 0.9
 
 
 def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> FrameGrid:
@@ -233,113 +222,6 @@ def used_numbers(source: SourceVideo, used: range, num_decoded: int) -> Array:
     left_out = 0 if source.pts is None or not source.num_hidden else len(source.pts) - num_decoded
     numbers = np.arange(max(used.start, source.num_hidden - left_out), used.stop)
     return numbers if source.in_pauses is None else np.setdiff1d(numbers, source.in_pauses)
-
-
-def mended_times(  # noqa: PLR0911  # one for each way in which times are wrong
-    source: SourceVideo, decoded_pts: Array, used: Array | slice = _ALL, *, is_damaged: bool = False
-) -> Array:
-    """The times of the frames in `used`, of those in the order of the decoder's output, int64, (frames,): FFmpeg's own,
-    `decoded_pts`, except where they are known to be wrong. Of a damaged source the decoder may leave out any frame."""
-    left_out = 0 if source.pts is None else len(source.pts) - len(decoded_pts)
-    decoded_all, decoded_pts = decoded_pts, decoded_pts[used]
-    if source.has_bursts and source.pts is not None and np.isin(decoded_pts, source.arrivals).all():
-        times = source.pts[np.searchsorted(source.arrivals, decoded_pts)]
-        if (np.diff(times) > 0).all():
-            return times
-    if source.in_pauses is not None:
-        if source.pts is not None and len(decoded_pts) == len(source.pts):
-            return source.pts
-        raise EncodeError(
-            f"{source.path} has several edits, and FFmpeg decodes more frames of it than they show, or fewer; "
-            f"{WITHOUT_EDITS_REMEDY}",
-            file=source.path,
-        )
-    if (
-        source.pts is not None
-        and source.has_decode_times
-        and not (left_out and len(source.not_coded))
-        and (left_out == 0 or (left_out > 0 and not is_damaged))
-    ):
-        # Frames are shown as evenly as they are decoded. The decoder leaves out those that are shown before the first.
-        return _apart(_begun_evenly(source.pts[left_out:]))[used]
-    if len(source.estimated_times) == len(decoded_all) and not is_damaged:
-        return source.estimated_times[used]
-    if source.pts is None and source.demuxer in STATES_SOME_TIMES:
-        times = evened(decoded_pts)
-        return spaced_to_end(times) if source.repeats_times and not source.is_joined else times
-    if source.pts is not None and not source.pts_falls and len(decoded_all) == len(source.pts):
-        # Where pts rise in the order of decoding although frames are shown in another one, they are times of decoding.
-        return source.pts[used]
-    if source.pts is not None and len(source.not_coded):
-        # FFmpeg gives the time of what is not coded to a frame near it.
-        coded = np.setdiff1d(source.pts, source.not_coded)
-        return coded if len(coded) == len(decoded_pts) else decoded_pts
-    times = spaced_to_end(decoded_pts) if source.repeats_times and not source.is_joined else decoded_pts
-    return _apart(times) if len(source.decode_times) else times
-
-
-def _begun_evenly(times: Array) -> Array:
-    """The times with those of the first frames put right that follow one another at once: FFmpeg gives packets that it
-    copies the next times that are possible where theirs would lie before the start of a file."""
-    steps = np.diff(times)
-    interval = int(np.median(steps)) if len(steps) else 0
-    crowded = int(np.argmin(steps * CROWDED_PART < interval)) if len(steps) else 0
-    if not 0 < crowded <= _MOST_COUNTED_WRONGLY or crowded + 1 >= len(times):
-        return times
-    found = times.copy()
-    found[: crowded + 1] = times[crowded + 1] - interval * np.arange(crowded + 1, 0, -1)
-    return found if _are_even(found, interval) else times
-
-
-def _apart(times: Array) -> Array:
-    """The times with those evenly spaced that follow one another at once, where there is room: FFmpeg puts a packet
-    whose time of decoding would not rise directly behind the one before."""
-    steps = np.diff(times)
-    mean = float(times[-1] - times[0]) / max(1, len(steps))
-    is_close = np.concatenate([[False], (steps > 0) & (steps * CROWDED_PART < mean)])
-    if not is_close.any():
-        return times
-    together = times[np.maximum.accumulate(np.where(is_close, 0, np.arange(len(times))))]
-    found = spaced(together)
-    found = evened(np.where(found == together, times, found))
-    return found if _are_even(found, float(np.median(steps[~is_close[1:]]))) else times
-
-
-def _are_even(times: Array, interval: float) -> bool:
-    """Whether nearly all frames follow one another at this interval. Those of a variable rate may well follow one
-    another at once, as where a screen moves after a pause."""
-    return bool(np.mean(np.abs(np.diff(times) - interval) <= interval / 4) >= _EVEN_PART)
-
-
-def evened(times: Array) -> Array:
-    """The times of frames in the order of the decoder's output, with those put right that were counted wrongly.
-
-    Streams may state the time of only some frames; parsers count the others, wrongly around B-frames. Where such times
-    lie closer together than half an interval, or fall, and as many frames as fit lie between two whose times are right,
-    these are evenly spaced. `times`: int64, (frames,).
-    """
-    interval = float(np.median(np.diff(times))) if len(times) > 2 else 0.0
-    steps = np.diff(times)
-    wrong = np.flatnonzero(steps < interval / 2)
-    if interval <= 0 or not len(wrong):
-        return times
-    regular = np.abs(steps - interval) <= 1
-    # The first and the last frame have nothing to be compared with on one side.
-    right = np.flatnonzero(np.concatenate([[True], regular]) | np.concatenate([regular, [True]]))
-    found = times.copy()
-    for place in wrong.tolist():
-        middle = int(np.searchsorted(right, place, side="right"))
-        befores = right[max(0, middle - _MOST_COUNTED_WRONGLY) : middle][::-1]
-        counts = right[middle : middle + _MOST_COUNTED_WRONGLY] - befores[:, None]
-        spans = times[right[middle : middle + _MOST_COUNTED_WRONGLY]] - times[befores][:, None]
-        # Each of them may be rounded, but not so that there is room for one more.
-        fits = np.argwhere(np.abs(spans - counts * interval) <= np.minimum(counts, interval / 4))
-        if len(fits):
-            # The fewest frames are moved.
-            shortest = tuple(fits[np.argmin(counts[tuple(fits.T)])])
-            before, count, span = int(befores[shortest[0]]), int(counts[shortest]), int(spans[shortest])
-            found[before : before + count] = times[before] + np.arange(count) * span // count
-    return found
 
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:

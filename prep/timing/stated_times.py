@@ -12,8 +12,8 @@ import numpy as np
 from ...manifests.ragged import Array
 from ..probing.source_video import NO_ENTRIES, SourceVideo
 from ..running.frame_report import NO_PTS, Shown
+from .mended_times import CROWDED_PART, STATES_SOME_TIMES, evened
 from .rising_times import longest_rise
-from .source_times import CROWDED_PART, STATES_SOME_TIMES, evened
 from .straight_times import straight_times, straightened
 
 # Where more than one in so many times is not that of its frame, none is to be trusted.
