@@ -6,8 +6,9 @@ tick are compared with the plan; a difference is an error of that source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -145,8 +146,7 @@ def _prepare_whole(
         look_closer(source)
     if states_times(source):
         plan = plan_video(source, options, ffmpeg_path)
-        watcher.on_plan(len(plan.grid))
-        video = _only(attempt(plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=lambda: look_closer(source)))
+        video = _encoded(plan, ffmpeg_path, shards, watcher, on_complaint=partial(look_closer, source))
         if video is not None:
             return plan, video
     # The packets do not determine which frames the decoder shows: timestamps are missing, occur twice, or are those of
@@ -156,8 +156,7 @@ def _prepare_whole(
     if may_have_lost(source, decoded_pts):
         look_closer(source)
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
-    watcher.on_plan(len(plan.grid))
-    video = _only(attempt(plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=lambda: look_closer(source)))
+    video = _encoded(plan, ffmpeg_path, shards, watcher, on_complaint=partial(look_closer, source))
     if video is None:
         raise EncodeError(
             f"{path}: ffmpeg shows other frames than planned, because the timestamps are out of order; "
@@ -165,6 +164,23 @@ def _prepare_whole(
             file=path,
         )
     return plan, video
+
+
+def _encoded(
+    plan: Plan,
+    ffmpeg_path: str,
+    shards: ShardWriter,
+    watcher: _Watcher,
+    *,
+    on_complaint: Callable[[], None] | None = None,
+    on_difference: Callable[[str], None] | None = None,
+) -> EncodedVideo | None:
+    """The video of a plan, which has one piece; None where ffmpeg shows other frames."""
+    watcher.on_plan(len(plan.grid))
+    videos = attempt(
+        plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=on_complaint, on_difference=on_difference
+    )
+    return None if videos is None else videos[0]
 
 
 def look_closer(source: SourceVideo) -> None:
@@ -202,10 +218,7 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
     differences: list[str] = []
     for sound in _sound_plans(source, found, options, ffmpeg_path):
         plan = sound.plan
-        watcher.on_plan(len(plan.grid))
-        video = _only(
-            attempt(plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=None, on_difference=differences.append)
-        )
+        video = _encoded(plan, ffmpeg_path, shards, watcher, on_difference=differences.append)
         if video is not None:
             changes = replace(
                 video.changes,
@@ -364,8 +377,3 @@ def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = Fals
     if not tolerant:
         raise_if_failed(run, source.path)
     return shown
-
-
-def _only(videos: tuple[EncodedVideo, ...] | None) -> EncodedVideo | None:
-    """The video of a plan that has one piece; None where ffmpeg showed other frames."""
-    return None if videos is None else videos[0]
