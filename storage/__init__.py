@@ -4,7 +4,8 @@ interface                     what the rest of the product asks of a place: `Sto
 locate                        which storage a path or a URL means
 disk, open_files, disk_lock   files in a folder
 objects                       objects in a bucket, or files of a web server; built from the others below
-  bucket, opened_objects      single operations on objects, and files that are read in pieces
+  read_bucket, bucket         single operations on objects: those that read, and beside them those that write
+  opened_objects              objects that are read in pieces
   uploads, unfinished_uploads files that go up in parts, and the parts of unfinished ones
   copies_in_parts             what S3 does not copy in one request
   odd_keys                    listing keys that are no paths

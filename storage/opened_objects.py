@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from .bucket import Bucket
 from .network import PIECE_BYTES
+from .read_bucket import ReadBucket
 
 # The end of a zip archive says where its members are; a small file comes whole.
 TAIL_BYTES = 256 * 1024
@@ -18,7 +18,7 @@ class OpenedObject:
     """`OpenedFile` in a store. One request when it is opened, which brings the end of the file, and in Azure two if it
     is long; then one for each read of what neither that nor `will_need` has brought."""
 
-    def __init__(self, bucket: Bucket, key: str) -> None:
+    def __init__(self, bucket: ReadBucket, key: str) -> None:
         self._bucket = bucket
         self._key = key
         tail, self.stored = bucket.read_tail(key, TAIL_BYTES)
