@@ -16,4 +16,5 @@ objects                       objects in a bucket, or files of a web server; bui
 local_copy                    a file of a store as a local file, of which only what is needed is fetched
 network_folders               which folders other hosts may have too
 range_cache                   ranges of objects, kept on a local disk for all processes of a host
+  range_files, range_index    its files, and the index in SQLite of what they take
 """
