@@ -24,7 +24,7 @@ from shortgop.manifests.ragged import Array
 from shortgop.manifests.schema import Column
 from shortgop.manifests.zarr_files import zarr_sizes
 from shortgop.manifests.zarr_files import zarr_write as writer
-from shortgop.manifests.zarr_files.zarr_read import _content_size, read_rows
+from shortgop.manifests.zarr_files.zarr_read import _content_size, read_failures, read_rows
 
 CHUNK_ROWS, SHARD_CHUNKS = 8, 4
 FILE_ROWS = CHUNK_ROWS * SHARD_CHUNKS
@@ -146,6 +146,8 @@ def test_a_damaged_file_is_named_or_makes_no_difference(squares: Path, key: str,
         ({"data_type": "int32"}, "int32 encoded with .* where <i8 was expected"),
         ({"shape": [10, 10]}, "too many values to unpack"),
         ({"shape": [-1]}, "an impossible shape"),
+        ({"shape": [100.0]}, "an impossible shape"),
+        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [32.0]}}}, "an impossible shape"),
         ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [0]}}}, "an impossible shape"),
         ({"codecs": [{"name": "bytes"}, {"name": "gzip"}]}, r"\['bytes', 'gzip'\]"),
     ],
@@ -196,6 +198,14 @@ def test_a_disk_that_fails_midway_is_not_called_damage(squares: Path, key: str) 
 def test_a_malformed_document_is_damaged_and_not_missing(squares: Path, content: bytes) -> None:
     with pytest.raises(CorruptDataError, match=r"x/zarr.json cannot be decoded"):
         read_rows(_answering(squares, "x/zarr.json", lambda: io.BytesIO(content)), "x", "<i8")
+
+
+@pytest.mark.parametrize("version", [None, 99, "5"])
+def test_failures_of_a_version_that_cannot_be_read_are_refused(version: object) -> None:
+    attributes = {"shortgop": {} if version is None else {"format_version": version}}
+    content = json.dumps({"attributes": attributes}).encode()
+    with pytest.raises(CorruptDataError, match=rf"zarr.json says format version {version!r}"):
+        read_failures(lambda _key: io.BytesIO(content))
 
 
 def test_a_document_that_claims_more_rows_than_any_memory_holds_is_damaged(squares: Path) -> None:

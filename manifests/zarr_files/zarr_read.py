@@ -177,7 +177,9 @@ def _layout(text: bytes, dtype: str) -> _Layout:
         (chunk_rows,), codecs = configuration["chunk_shape"], configuration["codecs"]
         if configuration.get("index_location", "end") != "end" or file_rows % chunk_rows:
             raise ValueError("a kind of sharding that the format does not know")
-    if min(rows + 1, file_rows, chunk_rows) < 1 or max(rows, chunk_rows) * np.dtype(dtype).itemsize > _MAX_BYTES:
+    are_whole = all(isinstance(each, int) for each in (rows, file_rows, chunk_rows))
+    too_few = min(rows + 1, file_rows, chunk_rows) < 1
+    if not are_whole or too_few or max(rows, chunk_rows) * np.dtype(dtype).itemsize > _MAX_BYTES:
         raise ValueError("an impossible shape")
     names = [codec["name"] for codec in codecs]
     if names not in _CODECS or np.dtype(document["data_type"]) != np.dtype(dtype):
@@ -284,15 +286,20 @@ def read_manifest(
 
 def version_of(open_file: OpenFile) -> int:
     """The format version of a manifest. CorruptDataError if it is none that can be read, or no Zarr store."""
-    version = read_attributes(open_file).get("format_version")
-    if version is True or version not in READABLE_VERSIONS:
-        raise CorruptDataError(f"zarr.json says format version {version!r}", file="zarr.json")
+    version = _stated_version(open_file)
     for group in ("", *(f"{name}/" for name in tables_of(version))):
         # These documents hold nothing that is needed here, but without them this is not a Zarr store.
         with opening(open_file, f"{group}zarr.json") as file:
             document = json.loads(file.read())
             if (document["zarr_format"], document["node_type"]) != (3, "group"):
                 raise ValueError("not a Zarr group of version 3")
+    return version
+
+
+def _stated_version(open_file: OpenFile) -> int:
+    version = read_attributes(open_file).get("format_version")
+    if version is True or version not in READABLE_VERSIONS:
+        raise CorruptDataError(f"zarr.json says format version {version!r}", file="zarr.json")
     return int(version)
 
 
@@ -317,7 +324,7 @@ def read_table(
 
 def read_failures(open_file: OpenFile) -> Failures:
     """The failures table, without the others."""
-    failures: Failures = read_table(open_file, "failures", read_attributes(open_file)["format_version"])
+    failures: Failures = read_table(open_file, "failures", _stated_version(open_file))
     return failures
 
 
