@@ -24,7 +24,8 @@ from shortgop.manifests.ragged import Array
 from shortgop.manifests.schema import Column
 from shortgop.manifests.zarr_files import zarr_sizes
 from shortgop.manifests.zarr_files import zarr_write as writer
-from shortgop.manifests.zarr_files.zarr_read import _content_size, read_failures, read_rows
+from shortgop.manifests.zarr_files.zarr_arrays import _content_size, read_rows
+from shortgop.manifests.zarr_files.zarr_read import read_failures
 
 CHUNK_ROWS, SHARD_CHUNKS = 8, 4
 FILE_ROWS = CHUNK_ROWS * SHARD_CHUNKS
@@ -237,7 +238,7 @@ def test_too_little_memory_is_not_called_damage(squares: Path) -> None:
     """In a process that may only have so much; the array is whole."""
     code = (
         "import io, json, resource, sys; from pathlib import Path\n"
-        "from shortgop.manifests.zarr_files.zarr_read import read_rows\n"
+        "from shortgop.manifests.zarr_files.zarr_arrays import read_rows\n"
         "used = int(Path('/proc/self/statm').read_text().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 28), -1))\n"
         "folder = Path(sys.argv[1])\n"

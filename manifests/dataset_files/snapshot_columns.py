@@ -10,8 +10,8 @@ from ..label_columns import Kind, LabelColumn
 from ..layering.layered_columns import column_of_layers, kinds_of_layers
 from ..parsed_columns import has_name
 from ..tables import Manifest
+from ..zarr_files.zarr_arrays import OpenFile
 from ..zarr_files.zarr_columns import StoredColumn, has_values, read_column, read_column_kinds
-from ..zarr_files.zarr_read import OpenFile
 from .snapshot_files import explained, layers_below, layers_in, open_snapshot, reading
 
 

@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 from ...errors import DatasetError, MissingDataError, UnreadableDataError, not_read
 from ...storage.interface import Storage
 from ..zarr_files import zarr_zip as zips
-from ..zarr_files.zarr_read import LAYERS, OpenFile, read_attributes, read_layers
+from ..zarr_files.zarr_arrays import OpenFile
+from ..zarr_files.zarr_read import LAYERS, read_attributes, read_layers
 from .layout import has_snapshot, snapshot_folder, snapshot_key
 from .root_file import gone_text, is_gone, read_root
 

@@ -25,8 +25,8 @@ from ..shared_memory.scratch_arrays import temporary_arrays
 from ..tables import Failures, Manifest, Timeline, empty
 from ..zarr_files import zarr_zip as zips
 from ..zarr_files.fetched_columns import fetching_in_turn
+from ..zarr_files.zarr_arrays import OpenFile
 from ..zarr_files.zarr_read import (
-    OpenFile,
     column_paths,
     read_failures,
     read_manifest,

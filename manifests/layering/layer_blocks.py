@@ -13,7 +13,8 @@ from ..ragged import Array, Ragged, concatenate, ever_falls, offsets_of, stretch
 from ..schema import OFFSETS, SCHEMA
 from ..tables import TABLE_TYPES, TABLES_OF_IDS, Manifest, empty
 from ..zarr_files import zarr_sizes
-from ..zarr_files.zarr_read import OpenFile, StoredRows, read_table, version_of
+from ..zarr_files.zarr_arrays import OpenFile, StoredRows
+from ..zarr_files.zarr_read import read_table, version_of
 from .layer_tables import constant
 
 # What the GOPs and the texts of a block take, unless those of a single video take more.

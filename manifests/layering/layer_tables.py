@@ -17,7 +17,8 @@ from ..ragged import Array, Ragged
 from ..schema import OFFSETS, SCHEMA
 from ..shared_memory.new_arrays import in_threads
 from ..tables import POSITIVE, Manifest
-from ..zarr_files.zarr_read import OpenFile, StoredRows, column_paths, read_ragged, read_rows, read_table, version_of
+from ..zarr_files.zarr_arrays import OpenFile, StoredRows, read_ragged, read_rows
+from ..zarr_files.zarr_read import column_paths, read_table, version_of
 from ..zarr_files.zarr_sizes import CHUNK_ROWS
 
 # Columns of references, and the tables that they refer to.

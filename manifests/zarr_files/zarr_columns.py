@@ -19,7 +19,7 @@ from ..label_columns import KINDS, Kind, LabelColumn
 from ..ragged import Array, Ragged
 from ..schema import OFFSETS, TEXT, Column
 from . import zarr_sizes
-from .zarr_read import OpenFile, StoredRows, opening, read_ragged, read_rows
+from .zarr_arrays import OpenFile, StoredRows, opening, read_ragged, read_rows
 
 GROUP = "columns"
 _PRESENT = Column("u1")
