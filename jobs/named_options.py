@@ -33,6 +33,17 @@ from .where import Where
 StrPath = str | os.PathLike[str]
 _Options = ParamSpec("_Options")
 
+# Options that are no field of a profile as they are: which field each sets, and to what.
+_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "fps": ("fps", lambda value: parse_fps(_rate_text(value))),
+    "size": ("size", lambda value: parse_size(_size_text(value))),
+    "gop": ("gop_frames", lambda value: integer(value, "--gop")),
+    "b_frames": ("b_frames", lambda value: integer(value, "--b-frames")),
+    "crf": ("crf", lambda value: integer(value, "--crf")),
+    "segment_seconds": ("segment_seconds", lambda value: exact_seconds(value, "--segment-seconds")),
+    "shard_mb": ("shard_bytes", lambda value: integer(value, "--shard-mb") * 1_000_000),
+}
+
 
 def prepare_without_warning(
     sources: StrPath | Sequence[StrPath],
@@ -97,32 +108,19 @@ def prepare_without_warning(
     from there.
     """
     where = Where(runner, address, workers, streams_per_gpu)
-    given: dict[str, Any] = {
-        "fps": None if fps is None else parse_fps(_rate_text(fps)),
-        "size": None if size is None else parse_size(_size_text(size)),
-        "fit": fit,
-        "upscale": upscale,
-        "deinterlace": deinterlace,
-        "gop_frames": None if gop is None else integer(gop, "--gop"),
-        "b_frames": None if b_frames is None else integer(b_frames, "--b-frames"),
-        "codec": codec or ENCODERS.get(encoder or "auto"),
-        "encoder": encoder,
-        "crf": None if crf is None else integer(crf, "--crf"),
-        "preset": preset,
-        "fastdecode": fastdecode,
-        "segment_seconds": None if segment_seconds is None else exact_seconds(segment_seconds, "--segment-seconds"),
-        "shard_bytes": None if shard_mb is None else integer(shard_mb, "--shard-mb") * 1_000_000,
-    }
+    given = _fields(
+        fps=fps, size=size, fit=fit, upscale=upscale, deinterlace=deinterlace, gop=gop, b_frames=b_frames,
+        codec=codec or ENCODERS.get(encoder or "auto"), encoder=encoder, crf=crf, preset=preset, fastdecode=fastdecode,
+        segment_seconds=segment_seconds, shard_mb=shard_mb,
+    )  # fmt: skip
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
     named_cuts = ",".join(cuts) if isinstance(cuts, tuple | list) else cuts
     rate = None if image_fps is None else _rate_text(image_fps, "--image-fps")
     importing = importing_of(named_cuts, rate, on_recognised)
     keep_seconds = parse_duration(str(keep_snapshots))
     dataset = storage_at(out)
-    named = named_profile(profile, given["codec"]) if profile is not None else {}
-    wanted = named | {name: value for name, value in given.items() if value is not None}
-    # The source's own rate is None in a profile, like an option that is left out here.
-    encoding = changed_profile(existing_profile(dataset), wanted | ({"fps": None} if fps == "source" else {}))
+    named = {} if profile is None else named_profile(profile, given.get("codec"))
+    encoding = changed_profile(existing_profile(dataset), named | given)
     return run_job(
         [text_of(source) for source in ([sources] if isinstance(sources, str | os.PathLike) else sources)],
         dataset,
@@ -184,6 +182,20 @@ def _failures_text(report: Report) -> str:
         f"{', '.join(counts)}: {failures[0].id}: {failures[0].reason} ({more} in `failures` of the report that "
         "shortgop.prepare returns)"
     )
+
+
+def _fields(**options: Any) -> dict[str, Any]:
+    """The fields of a profile that these options set. Those that are None are left out."""
+    fields: dict[str, Any] = {}
+    for option, value in options.items():
+        if value is not None:
+            field, read = _FIELDS.get(option, (option, _as_is))
+            fields[field] = read(value)
+    return fields
+
+
+def _as_is(value: Any) -> Any:
+    return value
 
 
 def _rate_text(value: Number, option: str = "--fps") -> str:
