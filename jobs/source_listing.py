@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol, TypeVar
@@ -85,25 +85,28 @@ class Listing:
     def windows(self, is_over: Callable[[], bool] = bool, on_count: OnCount = _ignore) -> Iterator[SourceWindow]:
         """The windows of all sources. Those before the first stretch of a file come while others are still found, which
         begins after the first window."""
-        number = 0
-        if not self.is_complete:
-            is_closed = threading.Event()
-
-            def nobody_waits() -> bool:
-                return is_closed.is_set() or is_over()
-
-            with ThreadPoolExecutor(1, thread_name_prefix="list-sources") as pool:
-                try:
-                    while (window := self._next_window(number, is_over)) is not None:
-                        number = window.last
-                        if window.count:
-                            yield window
-                        self._finding = self._finding or pool.submit(self._complete_meanwhile, nobody_waits, on_count)
-                    if self._finding is not None:
-                        self._finding.result()
-                finally:
-                    is_closed.set()
+        number = 0 if self.is_complete else (yield from self._windows_meanwhile(is_over, on_count))
         yield from self.table.windows(self._window_sources, number)
+
+    def _windows_meanwhile(self, is_over: Callable[[], bool], on_count: OnCount) -> Generator[SourceWindow, None, int]:
+        """The windows that come while others are found. Returns the number of the last source in them."""
+        is_closed = threading.Event()
+
+        def nobody_waits() -> bool:
+            return is_closed.is_set() or is_over()
+
+        number = 0
+        with ThreadPoolExecutor(1, thread_name_prefix="list-sources") as pool, contextlib.ExitStack() as at_end:
+            # Before the pool waits for its thread.
+            at_end.callback(is_closed.set)
+            while (window := self._next_window(number, is_over)) is not None:
+                number = window.last
+                if window.count:
+                    yield window
+                self._finding = self._finding or pool.submit(self._complete_meanwhile, nobody_waits, on_count)
+            if self._finding is not None:
+                self._finding.result()
+        return number
 
     def _complete_meanwhile(self, is_over: Callable[[], bool], on_count: OnCount) -> None:
         with self._failing():
