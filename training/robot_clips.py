@@ -13,6 +13,7 @@ from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
 from ..readers.dataset import Dataset
+from ..storage.interface import Storage
 from ..storage.locate import storage_at
 from ..warned import warn
 from ..wording import counted
@@ -122,45 +123,50 @@ class LeRobotClips(ClipDataset):
         skip = (integer(drop_first_frames, "drop_first_frames"), integer(drop_last_frames, "drop_last_frames"))
         made = outputs_of(outputs, tuple(videos))
         transforms = transforms_of(transform, tuple(videos))
-        self._views = {
-            camera: ClipDataset(
+        # Where the dimension of times is in what is read of each camera, if it goes since there is one time.
+        self._axes = {name: one_time_axes(given, len(self._frames(name))) for name, given in made.items()}
+        self.cameras: tuple[str, ...] = tuple(videos)
+
+        def view(camera: str) -> ClipDataset:
+            return ClipDataset(
                 dataset,
-                AllClips(Offsets(frames=self._deltas.get(camera, (0,))), whole=False, ends="clamp", skip=skip),
-                videos=numbers,
+                AllClips(Offsets(frames=self._frames(camera)), whole=False, ends="clamp", skip=skip),
+                videos=videos[camera],
                 seed=seed_of(integer(seed, "seed"), camera, same_for_cameras=same_for_cameras),
                 outputs=by_name(made[camera]),
                 transform=of_outputs(transforms[camera], made[camera]),
                 # Of the first camera alone.
-                metadata=metadata if camera == next(iter(videos)) else (),
+                metadata=metadata if camera == self.cameras[0] else (),
             )
-            for camera, numbers in videos.items()
-        }
-        # Where the dimension of times is in what is read of each camera, if it goes since there is one time.
-        self._axes = {name: one_time_axes(given, len(self._deltas.get(name, (0,)))) for name, given in made.items()}
-        first = next(iter(self._views.values()))
+
+        self._views = {camera: view(camera) for camera in self.cameras}
         super().__init__(
             dataset,
             AllClips(1, whole=False, ends="clamp", skip=skip),
-            videos=first.video_numbers,
+            videos=self._views[self.cameras[0]].video_numbers,
             seed=seed,
             metadata=metadata,
             on_error=on_error,
             max_skipped=max_skipped,
         )
-        self.cameras: tuple[str, ...] = tuple(self._views)
-        numbers = self.video_numbers
-        self.episodes: tuple[int, ...] = tuple(dataset.columns["episode_index"][numbers].astype(np.int64).tolist())
-        lengths = dataset.columns["num_frames"][numbers]
-        _check_lengths(dataset, self._views, lengths)
+        self._read_rows(place)
+        _check_keys(self._deltas, [*self._views, *self._robot.columns])
+
+    def _frames(self, camera: str) -> tuple[int, ...]:
+        """The distances in frames at which a camera is read."""
+        return self._deltas.get(camera, (0,))
+
+    def _read_rows(self, place: Storage) -> None:
+        """Read the rows of the episodes, which lie at `place`."""
+        numbers, columns = self.video_numbers, self.source.columns
+        self.episodes: tuple[int, ...] = tuple(columns["episode_index"][numbers].astype(np.int64).tolist())
+        lengths = columns["num_frames"][numbers]
+        _check_lengths(self.source, self._views, lengths)
         self._firsts = dict(zip(numbers.tolist(), (np.cumsum(lengths) - lengths).tolist(), strict=True))
         self._lengths = dict(zip(numbers.tolist(), lengths.tolist(), strict=True))
         self._robot = rows_of(place, np.array(self.episodes, dtype=np.int64), lengths)
         self._tasks = tasks_of(place)
         check_entries(self._axes, self._robot.columns)
-        unknown = [key for key in self._deltas if key not in self._views and key not in self._robot.columns]
-        if unknown:
-            known = ", ".join([*self._views, *self._robot.columns])
-            raise UsageError(f"delta_timestamps has {unknown[0]!r}, which no camera and no column is: {known}")
 
     def __repr__(self) -> str:
         return (
@@ -271,6 +277,13 @@ def _frames_of(delta_timestamps: Mapping[str, Sequence[float]], fps: float) -> d
                 )
         found[str(key)] = frames
     return found
+
+
+def _check_keys(deltas: Mapping[str, tuple[int, ...]], known: Sequence[str]) -> None:
+    """UsageError for delta timestamps of what is no camera and no column."""
+    for key in deltas:
+        if key not in known:
+            raise UsageError(f"delta_timestamps has {key!r}, which no camera and no column is: {', '.join(known)}")
 
 
 def _videos_of(dataset: Dataset, cameras: Sequence[str] | None, episodes: Iterable[int] | None) -> dict[str, list[int]]:
