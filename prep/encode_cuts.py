@@ -155,11 +155,11 @@ class _Work:
 
         if source.suspicion:
             look()
-        if states_times(source) and source.pts is not None:
+        if states_times(source):
             pieces = self._pieces(source)
             lead_frames = least_lead_frames(source, self.options.profile)
             if self.part is None:
-                runs = runs_of(pieces, source.pts, source.entries, source.timebase, lead_frames)
+                runs = runs_of(pieces, times_of(source), source.entries, source.timebase, lead_frames)
             else:
                 runs = fetched_runs(self.part, source, pieces, lead_frames)
             self._encode(source, runs, look)
