@@ -15,8 +15,9 @@ from ..errors import ToolError
 from ..manifests.dataset_files.parts import write_part
 from ..manifests.dataset_files.sections import Unused, joined_sections, read_section, remove_sections, write_section
 from ..manifests.tables import Manifest
-from ..prep.encode_sections import NotCutError, encode_section
+from ..prep.encode_sections import encode_section
 from ..prep.options import Options
+from ..prep.section_survey import NotCutError
 from ..prep.shards import ShardWriter
 from ..prep.tools.pipelines import NoEncoderError
 from ..prep.tools.tool_choice import choose_ffmpeg

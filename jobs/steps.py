@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..prep.encode_sections import Section
+from ..prep.section_survey import Section
 from ..prep.timing.stretch import Stretch
 from .unit_results import UnitResult
 from .units import Unit

@@ -13,7 +13,8 @@ options, profile            what the user chooses
 encode, encode_run          a source from its path to its rows, and one run of ffmpeg for it
 command                     the ffmpeg command
 encode_cuts, part_of_file   stretches of a source as videos of their own, of MP4s of which only a part is fetched too
-encode_sections, section_plan  a long source in sections, by several workers
+section_survey, section_plan  where a long source is cut into sections
+encode_sections             each of them, by one of several workers
 gpu_attempts                what the CPU does where a GPU fails
 fragments, shards, manifest_rows, given_up  ffmpeg's output in GOPs, what is stored, and how it differs from the source
 picture_quality             how close encoded frames are to their source

@@ -14,13 +14,13 @@ from pathlib import Path
 from ...errors import NotAVideoError, ShortGopError, SourceError
 from ...manifests.tables import Manifest
 from ...prep.encode_cuts import CutOut, prepare_cuts
-from ...prep.encode_sections import SourceSurvey, survey
 from ...prep.options import Options, SourcePolicy
 from ...prep.part_of_file import Needed, NeedsWholeFileError
 from ...prep.probing.header_estimate import Estimate, estimate
 from ...prep.probing.playlists import SCRIPT_SUFFIXES
 from ...prep.running.attempts import tried_again
 from ...prep.running.stalls import in_time, stall_limit
+from ...prep.section_survey import SourceSurvey, survey
 from ...prep.shards import ShardWriter
 from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
