@@ -15,27 +15,24 @@ import numpy as np
 from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
-from .command import Encode, decode_argv
-from .encode_run import STATS, Count, Plan
+from .command import Encode
+from .decoding import DamageFoundError, decode_shown, decoded, kept_to_its_times, look_closer
+from .encode_run import Count, Plan
 from .gpu_attempts import attempt
-from .kept_frames.complaints import first_complaint
-from .kept_frames.damage import Damage, assess
-from .kept_frames.joins import Evened, Join, Joined, continued_scan, continued_times, joins_of
+from .kept_frames.damage import Damage
+from .kept_frames.joins import Join, continued_times, joins_of
 from .kept_frames.kept import Kept, kept_numbers, kept_range
 from .kept_frames.salvage import check_salvage, salvaged_frames, salvaged_runs
-from .kept_frames.scan import scan
 from .manifest_rows import EncodedVideo, Identity, video_manifest
 from .options import Options
 from .pictures.picture_check import check_picture
 from .pictures.sizes import check_taken, picture_layout
-from .probing.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probe import probe
-from .probing.probed_frames import UNREADABLE_REMEDY
 from .probing.recordings import on_one_clock
 from .probing.source_video import SourceVideo, with_pts
-from .running.attempts import raise_if_failed, raise_if_killed, tried_again
-from .running.ffmpeg import crops_by_itself, filters_packets, running
-from .running.frame_report import NO_PTS, Shown, parse_stats
+from .running.attempts import tried_again
+from .running.ffmpeg import crops_by_itself
+from .running.frame_report import NO_PTS
 from .running.mounts import read_in_time
 from .running.stalls import stall_limit
 from .shards import ShardWriter
@@ -50,14 +47,10 @@ from .timing.source_times import (
     plan_times,
     states_times,
     used_numbers,
-    with_decode_times,
 )
-from .timing.stated_times import copied_times, estimated_times
 from .tools.pipelines import decoded_on_cpu
 from .tools.tool_choice import pipeline_for
 
-# A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
-_MAX_HOLE_SECONDS = 10
 # Where more frames than these move by another time than the one before, ffmpeg counts frames.
 _MOST_MOVES = 100
 
@@ -78,15 +71,6 @@ class _SoundPlan:
     plan: Plan
     due: FrameGrid
     not_shown: int = 0
-
-
-class DamageFoundError(Exception):
-    """Frames of the source are damaged or missing."""
-
-    def __init__(self, damage: Damage, joined: Joined | Evened | None) -> None:
-        super().__init__(damage.complaint)
-        self.damage = damage
-        self.joined = joined
 
 
 def _ignore(_count: int) -> None:
@@ -130,11 +114,6 @@ def _prepare(
     except DamageFoundError as found:
         check_salvage(path, found.damage, source.timebase, options.policy)
         return _prepare_sound_part(source, found, options, ffmpeg_path, shards, watcher)
-
-
-def kept_to_its_times(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
-    """The source, of which ffmpeg is told to keep to the times of packets only if it can be."""
-    return replace(source, repeats_times=source.repeats_times and filters_packets(ffmpeg_path))
 
 
 def _prepare_whole(
@@ -181,28 +160,6 @@ def _encoded(
         plan, ffmpeg_path, shards, watcher.on_frames, on_complaint=on_complaint, on_difference=on_difference
     )
     return None if videos is None else videos[0]
-
-
-def look_closer(source: SourceVideo) -> None:
-    """Scan the source; DamageFoundError when the scan finds damage."""
-    path, stream_index, delay = source.path, source.stream_index, source.has_unknown_delay
-    found = tried_again(
-        path, lambda: read_in_time(path, lambda: scan(path, stream_index, has_unknown_delay=delay), "reading it")
-    )
-    found, joined = continued_scan(found, source.timebase, source.period)
-    evened = None
-    if joined is None and source.has_bursts and source.pts is not None:
-        evened = Evened(source.arrivals, source.pts)
-        found = evened.scan(found)
-    damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
-    if damage is not None and source.in_pauses is not None:
-        raise DamagedSourceError(
-            f"{path} has several edits, and what they show does not decode ({damage.complaint}): it is damaged, or a "
-            f"part begins where frames refer to earlier ones; {WITHOUT_EDITS_REMEDY}",
-            file=path,
-        )
-    if damage is not None:
-        raise DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined or evened)
 
 
 def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
@@ -342,38 +299,3 @@ def plan_video(
         crops_by_itself=source.crop is not None and crops_by_itself(ffmpeg_path), converts_first=grid.converts_first,
     )  # fmt: skip
     return Plan(encode, grid, decoded_pts)
-
-
-def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> tuple[SourceVideo, Array]:
-    """The source, perhaps with the times of decoding, and the pts that ffmpeg gives to every frame; see
-    `decode_shown`."""
-    shown = tried_again(source.path, lambda: decode_shown(source, ffmpeg_path, tolerant=tolerant))
-    is_one = not (tolerant or source.is_joined)
-    if is_one and len(copied := copied_times(source, shown)):
-        return replace(source, estimated_times=copied), shown.pts
-    known = with_decode_times(source, shown.packet_pts)
-    if source.repeats_times and not known.repeats_times:
-        # ffmpeg is no longer told to keep to the times of packets.
-        shown = tried_again(source.path, lambda: decode_shown(known, ffmpeg_path, tolerant=tolerant))
-    return replace(known, estimated_times=estimated_times(known, shown)) if is_one else known, shown.pts
-
-
-def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Shown:
-    """Every frame in the order of ffmpeg's decoder.
-
-    Log lines about damage lead to a scan unless `tolerant`.
-    """
-    with running(ffmpeg_path, decode_argv(source, STATS), STATS) as run:
-        while run.stdout.read(1 << 16):
-            pass
-    raise_if_killed(run, source.path)
-    shown = parse_stats(run.stats, source.timebase)
-    complaint = first_complaint(run.stderr.splitlines())
-    if complaint and not tolerant:
-        look_closer(source)
-    if len(shown.pts) == 0:
-        said = f" ({complaint})" if complaint else ""
-        raise DamagedSourceError(f"{source.path}: not one frame decodes{said}; {UNREADABLE_REMEDY}", file=source.path)
-    if not tolerant:
-        raise_if_failed(run, source.path)
-    return shown

@@ -18,15 +18,8 @@ from ..errors import DamagedSourceError, EncodeError, OutputError, ToolError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .command import Encode
-from .encode import (
-    DamageFoundError,
-    decode_shown,
-    decoded,
-    kept_to_its_times,
-    look_closer,
-    not_as_planned,
-    plan_video,
-)
+from .decoding import DamageFoundError, decode_shown, decoded, kept_to_its_times, look_closer
+from .encode import not_as_planned, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
 from .kept_frames.damage import Damage

@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import SourceError
 from ..manifests.tables import Manifest
 from .command import Encode
-from .encode import DamageFoundError, look_closer
+from .decoding import DamageFoundError, look_closer
 from .encode_run import Count, of_piece
 from .gpu_attempts import attempt
 from .kept_frames.damage import assess

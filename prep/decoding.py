@@ -1,0 +1,97 @@
+"""What only decoding says of a source: when its frames are shown, and which of them are damaged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..errors import DamagedSourceError
+from ..manifests.ragged import Array
+from .command import decode_argv
+from .encode_run import STATS
+from .kept_frames.complaints import first_complaint
+from .kept_frames.damage import Damage, assess
+from .kept_frames.joins import Evened, Joined, continued_scan
+from .kept_frames.scan import scan
+from .probing.edit_list import WITHOUT_EDITS_REMEDY
+from .probing.probed_frames import UNREADABLE_REMEDY
+from .probing.source_video import SourceVideo
+from .running.attempts import raise_if_failed, raise_if_killed, tried_again
+from .running.ffmpeg import filters_packets, running
+from .running.frame_report import Shown, parse_stats
+from .running.mounts import read_in_time
+from .timing.source_times import with_decode_times
+from .timing.stated_times import copied_times, estimated_times
+
+# A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
+_MAX_HOLE_SECONDS = 10
+
+
+class DamageFoundError(Exception):
+    """Frames of the source are damaged or missing."""
+
+    def __init__(self, damage: Damage, joined: Joined | Evened | None) -> None:
+        super().__init__(damage.complaint)
+        self.damage = damage
+        self.joined = joined
+
+
+def kept_to_its_times(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
+    """The source, of which ffmpeg is told to keep to the times of packets only if it can be."""
+    return replace(source, repeats_times=source.repeats_times and filters_packets(ffmpeg_path))
+
+
+def look_closer(source: SourceVideo) -> None:
+    """Scan the source; DamageFoundError when the scan finds damage."""
+    path, stream_index, delay = source.path, source.stream_index, source.has_unknown_delay
+    found = tried_again(
+        path, lambda: read_in_time(path, lambda: scan(path, stream_index, has_unknown_delay=delay), "reading it")
+    )
+    found, joined = continued_scan(found, source.timebase, source.period)
+    evened = None
+    if joined is None and source.has_bursts and source.pts is not None:
+        evened = Evened(source.arrivals, source.pts)
+        found = evened.scan(found)
+    damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
+    if damage is not None and source.in_pauses is not None:
+        raise DamagedSourceError(
+            f"{path} has several edits, and what they show does not decode ({damage.complaint}): it is damaged, or a "
+            f"part begins where frames refer to earlier ones; {WITHOUT_EDITS_REMEDY}",
+            file=path,
+        )
+    if damage is not None:
+        raise DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined or evened)
+
+
+def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> tuple[SourceVideo, Array]:
+    """The source, perhaps with the times of decoding, and the pts that ffmpeg gives to every frame; see
+    `decode_shown`."""
+    shown = tried_again(source.path, lambda: decode_shown(source, ffmpeg_path, tolerant=tolerant))
+    is_one = not (tolerant or source.is_joined)
+    if is_one and len(copied := copied_times(source, shown)):
+        return replace(source, estimated_times=copied), shown.pts
+    known = with_decode_times(source, shown.packet_pts)
+    if source.repeats_times and not known.repeats_times:
+        # ffmpeg is no longer told to keep to the times of packets.
+        shown = tried_again(source.path, lambda: decode_shown(known, ffmpeg_path, tolerant=tolerant))
+    return replace(known, estimated_times=estimated_times(known, shown)) if is_one else known, shown.pts
+
+
+def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Shown:
+    """Every frame in the order of ffmpeg's decoder.
+
+    Log lines about damage lead to a scan unless `tolerant`.
+    """
+    with running(ffmpeg_path, decode_argv(source, STATS), STATS) as run:
+        while run.stdout.read(1 << 16):
+            pass
+    raise_if_killed(run, source.path)
+    shown = parse_stats(run.stats, source.timebase)
+    complaint = first_complaint(run.stderr.splitlines())
+    if complaint and not tolerant:
+        look_closer(source)
+    if len(shown.pts) == 0:
+        said = f" ({complaint})" if complaint else ""
+        raise DamagedSourceError(f"{source.path}: not one frame decodes{said}; {UNREADABLE_REMEDY}", file=source.path)
+    if not tolerant:
+        raise_if_failed(run, source.path)
+    return shown
