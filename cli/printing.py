@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class PlainConsole(Console):
     """A console that shows control characters and does not send them to the terminal.
 
-    What cannot be written to standard error is left out: a job goes on where its log lies on a full disk, or where
-    nobody reads it any more.
+    What nobody reads any more (`| head`) is left out, and so is what cannot be written to standard error: a job goes on
+    where its log lies on a full disk. The exit status says how the work went, not how much of it was read.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -41,10 +41,8 @@ class PlainConsole(Console):
         self.print(text, style=style, markup=False, soft_wrap=True)
 
     def on_broken_pipe(self) -> None:
-        """Called by rich where nobody reads what is printed any more: without results, nothing is left to do."""
+        """Called by rich where nobody reads what is printed any more."""
         _leave_out(self.file)
-        if not self.stderr:
-            raise SystemExit(1)
 
 
 def print_json(value: Any) -> None:
@@ -52,9 +50,8 @@ def print_json(value: Any) -> None:
     try:
         sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError as error:
+    except BrokenPipeError:
         _leave_out(sys.stdout)
-        raise SystemExit(1) from error
     except OSError as error:
         _leave_out(sys.stdout)
         raise _no_output(error) from error

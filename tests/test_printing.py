@@ -15,6 +15,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from datasets import make_dataset
 from shortgop.cli import app
 from shortgop.cli.printing import video_table
 from shortgop.manifests.operations.summary import VideoSummary
@@ -120,6 +121,36 @@ def test_a_job_goes_on_where_its_messages_cannot_be_written(constant_video: Synt
         with unwritable(name) as log:
             done = subprocess.run(prep, stdout=subprocess.PIPE, stderr=log, text=True, check=False)
         assert (done.returncode, done.stdout.startswith("1 video, 100 frames, ")) == (0, True), name
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_the_exit_status_is_that_of_the_work_where_nobody_reads_the_results(
+    options: list[str], constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    """`shortgop prep ... | head -1` had the status of a job that could not go on."""
+    (tmp_path / "empty.mp4").touch()
+    prep = ["prep", str(constant_video.path), str(tmp_path / "empty.mp4"), "--runner", "inline"]
+    dataset = ["--out", str(tmp_path / "dataset")]
+    for command, status in (([*prep, *dataset], 3), (["info", dataset[1]], 0), (["verify", dataset[1]], 0)):
+        with unwritable("unread") as unread:
+            done = subprocess.run(
+                [*SHORTGOP, *command, *options], stdout=unread, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert (done.returncode, "Error" in done.stderr) == (status, False), (command, done.stderr)
+
+
+def test_a_repair_goes_on_where_nobody_reads_its_first_line(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """It says at once that it made zarr.json again, and ended there."""
+    dataset = tmp_path / "dataset"
+    make_dataset([constant_video.path], dataset)
+    (dataset / "zarr.json").unlink()
+    shard = next((dataset / "shards").iterdir())
+    shard.write_bytes(bytes(shard.stat().st_size))
+    repair = ["verify", str(dataset), str(constant_video.path), "--repair", "--runner", "inline"]
+    with unwritable("unread") as unread:
+        done = subprocess.run([*SHORTGOP, *repair], stdout=unread, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert CliRunner().invoke(app, ["verify", str(dataset)]).exit_code == 0
 
 
 def test_results_that_cannot_be_written_are_an_error(constant_video: SyntheticVideo, tmp_path: Path) -> None:
