@@ -21,6 +21,20 @@ ENCODERS = {
     "av1_nvenc": "av1",
 }
 
+_X264_PRESETS = (
+    "ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow", "placebo",
+)  # fmt: skip
+_NVENC_PRESETS = ("p1", "p2", "p3", "p4", "p5", "p6", "p7", "slow", "medium", "fast")
+PRESETS = {
+    "libx264": _X264_PRESETS,
+    "h264_nvenc": _NVENC_PRESETS,
+    "libx265": _X264_PRESETS,
+    "hevc_nvenc": _NVENC_PRESETS,
+    "libsvtav1": tuple(map(str, range(14))),
+    "av1_nvenc": _NVENC_PRESETS,
+}
+"""The presets of each encoder, as its ffmpeg calls them."""
+
 # Options that mean something else with each codec: their ranges, and their values where none are given. That AV1 looks
 # with CRF 35 as the others do with 23 is measured: docs/benchmarks-all.md.
 _CRF_RANGE = {"h264": (0, 51), "hevc": (0, 51), "av1": (1, 63)}
@@ -172,7 +186,25 @@ def changed_profile(base: Profile | None, given: dict[str, Any]) -> Profile:
     profile = replace(before, **values_of_codec(given.get("codec", before.codec), before.codec) | given)
     if "fit" in given and profile.size.exact is None:
         raise UsageError(f"--fit {profile.fit} needs a --size WIDTHxHEIGHT; give one as well")
+    if "preset" in given:
+        _check_preset(profile)
     return profile
+
+
+def _check_preset(profile: Profile) -> None:
+    """UsageError for a preset that no encoder has that may be used. Datasets may have others, of other versions."""
+    encoders = [
+        name for name, codec in ENCODERS.items() if profile.encoder in (name, "auto") and codec == profile.codec
+    ]
+    if not any(profile.preset in PRESETS[name] for name in encoders):
+        known = "; ".join(f"with {name} {presets_text(name)}" for name in encoders)
+        raise UsageError(f"--preset is {profile.preset!r}; it takes, {known}")
+
+
+def presets_text(encoder: str) -> str:
+    """The presets of an encoder, in words."""
+    presets = PRESETS[encoder]
+    return f"{presets[0]} (slowest) to {presets[-1]}" if presets[0].isdigit() else ", ".join(presets)
 
 
 def values_of_codec(codec: str, before: str = "h264") -> dict[str, Any]:

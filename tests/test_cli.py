@@ -137,6 +137,14 @@ def test_some_sources_missing_is_exit_status_3(constant_video: SyntheticVideo, t
         (("prep", "VIDEO", "--out", "OUT", "--deinterlace", "yes"), "--deinterlace is yes"),
         (("prep", "VIDEO", "--out", "OUT", "--profile", "tiny"), "--profile is 'tiny'"),
         (("prep", "VIDEO", "--out", "OUT", "--gop", "0"), "--gop is 0"),
+        (
+            ("prep", "VIDEO", "--out", "OUT", "--preset", "ultrafats"),
+            "--preset is 'ultrafats'; it takes, with libx264 ultrafast, superfast, ",
+        ),
+        (
+            ("prep", "VIDEO", "--out", "OUT", "--preset", "fast", "--encoder", "libsvtav1"),
+            "--preset is 'fast'; it takes, with libsvtav1 0 (slowest) to 13",
+        ),
         (("prep", "VIDEO", "--out", "OUT", "--runner", "slurm"), "--runner is 'slurm'"),
         (
             ("prep", "VIDEO", "--out", "OUT", "--runner", "inline", "--address", "head:6379"),

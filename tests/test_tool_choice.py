@@ -101,10 +101,13 @@ def test_where_no_ffmpeg_has_it_the_other_codecs_are_encoded_and_the_reason_is_s
 
 def test_presets_of_svt_av1_are_numbers_and_those_of_nvenc_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """ffmpeg takes any number for NVENC, for another preset than SVT-AV1 has by it."""
-    with pytest.raises(ToolError, match=r"presets are numbers from 0 \(slowest\) to 13, and medium is none of them"):
+    with pytest.raises(ToolError, match=r"presets are 0 \(slowest\) to 13, and medium is none of them"):
         check_tools(changed_profile(AV1, {"preset": "medium"}))
     monkeypatch.setattr(capability_trials, "run_trial", lambda *_, **__: Finished(0, b"", b""))
     monkeypatch.setattr(capability_trials, "_known", {})
     refused = try_encoder("/ffmpeg with a GPU", "av1_nvenc", "6", 1)
-    assert (refused.works, refused.detail) == (False, "its presets have names such as p4, and 6 is none of them")
+    assert (refused.works, refused.detail) == (
+        False,
+        "its presets are p1, p2, p3, p4, p5, p6, p7, slow, medium, fast, and 6 is none of them",
+    )
     assert try_encoder("/ffmpeg with a GPU", "av1_nvenc", "p6", 1).works

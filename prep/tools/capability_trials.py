@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ..profile import Profile
+from ..profile import PRESETS, Profile, presets_text
 from ..running.ffmpeg import filter_has, lists, version_of
 from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, cause_of, passes, wanted_driver
 from ..running.processes import Finished
@@ -23,7 +23,6 @@ from .capabilities import (
     Capabilities,
     Trial,
     from_gpu,
-    is_nvenc,
     nvdec,
     without_b_frames,
 )
@@ -152,14 +151,11 @@ def try_encoder(path: str, encoder: str, preset: str | None = None, b_frames: in
 
 
 def _why_not_preset(encoder: str, preset: str | None) -> str | None:
-    """Why an encoder does not get this preset. NVENC would take numbers, for others than SVT-AV1 means by them."""
-    if preset is None:
+    """Why an encoder does not get this preset, which another encoder has: NVENC, x264 and x265 would take numbers, for
+    others than SVT-AV1 means by them. Of presets that no encoder is known to have ffmpeg says whether it does."""
+    if preset is None or preset in PRESETS[encoder] or not any(preset in names for names in PRESETS.values()):
         return None
-    if is_nvenc(encoder):
-        return f"its presets have names such as p4, and {preset} is none of them" if preset.isdigit() else None
-    if encoder == "libsvtav1" and not preset.isdigit():
-        return f"its presets are numbers from 0 (slowest) to 13, and {preset} is none of them"
-    return None
+    return f"its presets are {presets_text(encoder)}, and {preset} is none of them"
 
 
 @_remembered

@@ -16,7 +16,7 @@ from ..pictures.picture_filters import needs_zscale
 from ..pictures.sizes import Sides, picture_layout, takes
 from ..probing.picture import Fields
 from ..probing.source_video import SourceVideo
-from ..profile import ENCODERS, Profile
+from ..profile import ENCODERS, PRESETS, Profile
 from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, passes
 from .capabilities import (
     NVENC_ENCODERS,
@@ -38,10 +38,6 @@ _BYTE_BITS, _MOST_BITS = 8, 10
 # Codecs whose standards say what each sample of a decoded picture is (H.264 and H.265 in their Annex C, VP9 and AV1
 # likewise). Those of MPEG leave the inverse transform to the decoder.
 _EXACT_CODECS = {"h264", "hevc", "vp9", "av1"}
-# Names of presets that x264 and x265 have. SVT-AV1 has numbers.
-_SOFTWARE_PRESETS = {
-    "ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow", "placebo",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -164,9 +160,7 @@ def source_kind(source: SourceVideo) -> str | None:
 def software_preset(profile: Profile) -> str | None:
     """The preset for the encoder on the CPU: its presets have other names than NVENC's, and an unknown one is left
     out."""
-    preset = profile.preset or ""
-    is_known = preset.isdigit() if profile.codec == "av1" else preset in _SOFTWARE_PRESETS
-    return preset if is_known else None
+    return profile.preset if profile.preset in PRESETS[SOFTWARE_ENCODERS[profile.codec]] else None
 
 
 def _b_frames(capabilities: Capabilities, encoder: str, profile: Profile) -> int:
