@@ -68,13 +68,10 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
                 done.unknown,
                 "; a list without a column `id` goes by its paths, which are relative to it" if by_path else "",
             )
-            if done.absent:
-                names = ", ".join(map(repr, done.absent))
-                err.print_line(f"no video has a column {names}", style="yellow")
             if done.added:
                 err.print_line(told_new(done.added))
-            for changed in (*done.mixed, *done.hiding):
-                err.print_line(str(changed), style="yellow")
+            for told in (*done.absent, *done.mixed, *done.hiding):
+                err.print_line(str(told), style="yellow")
             what = f"{counted(len(done.changed), 'video')} changed"
             rest = f", {done.unchanged} had these columns already" if done.unchanged else ""
             out.print_line(f"{what}{rest}; snapshot {done.snapshot}")
@@ -93,7 +90,10 @@ def _print_unknown(ids: Sequence[str], more: str = "") -> None:
 @app.command(short_help="Take videos out of a dataset.")
 def drop(
     dataset: DatasetArgument,
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of videos.")] = None,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID", help="Ids of videos, or patterns in quotes: 'kitchen/*', '**/*.avi'."),
+    ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option("--from", metavar="FILE", callback=on_this_host, help="A text file with an id on each line."),
@@ -108,10 +108,10 @@ def drop(
     with errors():
         from ..manifests.operations.drop import drop as take_out
 
-        listed = [*(ids or []), *(_ids_in(from_file) if from_file is not None else [])]
-        if not listed:
-            raise UsageError("no ids given; name ids of videos, or a file with --from")
-        done = take_out(storage_at(dataset), listed, dry_run=dry_run)
+        listed = _ids_in(from_file) if from_file is not None else []
+        if not ids and not listed:
+            raise UsageError("no ids given; name ids of videos, patterns such as 'kitchen/*', or a file with --from")
+        done = take_out(storage_at(dataset), listed, patterns=ids or (), dry_run=dry_run)
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
@@ -122,6 +122,8 @@ def drop(
                 f"{counted(len(done.ids), 'video')} {verb}: {counted(done.num_frames, 'frame')}, "
                 f"{byte_size(done.num_bytes)}{already}; snapshot {done.snapshot}"
             )
+            if done.ids and (dry_run or set(done.ids) - {*listed, *(ids or ())}):
+                out.print_line(some_of(done.ids))
             if done.same_content:
                 err.print_line(
                     f"{counted(len(done.same_content), 'video')} with the same content under another id "

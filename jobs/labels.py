@@ -50,8 +50,9 @@ def annotate(
     it names are set, `remove` are taken from all videos, and others stay. `types` gives types of columns of CSV and TSV
     lists in place of inferred ones, and `on_types` is called with the types of all columns. `cuts` names the columns
     with the times of stretches, like prep's --cuts. Returns the ids whose columns changed, those that are not in the
-    dataset, and which columns are new. DatasetWarning where none of the ids is in the dataset, where the values of a
-    column are of several types since, as 3 is not "3", and where a column has the name of one of the dataset's own.
+    dataset, and which columns are new. DatasetWarning where none of the ids is in the dataset, where no video has a
+    column that is to be removed, where the values of a column are of several types since, as 3 is not "3", and where a
+    column has the name of one of the dataset's own.
 
     Raises UsageError for a list that cannot be read or a value that JSON cannot hold, WrongTypeError,
     NotADatasetError, and DatasetBusyError while a job writes to the dataset.
@@ -74,8 +75,8 @@ def annotate(
         lines = _listed(file, types, on_types, importing_of(cuts))
         columns = columns_by_id(_with_known_ids(storage_at(dataset), file, lines))
     done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
-    for changed in (*done.mixed, *done.hiding):
-        warn(str(changed))
+    for told in (*done.absent, *done.mixed, *done.hiding):
+        warn(str(told))
     if columns and len(done.unknown) == len(columns):
         warn(
             f"no video of the dataset has one of these ids: {', '.join(done.unknown[:_NAMED])}"

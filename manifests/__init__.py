@@ -11,7 +11,7 @@ operations                  what is done with a whole dataset: verify, export, c
 
 schema, tables, records, ragged  how columns are stored, tables, a row as plain values, columns of lists
 row_of_id, chosen_ids       the rows of a table by their ids, and ids that are decoded when they are asked for
-near_ids                    ids that look like one that is missing, for messages
+id_patterns, near_ids       ids that fit a pattern; ids that look like one that is missing, for messages
 matching                    the rows that two manifests have of the same ids, and which are the same
 stacking                    tables put below each other
 label_columns, parsed_columns  what source lists say of all videos, as arrays; how these are made of JSON texts

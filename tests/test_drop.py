@@ -23,6 +23,7 @@ from shortgop.manifests.dataset_files.layout import snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.id_patterns import ids_that_fit
 from shortgop.manifests.operations.drop import drop
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep
@@ -173,6 +174,53 @@ class TestDroppingOverAFlakyNetwork(Dropping):
 @pytest.mark.long
 class TestDroppingInS3(Dropping):
     where = "s3"
+
+
+IDS = ["a.mp4", "kitchen/1.mp4", "kitchen/2.avi", "kitchen/deep/3.mp4", "street/[4].mp4", "street/4.mp4"]
+
+
+@pytest.mark.parametrize(
+    ("word", "fitting"),
+    [
+        ("kitchen/*", ["kitchen/1.mp4", "kitchen/2.avi"]),
+        ("kitchen/**", ["kitchen/1.mp4", "kitchen/2.avi", "kitchen/deep/3.mp4"]),
+        ("*", ["a.mp4"]),
+        ("**/*.mp4", [each for each in IDS if each.endswith(".mp4")]),
+        ("**/[12].*", ["kitchen/1.mp4", "kitchen/2.avi"]),
+        ("*/?.mp4", ["kitchen/1.mp4", "street/4.mp4"]),
+        # The id of this name, and no pattern.
+        ("street/[4].mp4", ["street/[4].mp4"]),
+        ("garden/*", ["garden/*"]),
+        ("gone.mp4", ["gone.mp4"]),
+    ],
+)
+def test_what_a_pattern_stands_for(word: str, fitting: list[str]) -> None:
+    assert ids_that_fit([word], IDS) == fitting
+    assert ids_that_fit([*fitting, word], IDS) == fitting
+
+
+def test_a_pattern_drops_the_videos_whose_ids_fit_it_and_names_them(root: Path) -> None:
+    dry = run("drop", "dataset", "[ab].*", "--dry-run")
+    assert dry.stdout.splitlines()[1:] == ["a.mp4, b.mp4"]
+    assert len(shortgop.open("dataset")) == 3
+    done = run("drop", "dataset", "[ab].*", "street/*")
+    assert (done.exit_code, "1 id not in the dataset: street/*" in done.stderr) == (3, True)
+    assert "2 videos dropped: 40 frames" in done.stdout
+    assert "a.mp4, b.mp4" in done.stdout.splitlines()
+    assert list(shortgop.open("dataset").ids) == ["c.mp4"]
+    again = run("drop", "dataset", "[ab].*")
+    assert (again.exit_code, "0 videos dropped" in again.stdout, "2 ids dropped before" in again.stdout) == (
+        0,
+        True,
+        True,
+    )
+
+
+def test_the_ids_of_a_file_are_no_patterns(root: Path) -> None:
+    Path("ids.txt").write_text("*\n")
+    done = run("drop", "dataset", "--from", "ids.txt")
+    assert (done.exit_code, "1 id not in the dataset: *" in done.stderr) == (3, True)
+    assert len(shortgop.open("dataset")) == 3
 
 
 @pytest.mark.parametrize(

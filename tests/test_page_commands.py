@@ -64,7 +64,9 @@ def test_labels(folder: Path) -> None:
     (folder / "labels.csv").write_text(example("labels.md", "path,label,split"))
     (folder / "corrected.csv").write_text("path,label\nkitchen/001.mp4,7\n")
     (folder / "ids.txt").write_text("kitchen/001.mp4\n")
-    prep, typed, again, annotate, remove, drop, drop_dry, gc, snapshots, back, back_one = commands("labels.md")
+    prep, typed, again, annotate, remove, drop, drop_fitting, drop_dry, gc, snapshots, back, back_one = commands(
+        "labels.md"
+    )
 
     run(prep)
     assert attributes()["kitchen/001.mp4"] == {"label": 3, "split": "train"}
@@ -76,6 +78,7 @@ def test_labels(folder: Path) -> None:
     assert run(snapshots).count("00000") >= 3
     assert "in snapshot 00000" in run(back_one)
     run(back)
+    assert "kitchen/001.mp4, kitchen/002.mp4" in run(drop_fitting)
     run(drop_dry)
     assert len(shortgop.open("DATASET")) == 2
     run(drop)

@@ -98,3 +98,14 @@ def test_a_job_tells_of_a_column_that_has_the_name_of_one_of_the_datasets_own(ro
         report = shortgop.prepare("wide.csv", "newer", runner="inline")
     assert [each.name for each in report.hiding_columns] == ["width"]
     assert shortgop.prepare("wide.csv", "newer", runner="inline").hiding_columns == ()
+
+
+def test_a_column_that_cannot_be_removed_is_told_with_those_that_there_are(root: Path) -> None:
+    """It is no error: after an interruption the same command again has nothing left to do."""
+    done = run("annotate", "dataset", "--remove", "labl")
+    assert (done.exit_code, "no video has a column 'labl'; there are label, split" in done.stderr) == (0, True)
+    both = run("annotate", "dataset", "--remove", "split", "--remove", "fps")
+    assert "1 video changed" in both.stdout or "3 videos changed" in both.stdout
+    assert "no video has a column 'fps' but the dataset's own, which stays; there are label" in both.stderr
+    with pytest.warns(DatasetWarning, match="no video has a column 'labl'; there are label"):
+        shortgop.annotate("dataset", remove=["labl"])

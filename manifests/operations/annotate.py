@@ -18,7 +18,7 @@ from ..dataset_files.video_columns import LabelColumns
 from ..merging.edits import Edit, changes_between, edits_table, last_number
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
-from .column_changes import HidingColumn, MixedColumn, NewColumn, column_changes, new_columns
+from .column_changes import AbsentColumn, HidingColumn, MixedColumn, NewColumn, column_changes, new_columns
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Annotation:
     unknown: tuple[str, ...]
     unchanged: int
     snapshot: str
-    absent: tuple[str, ...] = ()
+    absent: tuple[AbsentColumn, ...] = ()
     added: tuple[NewColumn, ...] = ()
     mixed: tuple[MixedColumn, ...] = ()
     hiding: tuple[HidingColumn, ...] = ()
@@ -72,12 +72,15 @@ def annotate(
     changed = tuple(edit.id for edit in edits)
     removed = {name for edit in edits for name in edit.removed}
     named = {name for values in columns.values() for name in values}
+    # It is no error: the same command again, as after an interruption, has nothing left to remove.
+    absent = [name for name in remove if name not in removed | named]
+    known = LabelColumns(dataset, root.snapshot or "", manifest).names if absent else ()
     return Annotation(
         changed=changed,
         unknown=tuple(video_id for video_id in columns if video_id not in there),
         unchanged=len(there.keys() - set(changed)),
         snapshot=snapshot or "",
-        absent=tuple(name for name in remove if name not in removed | named),
+        absent=tuple(AbsentColumn(name, tuple(each for each in known if each not in removed)) for name in absent),
         added=added,
         mixed=mixed,
         hiding=hiding,

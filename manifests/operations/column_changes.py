@@ -25,6 +25,7 @@ _TYPE_OF_BYTE = np.zeros(256, dtype=np.int64)
 for _bytes, _type in ((b'"', 1), (b"[", 2), (b"{", 3), (b"tf", 4)):
     _TYPE_OF_BYTE[list(_bytes)] = _type
 _VALUE_CHARACTERS = 40
+_NAMES_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -128,3 +129,17 @@ def told_new(added: Iterable[NewColumn]) -> str:
     """What to say of new columns."""
     named = [repr(each.name) + (f" (there is {each.near!r})" if each.near else "") for each in added]
     return f"no video had {'this column' if len(named) == 1 else 'these columns'} before: {', '.join(named)}"
+
+
+@dataclass(frozen=True)
+class AbsentColumn:
+    """A column that was to be removed and that no video had, and those that videos have."""
+
+    name: str
+    known: tuple[str, ...]
+
+    def __str__(self) -> str:
+        more = len(self.known) - _NAMES_SHOWN
+        shown = ", ".join(self.known[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        own = " but the dataset's own, which stays" if self.name in BUILT_IN else ""
+        return f"no video has a column {self.name!r}{own}; {f'there are {shown}' if shown else 'no list gave any'}"

@@ -14,6 +14,7 @@ from ..dataset_files.publish import publish
 from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshots import open_current
 from ..equal_contents import rows_of_identities
+from ..id_patterns import has_patterns, ids_that_fit
 from ..merging.edits import Drop, drops_table, last_number
 from ..row_of_id import RowOfId
 from ..shared_memory.host_copies import copies_in
@@ -37,26 +38,36 @@ class Dropped:
     same_content: tuple[str, ...] = ()
 
 
-def drop(dataset: Storage, ids: Sequence[str], *, dry_run: bool = False) -> Dropped:
+def drop(dataset: Storage, ids: Sequence[str] = (), *, patterns: Sequence[str] = (), dry_run: bool = False) -> Dropped:
     """Take videos out of the next snapshot, and leave them out when their sources are prepared again.
 
-    An id may also be that of a source that could not be prepared. Ids that the dataset does not have are returned.
-    There is one new snapshot if anything is taken out. NotADatasetError if there is no dataset, DatasetBusyError if a
-    job writes to it.
+    An id may also be that of a source that could not be prepared. `patterns` stand for the ids that fit them. Ids that
+    the dataset does not have are returned, and so are patterns that none fits. There is one new snapshot if anything is
+    taken out. NotADatasetError if there is no dataset, DatasetBusyError if a job writes to it.
     """
     read_root(dataset)
     if dry_run:
         root, manifest = open_current(dataset, copies=copies_in(None))
+        ids = [*ids, *_meant(manifest, patterns)]
         return _result(manifest, ids, plan_drops(manifest, ids), root.snapshot or "")
     with changing(dataset):
         publish(dataset)
         root, manifest = open_current(dataset, copies=copies_in(None))
+        ids = [*ids, *_meant(manifest, patterns)]
         drops = plan_drops(manifest, ids)
         snapshot = root.snapshot
         if drops:
             write_part(dataset, unit_of_content(sorted(drops.items())), replace(empty(), drops=drops_table(drops)))
             snapshot = publish(dataset)
     return _result(manifest, ids, drops, snapshot or "")
+
+
+def _meant(manifest: Manifest, patterns: Sequence[str]) -> Sequence[str]:
+    """The ids that patterns stand for. Those that were dropped before count, so that the same command again says so."""
+    if not has_patterns(patterns):
+        return patterns
+    texts = (table.id.texts() for table in (manifest.videos, manifest.failures, manifest.drops))
+    return ids_that_fit(patterns, [video_id for ids in texts for video_id in ids])
 
 
 def plan_drops(manifest: Manifest, ids: Sequence[str]) -> dict[str, Drop]:
