@@ -70,7 +70,8 @@ def open(  # noqa: A001
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
-    - `size`: resize to (height, width), or to a short side of this length, by antialiased bilinear interpolation.
+    - `size`: resize to (height, width), or to a short side of this length, for which (224,) stands too, as with
+      torchvision's Resize, by antialiased bilinear interpolation.
     - `dtype`: torch.uint8, or torch.float32, torch.float16 or torch.bfloat16 with values from 0 to 1.
     - `normalize`: (mean, std), a number for each channel: values from 0 to 1, less mean, divided by std.
     - `color`: "rgb"; "ycbcr", planes Y, Cb and Cr of full size, from 0 to 255 as in JPEG, by the video's own matrix;

@@ -333,6 +333,18 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
             "on_error is 'ignore'",
         ),
         (
+            lambda f: shortgop.ClipDataset(
+                cast(Any, shortgop.ClipDataset(f, shortgop.AllClips(2))), shortgop.AllClips(3)
+            ),
+            WrongTypeError,
+            "the dataset is of the type ClipDataset; .* `source` of what you gave is the dataset that it reads",
+        ),
+        (
+            lambda f: shortgop.ClipDataset(cast(Any, shortgop.AllClips(2)), cast(Any, f)),
+            WrongTypeError,
+            "the dataset is of the type AllClips; ClipDataset takes the folder that .* before all else$",
+        ),
+        (
             lambda f: shortgop.ClipDataset(shortgop.open(f), shortgop.AllClips(2), size=8),
             UsageError,
             "size: an open dataset is read as it was opened",

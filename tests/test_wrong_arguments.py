@@ -115,6 +115,12 @@ def test_a_path_of_the_wrong_type(path: Any) -> None:
         shortgop.open(path)
 
 
+def test_one_number_in_a_tuple_is_the_short_side_as_with_torchvision(folder: Path) -> None:
+    for size in (32, (32,)):
+        assert shortgop.open(folder / "dataset", size=size)["a.mp4"][0].shape == (3, 32, 48)  # type: ignore[arg-type]
+        assert shortgop.Output(size=size).size == 32  # type: ignore[arg-type]
+
+
 def test_options_of_numpy_are_numbers(folder: Path) -> None:
     dataset = shortgop.open(folder / "dataset", threads=np.int64(2), size=np.int32(32))  # type: ignore[arg-type]
     assert dataset["a.mp4"][0].shape == (3, 32, 48)

@@ -41,7 +41,8 @@ class Output:
             "target": Output(size=(224, 224), crop="random", flip=0.5, frames=[1]),
         }
 
-    - `size`: (height, width), or the length of the short side; None leaves the size as it is. Or a function of a
+    - `size`: (height, width), or the length of the short side, for which (224,) stands too, as with torchvision's
+      Resize; None leaves the size as it is. Or a function of a
       clip's number of frames and of their height and width, which returns one of these, such as the smart_resize of
       vision-language models. It has to be a function of these alone. Clips may have several sizes then, of which the
       `collate_fn` of a DataLoader makes a batch.

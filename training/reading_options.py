@@ -46,10 +46,23 @@ def dataset_to_read(
     """
     _check_reading(reading, reader, _ELSEWHERE if elsewhere is None else elsewhere)
     if not isinstance(dataset, Dataset):
+        _check_place(dataset, reader)
         return open_dataset(dataset, **reading)
     if reading:
         raise UsageError(f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these")
     return dataset
+
+
+def _check_place(dataset: Any, reader: str) -> None:
+    """WrongTypeError for what is neither a path nor a dataset, such as a dataset of clips or the clips themselves."""
+    if isinstance(dataset, str | os.PathLike):
+        return
+    source = getattr(dataset, "source", None)
+    own = "; `source` of what you gave is the dataset that it reads" if isinstance(source, Dataset) else ""
+    raise WrongTypeError(
+        f"the dataset is of the type {type(dataset).__name__}; {reader} takes the folder that `shortgop prep` wrote, "
+        f"or that opened with shortgop.open, before all else{own}"
+    )
 
 
 def _check_reading(reading: Mapping[str, Any], reader: str, elsewhere: Mapping[str, str]) -> None:
