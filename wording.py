@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 _BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -57,6 +58,7 @@ def missing(path: str, remedy: str) -> str:
     exist, with the remedy for that; that its name begins or ends with a space, which is hard to see; and that a folder
     of its path is empty, as one is to which a disk was mounted."""
     link = Path(path)
+    remedy = unreplaced(path) + remedy
     if link.is_symlink():
         return f"is a link to {str(link.readlink())!r}, which does not exist; put that there, or make the link again"
     if link.name != link.name.strip():
@@ -66,6 +68,15 @@ def missing(path: str, remedy: str) -> str:
             f"does not exist, and the folder {str(folder)!r} is empty; mount the disk if one belongs there, or {remedy}"
         )
     return f"does not exist; {remedy}"
+
+
+def unreplaced(path: str) -> str:
+    """What a message says before its remedy where a path has the name of an environment variable: only shells replace
+    it, and not within single quotes."""
+    for name in re.findall(r"\$\{?([A-Za-z_]\w*)", path):
+        if name in os.environ:
+            return f"${name} in it is not replaced: leave single quotes away, or write what it stands for; or "
+    return ""
 
 
 def _empty_folder(file: Path) -> Path | None:

@@ -66,6 +66,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             by_path = labels is not None and not done.changed and not done.unchanged
             _print_unknown(
                 done.unknown,
+                done.near,
                 "; a list without a column `id` goes by its paths, which are relative to it" if by_path else "",
             )
             if done.added:
@@ -79,10 +80,11 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 
 
-def _print_unknown(ids: Sequence[str], more: str = "") -> None:
+def _print_unknown(ids: Sequence[str], near: Sequence[str], more: str = "") -> None:
     if ids:
+        meant = f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
         err.print_line(
-            f"{counted(len(ids), 'id')} not in the dataset: {some_of(ids)}; `shortgop info` lists the ids{more}",
+            f"{counted(len(ids), 'id')} not in the dataset: {some_of(ids)}; `shortgop info` lists the ids{more}{meant}",
             style="yellow",
         )
 
@@ -115,7 +117,7 @@ def drop(
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
-            _print_unknown(done.unknown)
+            _print_unknown(done.unknown, done.near)
             verb = "would be dropped" if dry_run else "dropped"
             already = f"; {counted(len(done.already), 'id')} dropped before" if done.already else ""
             out.print_line(
@@ -142,7 +144,8 @@ def _ids_in(file: Path) -> list[str]:
         # Ids may hold what `str.splitlines` takes for the end of a line. Reading makes \r\n and \r a \n.
         lines = file.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the ids in {file}: {error}; give a text file with an id on each line") from error
+        why = (error.strerror if isinstance(error, OSError) else None) or error
+        raise UsageError(f"cannot read the ids in {file}: {why}; give a text file with an id on each line") from error
     return [line for line in lines if line.strip()]
 
 

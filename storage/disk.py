@@ -147,7 +147,7 @@ class DiskStorage:
     def make(self) -> None:
         with writing(self.folder):
             if self.folder.exists() and not self.folder.is_dir():
-                raise OutputError(f"{self} is a file; --out needs a folder", file=self.url)
+                raise OutputError(f"{self} is a file; a dataset needs a folder: name another place", file=self.url)
             if self.folder.is_symlink() and not self.folder.exists():
                 to = str(self.folder.readlink())
                 raise OutputError(

@@ -290,6 +290,7 @@ class Annotating:
             "added": [],
             "mixed": [],
             "hiding": [],
+            "near": [],
         }
         assert json.loads(result.stdout) == said
 

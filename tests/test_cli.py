@@ -177,6 +177,11 @@ def test_a_folder_that_is_no_dataset_is_exit_status_1(command: str, tmp_path: Pa
     assert f"{tmp_path} holds no dataset" in result.stderr
 
 
+def test_a_variable_that_no_shell_replaced_is_told(dataset: Path, tmp_path: Path) -> None:
+    for command in (["info", "$HOME/nowhere"], ["prep", "${HOME}/nowhere", "--out", str(tmp_path / "new")]):
+        assert "$HOME in it is not replaced: leave single quotes away, or write" in run(*command).stderr
+
+
 def test_info_lists_videos_with_their_exact_rates(dataset: Path, constant_video: SyntheticVideo) -> None:
     info = run_json("info", dataset)
     assert info["num_videos"] == 2

@@ -91,7 +91,7 @@ def test_a_cell_that_is_not_of_the_given_type_is_named() -> None:
 
 def test_a_type_of_a_column_that_no_list_has_is_refused() -> None:
     Path("labels.csv").write_text("path,label\na.mp4,3\n")
-    with pytest.raises(UsageError, match="--types names 'lable', which is no column"):
+    with pytest.raises(UsageError, match="--types names 'lable', which is no column .*; name one of 'label'$"):
         find_sources(["labels.csv"], types={"lable": "text"})
 
 

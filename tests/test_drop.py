@@ -216,6 +216,11 @@ def test_a_pattern_drops_the_videos_whose_ids_fit_it_and_names_them(root: Path) 
     )
 
 
+def test_an_id_that_is_nearly_one_is_told_what_it_is_like(root: Path) -> None:
+    result = run("drop", "dataset", "a.mp")
+    assert (result.exit_code, "; `shortgop info` lists the ids. Did you mean 'a.mp4'" in result.stderr) == (3, True)
+
+
 def test_the_ids_of_a_file_are_no_patterns(root: Path) -> None:
     Path("ids.txt").write_text("*\n")
     done = run("drop", "dataset", "--from", "ids.txt")
@@ -224,7 +229,11 @@ def test_the_ids_of_a_file_are_no_patterns(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"), [([], "no ids given"), (["--from", "gone.txt"], "cannot read the ids in gone.txt")]
+    ("arguments", "expected"),
+    [
+        ([], "no ids given"),
+        (["--from", "gone.txt"], "cannot read the ids in gone.txt: No such file or directory; give"),
+    ],
 )
 def test_ids_that_cannot_be_used(root: Path, arguments: list[str], expected: str) -> None:
     result = run("drop", "dataset", *arguments)

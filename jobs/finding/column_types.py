@@ -76,7 +76,10 @@ def check_types(types: Mapping[str, str], columns: Collection[str]) -> None:
     """UsageError if `types` names a column that is not one of those that CSV and TSV lists have."""
     unknown = sorted(types.keys() - set(columns))
     if unknown:
-        raise UsageError(f"--types names {unknown[0]!r}, which is no column of a CSV or TSV list; correct the name")
+        known = (
+            f"name one of {', '.join(map(repr, sorted(columns)))}" if columns else "leave it out: no such list is given"
+        )
+        raise UsageError(f"--types names {unknown[0]!r}, which is no column of a CSV or TSV list; {known}")
 
 
 class ColumnType:

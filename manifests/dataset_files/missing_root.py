@@ -6,6 +6,7 @@ import re
 
 from ...errors import NotADatasetError, UnreadableDataError
 from ...storage.interface import NO_BUCKET, Storage
+from ...wording import unreplaced
 from .layout import ROOT_KEY, listed
 
 DATASET_REMEDY = "give the folder that `shortgop prep --out` wrote"
@@ -51,7 +52,7 @@ def no_dataset(dataset: Storage, error: OSError) -> NotADatasetError:
     elif lacks_root := lacks_root_text(dataset):
         said = lacks_root
     elif path is not None and not path.exists():
-        said = f"{dataset} does not exist; {DATASET_REMEDY}"
+        said = f"{dataset} does not exist; {unreplaced(str(dataset))}{DATASET_REMEDY}"
     elif path is not None and path.is_file():
         said = f"{dataset} is a file; {DATASET_REMEDY}"
     else:

@@ -16,6 +16,7 @@ from ..dataset_files.snapshots import open_current
 from ..dataset_files.tidy import KEEP_SECONDS, remove_old_snapshots
 from ..dataset_files.video_columns import LabelColumns
 from ..merging.edits import Edit, changes_between, edits_table, last_number
+from ..near_ids import near_ids
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
 from .column_changes import AbsentColumn, HidingColumn, MixedColumn, NewColumn, column_changes, new_columns
@@ -25,8 +26,8 @@ from .column_changes import AbsentColumn, HidingColumn, MixedColumn, NewColumn, 
 class Annotation:
     """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
     of videos that have the columns already, the name of the current snapshot, the columns that were to be removed and
-    that no video had, those that were set and that no video had, those whose values are of several types since, and
-    those that hide a column of the dataset since."""
+    that no video had, those that were set and that no video had, those whose values are of several types since,
+    those that hide a column of the dataset since, and ids that look like the first one that is not in the dataset."""
 
     changed: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -36,6 +37,7 @@ class Annotation:
     added: tuple[NewColumn, ...] = ()
     mixed: tuple[MixedColumn, ...] = ()
     hiding: tuple[HidingColumn, ...] = ()
+    near: tuple[str, ...] = ()
 
 
 def annotate(
@@ -75,15 +77,17 @@ def annotate(
     # It is no error: the same command again, as after an interruption, has nothing left to remove.
     absent = [name for name in remove if name not in removed | named]
     known = LabelColumns(dataset, root.snapshot or "", manifest).names if absent else ()
+    unknown = tuple(video_id for video_id in columns if video_id not in there)
     return Annotation(
         changed=changed,
-        unknown=tuple(video_id for video_id in columns if video_id not in there),
+        unknown=unknown,
         unchanged=len(there.keys() - set(changed)),
         snapshot=snapshot or "",
         absent=tuple(AbsentColumn(name, tuple(each for each in known if each not in removed)) for name in absent),
         added=added,
         mixed=mixed,
         hiding=hiding,
+        near=tuple(near_ids(manifest.videos.id, unknown[0])) if unknown else (),
     )
 
 

@@ -16,6 +16,7 @@ from ..dataset_files.snapshots import open_current
 from ..equal_contents import rows_of_identities
 from ..id_patterns import has_patterns, ids_that_fit
 from ..merging.edits import Drop, drops_table, last_number
+from ..near_ids import near_ids
 from ..row_of_id import RowOfId
 from ..shared_memory.host_copies import copies_in
 from ..stacking import with_videos
@@ -27,7 +28,8 @@ from .stored_bytes import segment_bytes
 class Dropped:
     """What `drop` did, or would do: the ids that it took out, those that were out already, and those that the dataset
     never had. `num_frames` and `num_bytes` are those of the videos that it took out; `snapshot` is the current one.
-    `same_content` are the ids of videos that stay and have the content of one that goes."""
+    `same_content` are the ids of videos that stay and have the content of one that goes, `near` those that look like
+    the first one that the dataset never had."""
 
     ids: tuple[str, ...]
     already: tuple[str, ...]
@@ -36,6 +38,7 @@ class Dropped:
     num_bytes: int
     snapshot: str
     same_content: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
 
 
 def drop(dataset: Storage, ids: Sequence[str] = (), *, patterns: Sequence[str] = (), dry_run: bool = False) -> Dropped:
@@ -84,10 +87,12 @@ def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], s
     same = rows_of_identities(identities, identities[rows])
     rest = [video_id for video_id in dict.fromkeys(ids) if video_id not in drops]
     before = RowOfId(manifest.drops.id).of(rest)
+    unknown = tuple(video_id for video_id in rest if video_id not in before)
     return Dropped(
         ids=tuple(drops),
         already=tuple(video_id for video_id in rest if video_id in before),
-        unknown=tuple(video_id for video_id in rest if video_id not in before),
+        unknown=unknown,
+        near=tuple(near_ids(manifest.videos.id, unknown[0])) if unknown else (),
         num_frames=int(manifest.videos.num_frames[rows].sum()),
         num_bytes=int(segment_bytes(with_videos(manifest, rows)).sum()),
         snapshot=snapshot,
