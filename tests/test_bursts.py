@@ -116,6 +116,8 @@ def test_frames_that_a_camera_takes_now_and_then_stay_where_they_are(seed: int, 
         [8] * 6 + [33] * 24,
         [1, 33, 33, 33, 33],
         [33, 1, 33, 66, 33],
+        [128, *[4, 5, 4, 4, 4, 4] * 12],
+        [500, *[16, 17, 17] * 33],
     ],
     ids=[
         "a screen",
@@ -131,11 +133,20 @@ def test_frames_that_a_camera_takes_now_and_then_stay_where_they_are(seed: int, 
         "a moment in slow motion first",
         "a pair at the start",
         "a pair in a few frames",
+        "240 frames/s behind a pause",
+        "60 frames/s behind a pause",
     ],
 )
 def test_other_times_stay_as_they_are(steps: list[int]) -> None:
     times = np.cumsum([0, *steps])
     assert without_bursts(times, MS, RATES) is times
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_of_a_few_units_of_a_coarse_timebase_tell_of_no_bursts(seed: int) -> None:
+    """MOV counts time in 600ths of a second: one unit is almost half an interval of 240 frames/s."""
+    times = np.cumsum(np.random.default_rng(seed).integers(1, 6, 60))
+    assert without_bursts(times, Fraction(1, 600), RATES) is times
 
 
 def prepared(source: Path, *, salvage: bool = False) -> shortgop.Video:

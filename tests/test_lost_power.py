@@ -17,7 +17,7 @@ from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
 
-FRAMES, GOP = 30, 10
+FRAMES, GOP, PACKET_BYTES = 30, 10, 188
 ZEROS = bytes(200_000)
 H264 = (*X264, "-bf", "2", "-g", str(GOP), "-sc_threshold", "0", "-pix_fmt", "yuv420p")
 HEVC = ("-c:v", "libx265", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-x265-params")
@@ -108,6 +108,33 @@ def test_whole_raw_hevc_loses_no_picture(more: str, tmp_path: Path) -> None:
     data = hevc(source, more).read_bytes()
     assert shown(source, data) == list(range(FRAMES))
     assert shown(source, data + ZEROS) == list(range(FRAMES))
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("seed", [6, 7])
+@pytest.mark.parametrize("name", ["x.mpg", "x.ts"])
+def test_hevc_in_a_stream_that_ends_anywhere_has_all_frames_before_at_their_times(
+    name: str, seed: int, tmp_path: Path
+) -> None:
+    """Program streams state the times of some frames; the parser counted that of the last one wrongly."""
+    data = hevc(tmp_path / name, ":slices=3").read_bytes()
+    cut = shown(tmp_path / name, data[: random.Random(seed).randrange(len(data) // 3, len(data) - 10)])
+    assert cut == list(range(len(cut)))
+    assert len(cut) > GOP
+
+
+def test_hevc_that_ends_where_a_transport_packet_ends_loses_no_frame(tmp_path: Path) -> None:
+    """One file in 184 ends so, and looks as if its last frame were cut off."""
+    data = bytearray(hevc(tmp_path / "x.ts").read_bytes())
+    last = next(
+        at for at in range(len(data) - PACKET_BYTES, 0, -PACKET_BYTES) if data[at + 1] & 0x1F == 1 and data[at + 2] == 0
+    )
+    begin = last + 5 + data[last + 4]
+    payload = data[begin : last + PACKET_BYTES]
+    # The stuffing becomes zeros behind the frame.
+    data[last + 3] &= ~0x20
+    data[last + 4 : last + PACKET_BYTES] = payload + bytes(PACKET_BYTES - 4 - len(payload))
+    assert shown(tmp_path / "x.ts", bytes(data)) == list(range(FRAMES))
 
 
 def test_an_mxf_that_broke_off_before_its_index_keeps_the_frames_that_others_refer_to(tmp_path: Path) -> None:

@@ -300,8 +300,9 @@ def may_lack_an_end(
     last_end, pictures = last
     match container.format.name:
         case "mpegts":
-            is_cut = pictures is not None and ends_in_mid_packet(path, stream.id)
-            return is_cut or (pictures is not None and ends_in_zeros(path) and pictures.lack_an_end)
+            # A whole packet may look cut off, where it ends at the end of a transport packet.
+            may_be_cut = pictures is not None and (ends_in_mid_packet(path, stream.id) or ends_in_zeros(path))
+            return may_be_cut and pictures is not None and pictures.lack_an_end
         case "hevc" | "mpeg":
             return pictures is not None and pictures.lack_an_end
         case "flv":

@@ -103,7 +103,8 @@ def _counted_by_parser(decoded: _Decoded) -> Array | None:
     source = decoded.source
     if source.pts is not None or source.demuxer not in STATES_SOME_TIMES:
         return None
-    times = evened(decoded.pts)
+    # Of a file that is only cut, the frames behind the used ones tell of times that were counted wrongly.
+    times = evened(decoded.pts) if decoded.is_damaged else evened(decoded.all_pts)[decoded.used]
     return spaced_to_end(times) if source.repeats_times and not source.is_joined else times
 
 
