@@ -13,8 +13,8 @@ import pytest
 import broken
 import shortgop
 from datasets import current_manifest, make_dataset, rows_of
-from shortgop.jobs.prepare import Report
-from shortgop.prep.profile import Size
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.prep.profile import Profile, Size
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
 
@@ -153,7 +153,7 @@ def test_other_options_than_the_datasets_are_refused(folder: Path) -> None:
 def test_options_that_prepared_nothing_do_not_bind_the_dataset(folder: Path) -> None:
     dataset = folder.parent / "dataset"
     with pytest.raises(shortgop.ToolError, match="runs with --preset nosuch"):
-        make_dataset([folder], dataset, preset="nosuch")
+        prepare([str(folder)], DiskStorage(dataset), Profile(preset="nosuch"), where=Where("inline"))
     (folder / "good.mp4").rename(folder.parent / "good.mp4")
     (folder / "bad.mp4").write_text("no video")
     make_dataset([folder], dataset, crf=30)

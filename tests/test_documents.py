@@ -46,12 +46,14 @@ FENCED = {
         "test_training_page.test_pairs_of_clips_are_of_one_video",
         "test_training_page.test_the_sound_of_a_clip_is_what_is_heard_while_it_is_shown",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
-        "test_robot_clips.test_what_the_page_shows_runs",
-        "test_training_page.test_buckets",
-        "test_sizes_of_clips.test_the_page_has_the_frames_and_sizes_of_a_vision_language_model",
+    ],
+    "trainers.md": [
         "test_lightning.test_lightning_resumes_a_data_loader_with_the_callback_of_the_page",
         "test_training_loaders.test_hugging_faces_trainer_resumes_with_the_samples_that_were_left",
         "test_ray_data.test_what_the_page_shows_runs",
+        "test_training_page.test_buckets",
+        "test_sizes_of_clips.test_the_page_has_the_frames_and_sizes_of_a_vision_language_model",
+        "test_robot_clips.test_what_the_page_shows_runs",
         "test_documents.test_the_dataset_class_before_and_after",
         "test_training_page.test_frames_between_a_start_and_a_goal",
     ],
@@ -334,7 +336,7 @@ def test_a_loop_with_a_clip_loader(names: dict[str, Any]) -> None:
 
 
 def test_the_dataset_class_before_and_after(names: dict[str, Any]) -> None:
-    text, _, after = fenced_for("training.md", "test_the_dataset_class_before_and_after").rpartition("\n\n\n")
+    text, _, after = fenced_for("trainers.md", "test_the_dataset_class_before_and_after").rpartition("\n\n\n")
     exec(text, names)
     before = names["Clips"]()
     before.paths, before.labels = ["kitchen/001.mp4"], [7]

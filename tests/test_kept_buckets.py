@@ -27,7 +27,7 @@ from video_tables import clips_of
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
-PAGE = Path(__file__).parents[1] / "docs" / "training.md"
+PAGE = Path(__file__).parents[1] / "docs" / "trainers.md"
 
 
 def dealing(members: Sequence[Sequence[int]], keep: Any, seed: int = 0) -> Callable[[int], list[list[int]]]:

@@ -71,7 +71,7 @@ def of_epochs(dataset: shortgop.ClipDataset, epochs: int) -> list[list[int]]:
 def test_lightning_resumes_a_data_loader_with_the_callback_of_the_page(
     dataset: shortgop.ClipDataset, tmp_path: Path, kind: str, workers: int
 ) -> None:
-    """That of docs/training.md. Without it a run that went on in mid-epoch began that epoch again, and one between two
+    """That of docs/trainers.md. Without it a run that went on in mid-epoch began that epoch again, and one between two
     epochs the first one."""
     names: dict[str, Any] = {"lightning": import_module("pytorch_lightning")}
     exec(example("class SamplerState").partition("\n\n\n")[0], names)

@@ -272,7 +272,7 @@ def test_tasks_are_small_whatever_the_dataset_holds(folder: Path) -> None:
 
 
 def test_what_the_page_shows_runs(folder: Path, tmp_path: Path) -> None:
-    page = Path(__file__).parents[1] / "docs" / "training.md"
+    page = Path(__file__).parents[1] / "docs" / "trainers.md"
     block = re.search(r"## Ray Data\n.*?```python\n(.*?)```", page.read_text(), re.DOTALL)
     assert block is not None
     # A cluster of two CPUs, and videos of which one has nine frames.

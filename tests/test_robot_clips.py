@@ -100,7 +100,7 @@ def test_items_are_those_of_lerobot(deltas: dict[str, list[float]], version: str
 
 
 def test_what_the_page_shows_runs(robots: Robots) -> None:
-    page = (Path(__file__).parents[1] / "docs/training.md").read_text()
+    page = (Path(__file__).parents[1] / "docs/trainers.md").read_text()
     block = re.search(r"```python\n([^`]*shortgop.LeRobotClips.*?)```", page, re.DOTALL)
     assert block is not None
     robot, dataset = map(str, robots["v3"])

@@ -23,7 +23,7 @@ from datasets import make_dataset
 from shortgop.errors import UsageError, WrongTypeError
 from synthetic import constant_rate_pts, make_video, read_number
 
-PAGE = Path(__file__).parents[1] / "docs" / "training.md"
+PAGE = Path(__file__).parents[1] / "docs" / "trainers.md"
 
 # Videos of 1 s, 4.5 s and 9 s; (width, height).
 LENGTHS, SIZES, RATE = (10, 45, 90), ((96, 64), (64, 128), (160, 64)), 10

@@ -189,7 +189,7 @@ def test_accelerate_resumes_in_a_later_epoch(dataset: shortgop.ClipDataset) -> N
 def test_hugging_faces_trainer_resumes_with_the_samples_that_were_left(
     tmp_path: Path, names_for_trainer: dict[str, Any]
 ) -> None:
-    """As docs/training.md writes it: two epochs, and from checkpoints in mid-epoch and between epochs. A step is two
+    """As docs/trainers.md writes it: two epochs, and from checkpoints in mid-epoch and between epochs. A step is two
     batches of the loader."""
     transformers = import_module("transformers")
     folder, seen = make_videos(tmp_path / "videos"), list[list[int]]()

@@ -1,4 +1,4 @@
-"""What docs/training.md shows runs as it stands there: the three seeds of practice, in five lines each."""
+"""What docs/training.md and docs/trainers.md show runs as it stands there, the three seeds of practice among it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from datasets import make_dataset
 from shortgop.prep.running.ffmpeg import find_ffmpeg
 from synthetic import constant_rate_pts, make_video, read_number
 
-PAGE = Path(__file__).parents[1] / "docs" / "training.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE, TRAINERS = DOCS / "training.md", DOCS / "trainers.md"
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def test_a_rule_of_ones_own(tmp_path: Path) -> None:
 def test_frames_between_a_start_and_a_goal(tmp_path: Path) -> None:
     make_video(tmp_path / "v.mp4", pts=constant_rate_pts(Fraction(10), 12), timebase=Fraction(1, 10))
     make_dataset([tmp_path / "v.mp4"], tmp_path / "dataset")
-    block = re.search(r"```python\n(def start_and_goal.*?)```", PAGE.read_text(), re.DOTALL)
+    block = re.search(r"```python\n(def start_and_goal.*?)```", TRAINERS.read_text(), re.DOTALL)
     assert block is not None
     names: dict[str, Any] = {"shortgop": shortgop}
     exec(block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("(224, 224)", "(64, 96)"), names)
@@ -147,7 +148,7 @@ def test_buckets(tmp_path: Path) -> None:
         pts = constant_rate_pts(Fraction(15), count)
         make_video(tmp_path / f"{number}.mp4", pts=pts, timebase=Fraction(1, 15), size=size, first_number=100 * number)
     make_dataset(sorted(tmp_path.glob("*.mp4")), tmp_path / "dataset")
-    block = re.search(r"```python\n(videos = [^`]*BucketSampler.*?)```", PAGE.read_text(), re.DOTALL)
+    block = re.search(r"```python\n(videos = [^`]*BucketSampler.*?)```", TRAINERS.read_text(), re.DOTALL)
     assert block is not None
     text = (
         block[1].replace('"DATASET"', repr(str(tmp_path / "dataset"))).replace("(33, 16), (9, 64)", "(33, 2), (9, 1)")

@@ -1,4 +1,4 @@
-"""What tests of loaders and trainers share: a small dataset, the draws of a loop, and examples of docs/training.md."""
+"""What tests of loaders and trainers share: a small dataset, the draws of a loop, and examples of docs/trainers.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import shortgop
 from datasets import make_dataset
 from synthetic import constant_rate_pts, make_video
 
-PAGE = Path(__file__).parents[1] / "docs" / "training.md"
+PAGE = Path(__file__).parents[1] / "docs" / "trainers.md"
 CLIPS = "RandomClips(2, clips_per_video=16)"
 
 
@@ -28,7 +28,7 @@ def draws(loader: Any) -> list[list[int]]:
 
 
 def example(start: str) -> str:
-    """The block of docs/training.md that starts so, with its sizes made small."""
+    """The block of docs/trainers.md that starts so, with its sizes made small."""
     block = re.search(rf"```python\n({re.escape(start)}.*?)```", PAGE.read_text(), re.DOTALL)
     assert block is not None
     text = block[1]

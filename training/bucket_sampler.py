@@ -53,7 +53,7 @@ class BucketSampler(Sampler[list[int]]):
     An epoch has all whole batches of all datasets, in random order. The sequence of global batches is a pure function
     of videos, policies, sizes, orders, seed and epoch. An item's `dataset` says which dataset its batch is of.
 
-    A DataLoader with it that Accelerate prepared has the same batches: see docs/training.md.
+    A DataLoader with it that Accelerate prepared has the same batches: see docs/trainers.md.
 
     `set_epoch`, `state_dict`, `state_after` and `load_state_dict` are those of ElasticSampler, for batches: a state
     goes on with any number of ranks, but with the same batch sizes.

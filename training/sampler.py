@@ -71,7 +71,7 @@ class ElasticSampler(DistributedSampler[int]):
     `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
     initialised already, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A
     subclass of DistributedSampler, so that Lightning does not divide its samples among the ranks again. Accelerate
-    does: see docs/training.md.
+    does: see docs/trainers.md.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class ElasticSampler(DistributedSampler[int]):
         warn(
             f"{what} was called after a loop over batches of epoch {epoch} had begun, which goes on as it was: it "
             "holds from the next loop on, so leave this one (`break`) and begin another. Lightning begins to read "
-            "before it sets the epoch where it resumes between two: give it the callback of docs/training.md there"
+            "before it sets the epoch where it resumes between two: give it the callback of docs/trainers.md there"
         )
 
     def end_epoch(self, epoch: int, moves: int) -> None:
