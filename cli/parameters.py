@@ -38,7 +38,11 @@ CutsOption = Annotated[
     ),
 ]
 ImageFpsOption = Annotated[
-    str | None, typer.Option(metavar="RATE", help="Make a video of each folder or list of pictures, at this rate.")
+    str | None,
+    typer.Option(
+        metavar="RATE",
+        help="Make a video of each folder or list of pictures, and of each picture in a list of videos, at this rate.",
+    ),
 ]
 RunnerOption = Annotated[str, typer.Option(help="ray, or inline: one unit after the other, without Ray.")]
 AddressOption = Annotated[str | None, typer.Option(help="HOST:PORT of a Ray cluster, or auto.  [a local Ray]")]

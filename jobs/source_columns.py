@@ -50,7 +50,7 @@ def packed(found: Found, number: int) -> tuple[_Bound, ...]:
         rest = bytearray(pickle.dumps((part, in_store)))
         if isinstance(part, Stretch):
             file = _bound(repr(source.file))
-    is_part = part is not None
+    is_part = part is not None and not source.is_whole_file
     flags = IS_PART * is_part | ID_IS_GIVEN * id_is_given | IS_LISTED * is_listed | LISTED * listed
     if not f"{source_id}{path}{given}{attributes}{place}".isascii():
         return (

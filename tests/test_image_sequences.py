@@ -160,21 +160,19 @@ def test_a_list_of_pictures_with_ids_is_a_video_for_each(tmp_path: Path) -> None
 
 
 def test_images_are_trained_on_beside_videos(tmp_path: Path) -> None:
-    """Images of several sizes and formats, each a video of one frame with the columns of its line; in a list that has
-    videos too they say how."""
+    """Images of several sizes and formats in a list of videos, each a video of one frame with the columns of its line,
+    also where videos get another rate."""
     images = {"1.png": (96, 64), "2.jpg": (128, 64), "3.webp": (64, 80)}
     for number, (name, size) in enumerate(images.items(), 1):
         Image.fromarray(burn(number, *size)).save(tmp_path / name, quality=95)
     pts = constant_rate_pts(Fraction(10), 40)
     make_video(tmp_path / "v.mp4", pts=pts, timebase=Fraction(1, 10), first_number=100)
-    rows = [{"path": name, "id": name, "caption": f"of {name}"} for name in (*images, "v.mp4")]
-    for name, chosen in (("images", rows[:3]), ("videos", rows[3:]), ("both", rows)):
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, chosen)))
-    report = prepared(tmp_path / "both.jsonl", tmp_path / "other", "1")
-    assert [failure.id for failure in report.failures] == list(images)
-    assert "a list of pictures alone, each with an `id` of its own" in report.failures[0].reason
-    assert prepared(tmp_path / "images.jsonl", tmp_path / "out", "1").failures == ()
-    prepare([str(tmp_path / "videos.jsonl")], DiskStorage(tmp_path / "out"), Profile(), where=Where("inline"))
+    rows = [{"path": name, "caption": f"of {name}"} for name in (*images, "v.mp4")]
+    (tmp_path / "both.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    prepare(
+        [str(tmp_path / "both.jsonl")], DiskStorage(tmp_path / "out"), Profile(fps=Fraction(10)),
+        where=Where("inline"), importing=importing_of(None, "1"),
+    )  # fmt: skip
     videos, outputs = shortgop.open(tmp_path / "out"), {"frames": shortgop.Output(size=(64, 96))}
     assert videos.columns["num_frames"].tolist() == [1, 1, 1, 40]
     buckets = [
@@ -196,6 +194,38 @@ def test_images_are_trained_on_beside_videos(tmp_path: Path) -> None:
     assert found == {"of 1.png": [1], "of 2.jpg": [2], "of 3.webp": [3]}
     padded = shortgop.ClipDataset(videos, shortgop.RandomClips(8, ends="repeat_last"), outputs=outputs)
     assert [int(item["mask"].sum()) for item in padded] == [1, 1, 1, 8]
+
+
+def test_an_image_in_a_list_of_videos_is_known_by_its_path(tmp_path: Path) -> None:
+    """A list at another place, with other paths to the same files, changes their labels, and so does annotate."""
+    write_images(tmp_path / "shot", [1], "{}.png")
+    make_video(tmp_path / "v.mp4", pts=constant_rate_pts(Fraction(10), 5), timebase=Fraction(1, 10))
+    (tmp_path / "list.csv").write_text("path,label\nshot/1.png,a\nv.mp4,b\n")
+    prepared(tmp_path / "list.csv", tmp_path / "out", "1")
+    other = tmp_path / "lists" / "list.csv"
+    other.parent.mkdir()
+    other.write_text("path,label\n../shot/1.png,c\n../v.mp4,d\n")
+    report = prepared(other, tmp_path / "out", "1")
+    assert (report.already_there, report.relabelled) == (2, 2)
+    assert shortgop.open(tmp_path / "out").columns["label"].tolist() == ["c", "d"]
+    other.write_text("path,label\n../shot/1.png,e\n")
+    shortgop.annotate(tmp_path / "out", other)
+    assert shortgop.open(tmp_path / "out").columns["label"].tolist() == ["e", "d"]
+
+
+def test_an_image_in_a_list_of_videos_needs_a_rate_and_a_disk(tmp_path: Path) -> None:
+    write_images(tmp_path, [1], "{}.png")
+    make_video(tmp_path / "v.mp4", pts=constant_rate_pts(Fraction(10), 5), timebase=Fraction(1, 10))
+    listed = tmp_path / "list.txt"
+    listed.write_text("v.mp4\n1.png\n")
+    (failure,) = prepare(
+        [str(listed)], DiskStorage(tmp_path / "out"), Profile(), where=Where("inline")
+    ).failures  # fmt: skip
+    assert "with --image-fps a folder or a list" in failure.reason
+    assert prepared(listed, tmp_path / "out", "1").failures == ()
+    listed.write_text("v.mp4\ns3://bucket/1.png\n")
+    with pytest.raises(UsageError, match="line 2 of .*pictures are read from disks"):
+        prepared(listed, tmp_path / "out", "1")
 
 
 def test_a_second_job_makes_nothing_again_and_notices_a_picture_that_changed(tmp_path: Path) -> None:

@@ -119,15 +119,11 @@ def pictures(folder: Path) -> None:
         Image.fromarray(burn(40 + number, 96, 64)).save(folder / f"frames/walk/{number}.png")
 
 
-def videos_of_both(folder: Path) -> None:
+def images_among_videos(folder: Path) -> None:
     film(folder / "walk.mp4", 700)
-    (folder / "videos.jsonl").write_text('{"path": "walk.mp4"}')
-
-
-def images_of_both(folder: Path) -> None:
     for number, size in ((60, (96, 64)), (61, (64, 64))):
         Image.fromarray(burn(number, *size)).save(folder / f"{number}.png")
-    (folder / "images.jsonl").write_text('{"path": "60.png", "id": "a"}\n{"path": "61.png", "id": "b"}')
+    (folder / "both.jsonl").write_text("\n".join(f'{{"path": "{name}"}}' for name in ("60.png", "walk.mp4", "61.png")))
 
 
 # Of each command what makes its sources, and the first number of each video.
@@ -137,8 +133,7 @@ IMPORTS: list[tuple[Callable[[Path], None], list[int]]] = [
     (lerobot, [0, 12, 10_000, 10_012]),
     (tars, [300]),
     (pictures, [40]),
-    (videos_of_both, [700]),
-    (images_of_both, [60, 61]),
+    (images_among_videos, [60, 61, 700]),
 ]
 
 

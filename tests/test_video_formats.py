@@ -108,7 +108,7 @@ def test_one_picture_alone_is_no_video(suffix: str, tmp_path: Path) -> None:
     save(written, pictures(1))
     written.rename(tmp_path / f"a{suffix}")
     report = make_dataset([tmp_path / f"a{suffix}"], tmp_path / "dataset")
-    assert "is a still picture, not a video; give a folder" in report.failures[0].reason
+    assert "is a still picture, not a video; with --image-fps" in report.failures[0].reason
 
 
 @pytest.mark.parametrize("suffix", [".avif", ".png"])

@@ -9,11 +9,12 @@ from pathlib import Path
 from ...errors import UsageError
 from ...storage.locate import from_home
 from .addresses import Address, beside, is_store_url, parse, shown
+from .importers.images import picture_of_row
 from .importing import Importing
 from .places import absolute_below, is_shortest, without_scheme
 from .source import Found, Source
 from .source_lists import Row, id_of_path
-from .source_parts import stretch_of_row
+from .source_parts import SourcePart, stretch_of_row
 from .store_files import StoreFile
 
 ReadList = Callable[[str], Iterable[Row]]
@@ -71,11 +72,13 @@ def _found(rows: Iterable[Row], importing: Importing, file: str, address: Addres
     below = f"{folder.rstrip('/')}/"
     for row in rows:
         place, given, given_id, attributes = row
-        part = None if importing.cuts is None else stretch_of_row(row, importing)
+        part: SourcePart | None = None if importing.cuts is None else stretch_of_row(row, importing)
         row_id = given_id or id_of_path(given) + (f"@{part}" if part else "")
         if row_id in ("", ".", ".."):
             what = f"{row_id!r} as its `id`; give another" if given_id else f"the folder {given!r} as its `path`"
             raise UsageError(f"{place} has {what}; lists name files", file=file)
+        if importing.image_fps is not None and part is None:
+            part = picture_of_row(row, importing.image_fps, file)
         in_store = None
         if is_shortest(given) and given[0] != "~" and address is None:
             # Most are: no URL, which has two slashes, and with nothing to resolve.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...errors import UsageError
 from ...prep.timing.stretch import Stretch
 from .ids import common_folder
-from .source_parts import Member, SourcePart
+from .source_parts import Images, Member, SourcePart
 from .store_files import StoreFile
 
 
@@ -34,7 +34,12 @@ class Source(NamedTuple):
     @property
     def is_named_by_path(self) -> bool:
         """Whether it is a whole file that a list names without an id."""
-        return self.is_listed and not self.id_is_given and self.part is None
+        return self.is_listed and not self.id_is_given and self.is_whole_file
+
+    @property
+    def is_whole_file(self) -> bool:
+        """Whether the video has all of one file. A picture in a list of videos is a video of one frame."""
+        return self.part is None or (isinstance(self.part, Images) and len(self.part.files) == 1)
 
     @property
     def file(self) -> tuple[str, str]:

@@ -59,11 +59,13 @@ def source_file(dataset: Storage, source: Source, policy: SourcePolicy) -> Itera
 
 
 def options_of(options: Options, source: Source) -> Options:
-    """The options for a source. Pictures are encoded at the rate of the source, unless the profile has a rate."""
-    profile = options.profile
-    if not isinstance(source.part, Images | PictureRows) or profile.fps is not None:
+    """The options for a source. Pictures are encoded at the rate of the source, unless the profile has a rate. So is
+    one that is alone, always: it stays one frame."""
+    profile, part = options.profile, source.part
+    is_one = isinstance(part, Images) and len(part.files) == 1
+    if not isinstance(part, Images | PictureRows) or (profile.fps is not None and not is_one):
         return options
-    return replace(options, profile=replace(profile, fps=source.part.fps))
+    return replace(options, profile=replace(profile, fps=part.fps))
 
 
 def _write_script(shown: Sequence[ShownPicture], fps: Fraction, made: Path) -> None:

@@ -22,8 +22,8 @@ _PHOTO = re.compile(rb"\xff\xd8\xff|....ftyp(hei|mif|msf|avif)", re.DOTALL)
 _MP4_START = re.compile(rb"\0\0\0[\x10-\x80]ftyp[\w ]{4}")
 _LONGEST_PHOTO_BYTES = 1 << 26
 _STILL = (
-    "a still picture, not a video; give a folder or a list of numbered pictures with --image-fps to make one of them, "
-    "or a list of pictures alone, each with an `id` of its own, to make a video of one frame of each"
+    "a still picture, not a video; with --image-fps a folder or a list of JPEG, PNG or WebP files is a video, and in a "
+    "list that has videos too each of them is a video of one frame"
 )
 
 

@@ -1,4 +1,5 @@
-"""Numbered pictures: a folder or a list of them becomes a video, each picture a frame, at the rate `--image-fps`."""
+"""Numbered pictures: a folder or a list of them becomes a video, each picture a frame, at the rate `--image-fps`. In a
+list of videos each picture is a video."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ....errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError, UsageError
 from ....prep.options import SourcePolicy
@@ -50,17 +51,12 @@ def folders_of_images(top: Path, folders: Iterable[tuple[Path, list[str]]], fps:
 def list_of_images(path: Path, fps: Fraction) -> Recognised | None:
     """The videos that a list of pictures makes, in the order of its lines: one for each `id`, or one with the name of
     the list without its suffix. Columns that have one value in all lines of a video are its columns. None for a list
-    that names other files than pictures."""
+    that names other files than pictures: see `picture_of_row`."""
     rows = list(read_list(str(path)))
     if not all(is_image_name(row.path) for row in rows):
         return None
-    url = next((row for row in rows if is_store_url(row.path)), None)
-    if url is not None:
-        raise UsageError(
-            f"{url.place} names the picture {shown(url.path)}, and pictures are read from disks; copy them to one, and "
-            "list the copies",
-            file=str(path),
-        )
+    for row in rows:
+        _check_on_a_disk(row, str(path))
     videos: dict[str, list[Row]] = {}
     for row in rows:
         videos.setdefault(row.id or path.stem, []).append(row)
@@ -77,6 +73,23 @@ def list_of_images(path: Path, fps: Fraction) -> Recognised | None:
     what = f"a list of {counted(len(rows), 'picture')} that {'is a video' if len(sources) == 1 else 'are'}"
     what += "" if len(sources) == 1 else f" {len(sources)} videos"
     return Recognised(what, tuple(sources))
+
+
+def picture_of_row(row: Row, fps: Fraction, file: str) -> Images | None:
+    """What a row of a list of videos names if that is a picture: a video of one frame. None for any other file."""
+    if not is_image_name(row.path):
+        return None
+    _check_on_a_disk(row, file)
+    return Images((PurePath(row.path).name,), fps, is_ordered=True)
+
+
+def _check_on_a_disk(row: Row, file: str) -> None:
+    if is_store_url(row.path):
+        raise UsageError(
+            f"{row.place} names the picture {shown(row.path)}, and pictures are read from disks; copy them to one, and "
+            "list the copies",
+            file=file,
+        )
 
 
 def in_order(folder: str, files: Sequence[str], policy: SourcePolicy) -> list[ShownPicture]:
