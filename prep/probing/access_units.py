@@ -16,7 +16,7 @@ _H264_HEADERS = range(6, 10)
 _H264_RECOVERY_POINT = 6
 # 23008-2 (HEVC) 7.3.2.4 and F.14.2.8: prefix SEI, alpha channel information.
 _HEVC_SEI, _HEVC_ALPHA_INFORMATION = 39, 165
-_HEVC_ENTRIES, _HEVC_HEADERS = range(16, 22), range(32, 41)
+_HEVC_ENTRIES, _HEVC_HEADERS, _HEVC_PARAMETER_SETS = range(16, 22), range(32, 41), range(32, 35)
 # RASL pictures.
 _HEVC_SKIPPED = (8, 9)
 _LOOKED_AT_BYTES = 64
@@ -329,6 +329,11 @@ def has_alpha_layer(extradata: bytes | None, first_packet: bytes) -> bool:
         if nal[0] >> 1 & 63 == _HEVC_SEI
         for kind, body in _sei_messages(nal[2:])
     )
+
+
+def hevc_parameter_sets(extradata: bytes) -> list[bytes]:
+    """The parameter sets in an hvcC, without the messages that are beside them."""
+    return [nal for nal in _stored_hevc_sets(extradata) if nal[0] >> 1 & 63 in _HEVC_PARAMETER_SETS]
 
 
 def _stored_hevc_sets(extradata: bytes) -> Iterator[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -13,22 +14,37 @@ _TRACK_TYPE, _CODEC_ID = 0x83, 0x86
 # Video, audio, subtitles, metadata: FFmpeg has one stream for each track of these types, in the order of the file.
 _STREAM_TYPES = (1, 2, 17, 33)
 _MAX_ELEMENT_BYTES = 1 << 28
+# With what a file begins (RFC 8794, 11.2.1).
+_EBML = b"\x1a\x45\xdf\xa3"
+_READ_BYTES = 1 << 20
 # An id of four bytes and a size of eight.
 _LARGEST_HEADER_BYTES = 12
 
 
-def track_of(path: str, stream_index: int) -> list[tuple[int, bytes]]:
-    """The elements of the track of this stream; none where it is not found."""
-    tracks = [list(elements(body)) for kind, body in elements(top_element(path, _TRACKS)) if kind == _TRACK_ENTRY]
+def track_of(path: str, stream_index: int, begin: int = 0) -> list[tuple[int, bytes]]:
+    """The elements of the track of this stream; none where it is not found. `begin`: where the file begins in it."""
+    found = elements(top_element(path, _TRACKS, begin))
+    tracks = [list(elements(body)) for kind, body in found if kind == _TRACK_ENTRY]
     streams = [track for track in tracks if number_in(track, _TRACK_TYPE) in _STREAM_TYPES and _CODEC_ID in dict(track)]
     return streams[stream_index] if stream_index < len(streams) else []
 
 
-def top_element(path: str, wanted: int) -> bytes:
+def files_in(path: str) -> Iterator[int]:
+    """Where each of the Matroska files begins that were joined to this one, and the one itself. All of it is read."""
+    at, overlap = 0, len(_EBML) - 1
+    with Path(path).open("rb") as source:
+        data = b""
+        while more := source.read(_READ_BYTES):
+            data = data[-overlap:] + more
+            at += len(more)
+            yield from (at - len(data) + match.start() for match in re.finditer(re.escape(_EBML), data))
+
+
+def top_element(path: str, wanted: int, begin: int = 0) -> bytes:
     """The content of an element of the segment that lies before all frames, or to which the segment's list of elements
     leads; b"" where there is none, or where an element before it has an unknown size."""
     with Path(path).open("rb") as source:
-        at, segment_at, listed = 0, 0, b""
+        at, segment_at, listed = source.seek(begin), begin, b""
         while header := _read_header(source.read(_LARGEST_HEADER_BYTES)):
             kind, size, header_bytes = header
             if kind == wanted:

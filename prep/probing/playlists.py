@@ -14,10 +14,14 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...errors import NotAVideoError, SourceError, SourceNotFoundError
+from .mp4_fragments import first_times
+from .other_beginnings import Statement, statement_of
 
 _HEAD_BYTES = 4096
 # A playlist of a day in segments of a second takes 3 MB.
 _MAX_BYTES = 1 << 26
+_ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
+_RANGE = re.compile(r"(\d+)(?:@(\d+))?")
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,40 @@ def _check_hls(playlist: Path, *, leads_to_playlists: bool = True) -> None:
             _check_is_no_script(place, playlist)
         else:
             _check_hls(place, leads_to_playlists=False)
+    _check_parts(playlist, lines)
+
+
+def _check_parts(playlist: Path, lines: list[str]) -> None:
+    """NotAVideoError for a playlist of fragments of MP4 of which a part has another beginning (EXT-X-MAP), or times
+    that begin anew, as around advertisements: FFmpeg reads the first beginning only, and leaves out earlier times."""
+    stated: Statement = {}
+    last: dict[int, int] = {}
+    for number, line in enumerate(lines, 1):
+        attributes = dict(_ATTRIBUTE.findall(line)) if line.startswith("#EXT-X-MAP:") else {}
+        why = ""
+        if "URI" in attributes:
+            other = _statement(_place_of(attributes["URI"], playlist), attributes.get("BYTERANGE", ""))
+            why = "has another beginning (#EXT-X-MAP)" if stated and other and other != stated else ""
+            stated = stated or other
+        elif stated and line and line[0] != "#":
+            times = first_times(str(_place_of(line, playlist)))
+            is_anew = any(time <= last[track] for track, time in times.items() if track in last)
+            why = "has times that begin anew" if is_anew else ""
+            last |= times
+        if why:
+            raise NotAVideoError(
+                f"{playlist}, line {number}: from here on it {why}, and FFmpeg reads all of it as the part before; "
+                "give a playlist of each part",
+                file=str(playlist),
+            )
+
+
+def _statement(place: Path, part: str) -> Statement:
+    """What the beginning of an MP4 says in a `part` of a file (RFC 8216, 4.3.2.5)."""
+    length, begin = (_RANGE.findall(part) or [("", "")])[0]
+    with place.open("rb") as file:
+        file.seek(int(begin or 0))
+        return statement_of(file.read(int(length or _MAX_BYTES)))
 
 
 def _check_is_no_script(place: Path, script: Path) -> None:

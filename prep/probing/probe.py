@@ -32,6 +32,7 @@ from .opening import (
     video_stream,
 )
 from .ordered_chapters import has_other_order
+from .other_beginnings import why_misread_fragments, why_misread_segments
 from .packet_times import decode_times, falls, frame_times, may_be_times_of_decoding, rising, stated_times
 from .picture import UNSPECIFIED, picture_of
 from .probed_frames import first_frames, frame_of
@@ -40,6 +41,7 @@ from .sample_entry import is_index_cut_off
 from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, UNSIZED, PacketLog, suspicion_of_end
 from .source_video import NO_ENTRIES, SourceVideo, with_pts
 from .still_pictures import why_motion_photo, why_still
+from .unread import is_fragmented
 
 # Formats of streams without times, whose frames FFmpeg puts at 25 frames/s where the stream does not state a rate.
 _WITHOUT_TIMES = ("apv", "avs2", "avs3", "cavsvideo", "dnxhd", "evc", "h264", "hevc", "mjpeg", "obu", "vc1", "vvc")
@@ -93,6 +95,8 @@ def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
             f"and FFmpeg shows the file as it lies; to have it so, give OUT.mkv of `{_WITHOUT_CHAPTERS}`",
             file=path,
         )
+    if is_fragmented(container, stream) and (why := why_misread_fragments(path)):
+        raise EncodeError(f"{path} {why}", file=path)
     return stream
 
 
@@ -181,6 +185,8 @@ def _probe_stream(
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
     demuxer = demuxer_of(container)
     joined = is_joined(packets.dts, stream.time_base, period_of(demuxer))
+    if demuxer == "matroska" and falls(packets.dts) and (why := why_misread_segments(path, stream)):
+        raise EncodeError(f"{path} {why}", file=path)
     order, has_decode_times = (None, False) if joined else frame_times(packets, stream, demuxer, frames)
     has_decoded = stream.codec_context.has_b_frames and not joined
     decoded = decode_times(packets, rising(pts)) if has_decoded else None

@@ -1,0 +1,126 @@
+"""Recordings joined byte by byte, and parts of playlists, whose beginnings say otherwise how pictures are decoded.
+FFmpeg decodes all by the first beginning, and of H.264 without CABAC no decoder notices that the pictures are wrong."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import shortgop
+from odd_pictures import encode_pictures, numbered
+from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.manifests.mp4 import boxes
+from shortgop.prep.options import SourcePolicy
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from synthetic import read_number
+
+HALF, GOP, TIMESCALE = 30, 15, 30000
+BASELINE = ("-c:v", "libx264", "-preset", "veryfast", "-profile:v", "baseline", "-pix_fmt", "yuv420p", "-g", str(GOP))
+ONE, OTHER = ("-x264-params", "qp=22:scenecut=0"), ("-x264-params", "qp=34:scenecut=0")
+FRAGMENTS = ("-movflags", "+frag_keyframe+empty_moov+default_base_moof")
+
+
+def report_of(source: Path, *, salvage: bool = False) -> Report:
+    out, policy = DiskStorage(source.parent / f"{source.name} dataset"), SourcePolicy(salvage=salvage)
+    return prepare([str(source)], out, Profile(), where=Where("inline"), policy=policy)
+
+
+def shown(source: Path) -> list[int]:
+    assert report_of(source).failures == ()
+    return [read_number(frame) for frame in shortgop.open(source.parent / f"{source.name} dataset")[0]]
+
+
+def parts(path: Path, numbers: range, coded: Sequence[str], timescale: int = TIMESCALE) -> list[bytes]:
+    """The beginning and the fragments of a recording, which has the times of a later part of one."""
+    coded = (*BASELINE, *coded, *FRAGMENTS, "-video_track_timescale", str(timescale))
+    data = bytearray(encode_pictures(path, numbered(numbers), *coded).read_bytes())
+    for number, match in enumerate(re.finditer(b"mfhd", bytes(data))):
+        struct.pack_into(">I", data, match.end() + 4, numbers[0] // GOP + number + 1)
+        begin = (numbers[0] + number * GOP) * timescale // 30
+        struct.pack_into(">Q", data, data.index(b"tfdt", match.end()) + 8, begin)
+    starts = [box.start for box in boxes(bytes(data)) if box.type == b"moof"]
+    end = next((box.start for box in boxes(bytes(data)) if box.type == b"mfra"), len(data))
+    return [bytes(data[start:stop]) for start, stop in zip([0, *starts], [*starts, end], strict=True)]
+
+
+def two_of(folder: Path, suffix: str, second: Sequence[str], timescale: int = TIMESCALE) -> Path:
+    source = folder / f"x.{suffix}"
+    numbers = range(HALF), range(HALF, 2 * HALF)
+    if suffix == "mp4":
+        first = parts(folder / "1.mp4", numbers[0], ONE)
+        source.write_bytes(b"".join([*first, *parts(folder / "2.mp4", numbers[1], second, timescale)]))
+    else:
+        files = [
+            encode_pictures(folder / f"{number}.{suffix}", numbered(each), *BASELINE, *coded)
+            for number, each, coded in zip((1, 2), numbers, (ONE, second), strict=True)
+        ]
+        source.write_bytes(b"".join(file.read_bytes() for file in files))
+    return source
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("salvage", [False, True])
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_a_recording_with_other_parameters_is_not_decoded_by_those_of_the_first(
+    suffix: str, salvage: bool, tmp_path: Path
+) -> None:
+    """It is refused with the commands that take the two apart."""
+    source = two_of(tmp_path, suffix, OTHER)
+    (failure,) = report_of(source, salvage=salvage).failures
+    assert "another recording from byte" in failure.reason
+    for number, command in enumerate(re.findall("`(.*?)`", failure.reason)):
+        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
+        numbers = range(number * HALF, (number + 1) * HALF)
+        assert shown(tmp_path / f"OUT{number + 1}.{suffix}") == [*numbers]
+
+
+def test_a_recording_with_the_same_parameters_goes_on(tmp_path: Path) -> None:
+    assert shown(two_of(tmp_path, "mp4", ONE)) == [*range(2 * HALF)]
+
+
+def test_a_recording_with_other_units_of_time_is_not_timed_by_those_of_the_first(tmp_path: Path) -> None:
+    (failure,) = report_of(two_of(tmp_path, "mp4", ONE, timescale=2 * TIMESCALE)).failures
+    assert "another recording from byte" in failure.reason
+
+
+def playlist(folder: Path, pieces: Sequence[Sequence[bytes]]) -> Path:
+    """An HLS playlist of recordings, each of a beginning and fragments."""
+    lines = ["#EXTM3U", "#EXT-X-VERSION:7", "#EXT-X-TARGETDURATION:1"]
+    for which, (beginning, *fragments) in enumerate(pieces):
+        (folder / f"init{which}.mp4").write_bytes(beginning)
+        lines += ["#EXT-X-DISCONTINUITY", f'#EXT-X-MAP:URI="init{which}.mp4"']
+        for number, fragment in enumerate(fragments):
+            (folder / f"{which}-{number}.m4s").write_bytes(fragment)
+            lines += ["#EXTINF:0.5,", f"{which}-{number}.m4s"]
+    source = folder / "x.m3u8"
+    source.write_text("\n".join([*lines, "#EXT-X-ENDLIST", ""]))
+    return source
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize(
+    ("numbers", "coded", "why"),
+    [
+        (range(HALF, HALF + GOP), ONE, ""),
+        (range(HALF, HALF + GOP), OTHER, "line 11: from here on it has another beginning (#EXT-X-MAP)"),
+        # FFmpeg left out such a part, of a single fragment, without a word.
+        (range(GOP), ONE, "line 13: from here on it has times that begin anew"),
+    ],
+)  # fmt: skip
+def test_parts_of_a_playlist_that_ffmpeg_reads_as_the_first_are_refused(
+    numbers: range, coded: Sequence[str], why: str, tmp_path: Path
+) -> None:
+    source = playlist(
+        tmp_path, [parts(tmp_path / "1.mp4", range(HALF), ONE), parts(tmp_path / "2.mp4", numbers, coded)]
+    )
+    if not why:
+        assert shown(source) == [*range(numbers.stop)]
+        return
+    (failure,) = report_of(source).failures
+    assert why in failure.reason
