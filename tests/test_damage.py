@@ -161,6 +161,13 @@ def test_a_pause_in_a_stream_of_uneven_frames_is_no_hole() -> None:
     assert frames_behind_hole(times, 12, is_cut=True) == 1
 
 
+def test_a_pause_before_the_last_frame_of_a_variable_rate_is_no_hole() -> None:
+    """The last frame of a whole recording was left out where no other pause was as long."""
+    times = [0, 33, 80, 109, 150, 170, 200, 244, 280, 500]
+    assert frames_behind_hole(times, 280, is_cut=False) == 0
+    assert frames_behind_hole(times, 280, is_cut=True) == 1
+
+
 def forgetting(scan: Scan, *numbers: int) -> Scan:
     """The scan, in which these packets tell the decoder to forget a frame that it does not have."""
     return replace(
