@@ -121,6 +121,20 @@ def test_b_frames_at_the_end_of_an_avi_whose_header_counts_empty_chunks_are_ther
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]] == list(range(60))
 
 
+def test_an_avi_whose_first_frame_is_short_has_its_last_one(tmp_path: Path) -> None:
+    """FFmpeg begins it later than the other frames call for, by the offset: the last frame was taken for one that may
+    belong behind others that were cut off."""
+    timebase, rate = Fraction(1, 600), Fraction(25, 2)
+    pts = constant_rate_pts(rate, 20, timebase)
+    whole = make_video(tmp_path / "v.mov", pts=pts, timebase=timebase, codec="mpeg4", gop=12, b_frames=3)
+    offset = ("-itsoffset", "0.033")
+    ffmpeg(*offset, "-i", whole.path, "-c", "copy", "-avoid_negative_ts", "disabled", tmp_path / "v.avi")
+    assert make_dataset([tmp_path / "v.avi"], tmp_path / "dataset").failures == ()
+    video = shortgop.open(tmp_path / "dataset")[0]
+    assert [read_number(frame) for frame in video] == list(range(20))
+    assert video.metadata.fps == rate
+
+
 def test_an_avi_that_is_cut_still_loses_its_end(tmp_path: Path) -> None:
     timebase = 1 / RATE
     pts = constant_rate_pts(RATE, 60, timebase)

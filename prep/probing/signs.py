@@ -333,11 +333,12 @@ def cut_index(path: str, container: InputContainer, stream: VideoStream) -> str:
 def promises_more_chunks(container: InputContainer, stream: VideoStream, count: int, last_dts: int | None) -> bool:
     """Whether the header of an AVI states more chunks than the stream has, of which `count` have a frame.
 
-    Others are empty: they only make the frame before them last longer. A dts counts them all.
+    Others are empty: they only make the frame before them last longer. A dts counts them all. The interval is a mean:
+    the first frame of a copy may last less long than others.
     """
     last = last_dts or 0
-    interval = max(1, round(last / max(1, count - 1)))
-    return container.format.name == "avi" and stream.frames > max(count, last + interval)
+    interval = max(1.0, last / max(1, count - 1))
+    return container.format.name == "avi" and stream.frames > max(count, last + 1.5 * interval)
 
 
 def promised_end(stream: VideoStream) -> Fraction | None:
