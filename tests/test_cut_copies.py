@@ -51,3 +51,23 @@ def test_all_frames_that_play_are_there(
     assert len(expected) >= 48
     assert make_dataset([cut], tmp_path / "dataset").failures == ()
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "dataset")[0]] == expected
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize(("codec", "suffix"), [("libx264", ".mkv"), ("libx265", ".ts")])
+def test_stretches_count_from_the_first_frame_that_plays(codec: str, suffix: str, tmp_path: Path) -> None:
+    """Those before it that no decoder shows, as they refer to frames before the cut, were counted: a stretch began
+    three frames early."""
+    steady = {name: f"{value}:b-adapt=0:scenecut=0" for name, value in OPEN_GOP[codec].items()}
+    options: dict[str, Any] = {"codec": codec, "options": steady, "gop": 24, "b_frames": 3}
+    full = make_video(tmp_path / "v.mkv", pts=constant_rate_pts(RATE, 120, KHZ), timebase=KHZ, **options)
+    cut = tmp_path / f"cut{suffix}"
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(full.path), "-ss", "0.6", "-c", "copy"]
+    subprocess.run([*ffmpeg, str(cut)], check=True)
+    expected = played(cut)
+    with av.open(cut) as container:
+        assert sum(packet.size > 0 for packet in container.demux(video=0)) > len(expected)
+    (tmp_path / "list.csv").write_text(f"id,path,start,end\none,{cut.name},1,1.5\n")
+    report = shortgop.prepare(tmp_path / "list.csv", tmp_path / "cuts", cuts="start,end", runner="inline")
+    assert report.failures == ()
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")["one"]] == expected[30:45]

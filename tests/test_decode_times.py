@@ -177,6 +177,18 @@ def test_the_last_frame_of_h264_in_avi_is_an_interval_behind_the_one_before(suff
     assert in_even_steps(copy, tmp_path / "dataset", 30)
 
 
+@pytest.mark.parametrize("suffix", ["avi", "wmv"])
+def test_h264_without_b_frames_in_avi_has_its_pauses_behind_the_frames_that_last(suffix: str, tmp_path: Path) -> None:
+    """FFmpeg shows each frame at the time of the next one, so that each pause came a frame early."""
+    shown = [0, 1, 2, 3, 7, 8, 9, 10, 11, 15, *range(16, 40), 42, 43, 44, 45]
+    source = make_video(tmp_path / "x.mp4", pts=shown, timebase=Fraction(1, 25), codec="libx264", b_frames=0)
+    ffmpeg("-i", source.path, "-c", "copy", tmp_path / f"copy.{suffix}")
+    assert make_dataset([tmp_path / f"copy.{suffix}"], tmp_path / "dataset").failures == ()
+    video = shortgop.open(tmp_path / "dataset")[0]
+    assert video.metadata.fps == 25
+    assert [read_number(frame) for frame in video] == [sum(time <= tick for time in shown) - 1 for tick in range(46)]
+
+
 @pytest.mark.first_case_short
 @pytest.mark.parametrize("offset", ["0", "0.1", "1.5"])
 @pytest.mark.parametrize("codec", ["h264", "mp4"])

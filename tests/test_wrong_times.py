@@ -18,6 +18,7 @@ from odd_pictures import h264_packets, timed
 from shortgop.errors import DamagedSourceError
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.packet_times import rising
 from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import Profile
 from shortgop.prep.timing.rising_times import longest_rise, spaced
@@ -49,6 +50,15 @@ def test_a_rate_that_no_video_has_is_refused(tmp_path: Path) -> None:
     ffmpeg("-r", "30", "-i", tmp_path / "v.h264", tmp_path / "timed.mp4")
     assert make_dataset([tmp_path / "timed.mp4"], tmp_path / "timed").failures == ()
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "timed")[0]] == list(range(60))
+
+
+def test_a_time_that_is_none_is_a_gap_and_no_other_error() -> None:
+    """FFmpeg copies from Matroska, which may lack the first time of decoding, to NUT with the least number there is."""
+    least = -(1 << 63)
+    assert rising([least + 4288, 10048, 12160]) is None
+    apart = rising([10048, -(1 << 62)])
+    assert apart is not None
+    assert apart.tolist() == [-(1 << 62), 10048]
 
 
 @pytest.mark.parametrize("offset", ["-0.5", "-0.1"])

@@ -18,6 +18,8 @@ from .signs import PacketLog
 _ONE_TIME = ("avi", "asf", "gxf")
 # Of how many intervals the rate of a stream is known, and how many frames an encoder holds back for B-frames at most.
 _FEWEST_STEPS, _MOST_HELD_BACK = 8, 4
+# FFmpeg copies a time that it does not know as the least number of 64 bits. Distances have to have 64 bits as well.
+_MOST_APART = (1 << 63) - 1
 _NO_STEPS = np.zeros(0, dtype=np.int64)
 
 
@@ -34,8 +36,8 @@ def frame_times(
     of decoding. `frames`: the first ones that decode."""
     order = rising(packets.pts)
     if not stream.codec_context.has_b_frames:
-        # FFmpeg expected them, and took each time for that of decoding.
-        even = _with_even_end(_in_order(packets.pts)) if demuxer in _ONE_TIME else order
+        # FFmpeg expected them, and took each time for that of decoding, and the next one for that at which it is shown.
+        even = _only_times(packets, order, demuxer) if demuxer in _ONE_TIME else order
         even = _as_browsers(order) if demuxer == "gif" else even
         return even, _differ(even, order)
     if demuxer in _ONE_TIME:
@@ -53,6 +55,33 @@ def frame_times(
     was_packed = packets.is_packed or packets.is_unpacked
     has_decode_times = order is not None and bool(packets.has_decode_times or was_packed or is_late)
     return (even if has_decode_times else order), has_decode_times
+
+
+def _only_times(packets: PacketLog, order: Array | None, demuxer: str) -> Array | None:
+    """The one time of each packet, in rising order, of a stream without B-frames. `order`: the pts of packets, if they
+    rise when they are sorted."""
+    decoded = rising(packets.dts)
+    if decoded is None or not _differ(decoded, order):
+        return _with_even_end(_in_order(packets.pts))
+    steps = np.diff(decoded)
+    # FFmpeg reads the first frame of an AVI as if it began at 0, however late that is.
+    if demuxer == "avi" and len(steps) > 1 and steps[0] > 1.5 * np.median(steps):
+        return np.concatenate([[decoded[1] - int(np.median(steps))], decoded[1:]])
+    return decoded
+
+
+def begins_with_leading(packets: PacketLog) -> bool:
+    """Whether frames that are decoded behind the first one are shown before it: they may refer to frames before the
+    file's start, and then no decoder shows them."""
+    known = packets.known_pts
+    return len(known) == len(packets.pts) and min(known) < known[0]
+
+
+def without_leading(order: Array, frames: Sequence[VideoFrame]) -> Array:
+    """The times of those frames that are shown. `frames`: the first ones that decode."""
+    decoded = [frame.pts for frame in frames[:FRAMES_LOOKED_AT]]
+    known = [pts for pts in decoded if pts is not None]
+    return order[order >= min(known)] if len(known) == len(decoded) else order
 
 
 def stated_times(packets: PacketLog, stream: VideoStream, order: Array | None) -> Array:
@@ -85,9 +114,9 @@ def falls(times: Iterable[int | None]) -> int:
 
 
 def rising(times: Sequence[int | None]) -> Array | None:
-    """The times in rising order, or None when some are missing or occur twice."""
+    """The times in rising order, or None when some are missing or occur twice, or are too far apart to be times."""
     known = [value for value in times if value is not None]
-    if len(known) < len(times):
+    if len(known) < len(times) or max(known, default=0) - min(known, default=0) > _MOST_APART:
         return None
     ordered = np.sort(np.array(known, dtype=np.int64))
     return None if (np.diff(ordered) == 0).any() else ordered

@@ -33,7 +33,16 @@ from .opening import (
 )
 from .ordered_chapters import has_other_order
 from .other_beginnings import why_misread_fragments, why_misread_segments
-from .packet_times import decode_times, falls, frame_times, may_be_times_of_decoding, rising, stated_times
+from .packet_times import (
+    begins_with_leading,
+    decode_times,
+    falls,
+    frame_times,
+    may_be_times_of_decoding,
+    rising,
+    stated_times,
+    without_leading,
+)
 from .picture import UNSPECIFIED, picture_of
 from .probed_frames import first_frames, frame_of
 from .recordings import is_joined, period_of
@@ -178,7 +187,8 @@ def _probe_stream(
     _refuse_packets(path, container, stream, packets)
     pts, durations = packets.pts, packets.durations
     packets.suspect(suspicion_of_end(path, container, stream, packets))
-    is_one_enough = packets.has_only_frames and not may_be_times_of_decoding(packets, stream)
+    leads = begins_with_leading(packets)
+    is_one_enough = packets.has_only_frames and not (leads or may_be_times_of_decoding(packets, stream))
     frames = (frame_of(first, stream) if first and is_one_enough else []) or first_frames(path, stream.index)
     frame = frames[0]
     coded = (frame.width, frame.height)
@@ -188,6 +198,7 @@ def _probe_stream(
     if demuxer == "matroska" and falls(packets.dts) and (why := why_misread_segments(path, stream)):
         raise EncodeError(f"{path} {why}", file=path)
     order, has_decode_times = (None, False) if joined else frame_times(packets, stream, demuxer, frames)
+    order = without_leading(order, frames) if leads and order is not None and not has_decode_times else order
     has_decoded = stream.codec_context.has_b_frames and not joined
     decoded = decode_times(packets, rising(pts)) if has_decoded else None
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
