@@ -20,7 +20,7 @@ from .pictures.picture_filters import (
     without_colours,
 )
 from .pictures.sizes import picture_layout
-from .probing.opening import HOLDING_BACK, WITHOUT_EDITS, input_argv
+from .probing.opening import FRAGMENT_BY_FRAGMENT, HOLDING_BACK, WITHOUT_EDITS, input_argv
 from .probing.source_video import SourceVideo
 from .profile import Profile
 from .running.frame_report import STATS_FORMAT
@@ -166,14 +166,17 @@ def quality_argv(
 
 def _input_options(source: SourceVideo) -> list[str]:
     decoder, index = source.picture.decoder, source.stream_index
-    without_edits = WITHOUT_EDITS if source.is_without_edits else {}
+    opened = {
+        **(WITHOUT_EDITS if source.is_without_edits else {}),
+        **(FRAGMENT_BY_FRAGMENT if source.is_by_fragment else {}),
+    }
     held_back = HOLDING_BACK if source.has_unknown_delay else {}
     return [
         *([f"-c:{index}", decoder] if decoder else []),
         *(word for name, value in held_back.items() for word in (f"-{name}:{index}", value)),
         # Where times do not rise, libavcodec would take those of decoding from then on, which may be frames later.
         *([f"-bsf:{index}", "setts=pts=PTS:dts=NOPTS"] if source.repeats_times else []),
-        *(word for name, value in without_edits.items() for word in (f"-{name}", value)),
+        *(word for name, value in opened.items() for word in (f"-{name}", value)),
         # ffmpeg would move a recording that begins earlier than the first by a period, and then the one behind it.
         *(["-correct_ts_overflow", "0"] if source.is_joined else []),
         # Source timestamps stay unchanged, so that the pts in STATS_FORMAT can be compared with the plan.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import struct
 import subprocess
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,12 +13,13 @@ import av
 import pytest
 
 import shortgop
+from cut_sources import cut, write_list
 from datasets import make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.cli.job_reports import print_report
 from shortgop.cli.printing import PlainConsole
 from shortgop.jobs.outcome import Report
-from shortgop.manifests.lacking import GUESSED_RATE
+from shortgop.manifests.lacking import CUT_OFF, GUESSED_RATE
 from shortgop.manifests.mp4 import boxes
 from synthetic import read_number
 
@@ -149,3 +152,72 @@ def test_a_recording_that_ends_within_its_index_is_called_that(tmp_path: Path) -
         source = tmp_path / f"whole{number}.mp4"
         source.write_bytes(whole[:length])
         assert shown(video_of(source)) == list(range(FRAMES))
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("part", [0.1, 0.5, 0.99])
+def test_a_recording_in_fragments_that_ends_within_the_index_of_the_last_one_keeps_the_others(
+    part: float, tmp_path: Path
+) -> None:
+    """FFmpeg looks at the indexes of all fragments first, and did not open such a recording at all."""
+    coded = (*X264, "-g", "10", "-sc_threshold", "0", "-pix_fmt", "yuv420p")
+    fragments = ("-movflags", "+frag_keyframe+empty_moov+default_base_moof")
+    whole = encode_pictures(tmp_path / "whole.mp4", numbered(range(FRAMES)), *coded, *fragments).read_bytes()
+    last = [box for box in boxes(whole) if box.type == b"moof"][2]
+    source = tmp_path / "x.mp4"
+    source.write_bytes(whole[: last.start + int(part * (last.stop - last.start))])
+    video = video_of(source)
+    assert shown(video) == list(range(20))
+    assert video.changes.given_up == (CUT_OFF,)
+    cuts = write_list(tmp_path, "x.mp4,0.1,0.4", "x.mp4,0.4,0.6")
+    assert cut(cuts, tmp_path / "cuts").failures == ()
+    assert [shown(each) for each in shortgop.open(tmp_path / "cuts")] == [list(range(3, 12)), list(range(12, 18))]
+
+
+def chunks_of(data: bytes, start: int, stop: int) -> Iterator[tuple[bytes, bytes]]:
+    """The kind and the content of each chunk of an AVI."""
+    while start + 8 <= stop:
+        kind, length = struct.unpack_from("<4sI", data, start)
+        yield kind, data[start + 8 : start + 8 + length]
+        start += 8 + length + length % 2
+
+
+def avi_without_index(path: Path, *, between: bytes = b"", fills_up: bool = True) -> Path:
+    """Motion JPEG in AVI, with other chunks `between` its frames, or with chunks that are not filled up."""
+    coded = ("-c:v", "mjpeg", "-q:v", "2", "-pix_fmt", "yuvj420p")
+    whole = encode_pictures(path, numbered(range(FRAMES)), *coded).read_bytes()
+    out = whole[:12]
+    for kind, content in chunks_of(whole, 12, len(whole)):
+        if content[:4] == b"movi":
+            frames = [frame.rstrip(b"\0") for _, frame in chunks_of(content, 4, len(content))]
+            assert any(len(frame) % 2 for frame in frames)
+            filled = [frame + b"\0" * (fills_up * len(frame) % 2) for frame in frames]
+            heads = (struct.pack("<4sI", b"00dc", len(frame)) for frame in frames)
+            movi = b"movi" + b"".join(head + each + between for head, each in zip(heads, filled, strict=True))
+            out += struct.pack("<4sI", kind, len(movi)) + movi + b"\0" * (len(movi) % 2)
+        elif kind != b"idx1":
+            out += struct.pack("<4sI", kind, len(content)) + content + b"\0" * (len(content) % 2)
+    path.write_bytes(out)
+    return path
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("kind", [b"gps0", b"gsen", b"SLLT"])
+def test_chunks_of_places_between_the_frames_of_an_avi_are_no_damage(kind: bytes, tmp_path: Path) -> None:
+    place = struct.pack("<4sI", kind, 24) + b"$GPRMC,080001,A,4717.11,"
+    video = video_of(avi_without_index(tmp_path / "x.avi", between=2 * place))
+    assert shown(video) == list(range(FRAMES))
+
+
+def test_chunks_of_an_avi_that_are_not_filled_up_are_no_damage(tmp_path: Path) -> None:
+    video = video_of(avi_without_index(tmp_path / "x.avi", fills_up=False))
+    assert shown(video) == list(range(FRAMES))
+
+
+def test_a_damaged_name_of_a_frame_is_no_other_chunk(tmp_path: Path) -> None:
+    source = avi_without_index(tmp_path / "x.avi")
+    data = bytearray(source.read_bytes())
+    at = [match.start() for match in re.finditer(b"00dc", data)][9]
+    data[at] ^= 0x40
+    source.write_bytes(data)
+    assert "there is a break between its chunks" in reason_against(source)

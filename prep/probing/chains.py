@@ -19,6 +19,8 @@ from .zero_tail import zeros_from
 _HEADER = struct.Struct("<4sI")
 _KNOWN = re.compile(rb"\d\d(dc|db|wb|tx|pc|iv|__)|ix\d\d|idx1|JUNK|junk|hdrl|INFO|LIST|RIFF")
 _OPENED = (b"movi", b"rec ", b"AVIX", b"AVI ")
+# Other chunks that recorders write between frames, of places and accelerations. Damaged names of frames have digits.
+_FOREIGN = re.compile(rb"[A-Za-z]{3}[A-Za-z0-9_ ]")
 
 
 _TAG_TYPES = (8, 9, 18)  # sound, video, metadata
@@ -125,7 +127,11 @@ def _avi_break(path: str) -> int | None:
         at, in_movi = 0, False
         while at + _HEADER.size <= size:
             kind, length = _header(file, at)
-            if not _KNOWN.fullmatch(kind):
+            if not _KNOWN.fullmatch(kind) and in_movi and _KNOWN.fullmatch(_header(file, at - 1)[0]):
+                # Some recorders do not fill up chunks of an odd length.
+                at -= 1
+                kind, length = _header(file, at)
+            if not _KNOWN.fullmatch(kind) and not (in_movi and _is_foreign(file, at, size)):
                 # Anything may lie between and after the lists.
                 return at if in_movi else None
             if kind in (b"LIST", b"RIFF"):
@@ -142,6 +148,16 @@ def _avi_break(path: str) -> int | None:
                 return at
             at = following
     return None
+
+
+def _is_foreign(file: BinaryIO, at: int, size: int) -> bool:
+    """Whether a chunk of another kind lies here, with one of a known or of such a kind behind it, or the end."""
+    kind, length = _header(file, at)
+    following = at + _HEADER.size + length + length % 2
+    if not _FOREIGN.fullmatch(kind) or following + _HEADER.size > size:
+        return _FOREIGN.fullmatch(kind) is not None and following == size
+    behind = _header(file, following)[0]
+    return bool(_KNOWN.fullmatch(behind) or _FOREIGN.fullmatch(behind))
 
 
 def lacks_movi(path: str) -> bool:

@@ -123,6 +123,16 @@ def _fragments_of(path: str, track_id: int) -> tuple[list[Fragment], list[int]]:
     return fragments, sequences
 
 
+def ends_in_moof(path: str) -> bool:
+    """Whether an MP4 ends within the index of a fragment, behind whole ones."""
+    kinds, end = [], 0
+    for kind, position, length in top_boxes(path):
+        kinds.append(kind)
+        end = position + length
+    is_last = kinds[-1:] == [b"moof"] and end > Path(path).stat().st_size
+    return is_last and b"moov" in kinds and kinds.count(b"moof") > 1
+
+
 def first_times(path: str) -> dict[int, int]:
     """When the first sample of each track in the first fragment of a file is decoded, by the numbers of tracks; nothing
     where it does not say so."""

@@ -26,6 +26,7 @@ from ...errors import NotAVideoError, SourceError
 from .access_units import has_only_headers
 from .edit_list import changes_speed, hides_decoded_first, track_edits
 from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
+from .mp4_fragments import ends_in_moof
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import promised_end, why_mp4_does_not_open
 from .transport_packets import has_transport_packets
@@ -60,6 +61,9 @@ _LIMITS = {"format_whitelist": _WHITELIST, **_PROTOCOLS}
 HOLDING_BACK = {"strict": "1"}
 
 WITHOUT_EDITS = {"ignore_editlist": "1"}
+# With this option fragments of an MP4 are read one after the other. Otherwise FFmpeg looks at all of them first, and
+# does not open a file that ends within the index of the last one.
+FRAGMENT_BY_FRAGMENT = {"fflags": "+ignidx"}
 
 _RAW_FORMATS = ("mpegvideo", "m4v", "h264", "hevc", "vvc", "mp3", "aac", "ac3", "eac3")
 
@@ -87,7 +91,9 @@ def open_source(path: str) -> InputContainer:
             raise _refusal(path, error) from error
         return _open(f"file:{path}", demuxer)
     except av.error.FFmpegError as error:
-        raise _refusal(path, error) from error
+        if error.errno in _NOT_THE_FILES_FAULT or not ends_in_moof(path):
+            raise _refusal(path, error) from error
+        return _open(f"file:{path}", limits={**_LIMITS, **FRAGMENT_BY_FRAGMENT})
 
 
 def _of_multipart(path: str, container: InputContainer) -> InputContainer:
@@ -133,6 +139,11 @@ def open_without_edits(path: str) -> InputContainer:
 def is_without_edits(container: InputContainer) -> bool:
     """Whether the container was opened so that the edits of an MP4 do not count."""
     return WITHOUT_EDITS.items() <= container.container_options.items()
+
+
+def is_by_fragment(container: InputContainer) -> bool:
+    """Whether the container was opened so that fragments of an MP4 are read one after the other."""
+    return FRAGMENT_BY_FRAGMENT.items() <= container.container_options.items()
 
 
 class Readable(Protocol):

@@ -25,6 +25,7 @@ from .edited_times import edited_times, retimed
 from .opening import (
     best_video,
     demuxer_of,
+    is_by_fragment,
     is_without_edits,
     open_source,
     packets_of,
@@ -69,6 +70,8 @@ def probe(path: str, *, by_index: bool = False) -> SourceVideo:
         edits = track_edits(path, stream) if "mp4" in container.format.name else TrackEdits()
         if not is_without_edits(container) and (why := why_edits_are_misread(edits)):
             raise EncodeError(f"{path} {why}", file=path)
+        # Fragments that are read one after the other have no index yet.
+        by_index = by_index and not is_by_fragment(container)
         source = _probe_stream(path, container, stream, edits, by_index=by_index)
         return _with_edited_times(source, stream, edits)
 
@@ -241,6 +244,7 @@ def _probe_stream(
         is_without_edits=is_without_edits(container),
         num_hidden=frames_before_cut(path, stream, edits) if is_without_edits(container) else 0,
         has_hidden=packets.has_hidden,
+        is_by_fragment=is_by_fragment(container),
         has_guessed_rate=demuxer in _WITHOUT_TIMES and not stream.codec_context.framerate,
         places=np.array([] if order is None else read.places, dtype=np.int64).reshape(-1, 3),
     )

@@ -25,6 +25,7 @@ class SourceVideo:
     - `width`, `height`: of the coded pictures after the container's `crop`, before `rotation` (degrees, a multiple of
       90) and `sample_aspect_ratio`. `primaries`, `transfer`, `matrix`: code points of ISO/IEC 23091-2.
     - `suspicion`: a sign of damage, "" if there is none. `is_cut_off`: the file ends before the end that it states.
+      `is_by_fragment`: FFmpeg reads fragments of an MP4 one after the other, as the last one has no whole index.
     - `num_packets`: how many packets have frames that are shown. `places`: where it is probed by the index, a row (pts,
       position, bytes) for each packet, in decode order.
 
@@ -89,6 +90,7 @@ class SourceVideo:
     repeats_times: bool = False
     is_without_edits: bool = False
     num_hidden: int = 0
+    is_by_fragment: bool = False
     has_hidden: bool = False
     in_pauses: Array | None = None
     has_guessed_rate: bool = False
