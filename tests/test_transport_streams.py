@@ -243,6 +243,39 @@ def test_segments_whose_counters_begin_anew_are_joined_without_a_loss(coded: tup
     assert shown == list(range(100))
 
 
+def playlist(folder: Path, parts: Iterable[bytes]) -> Path:
+    """An HLS playlist of these segments."""
+    names = [written(folder / f"{number}.ts", [part]).name for number, part in enumerate(parts)]
+    lines = ["#EXTM3U", "#EXT-X-TARGETDURATION:1", *(f"#EXTINF:0.8,\n{name}" for name in names), "#EXT-X-ENDLIST\n"]
+    return written(folder / "x.m3u8", ["\n".join(lines).encode()])
+
+
+@pytest.mark.parametrize("coded", [(*X264, "-bf", "3", "-g", "20", "-sc_threshold", "0"), MPEG2], ids=["h264", "mpeg2"])
+def test_segments_of_a_playlist_whose_counters_begin_anew_have_no_loss(coded: tuple[str, ...], tmp_path: Path) -> None:
+    """As those of many servers do. What a segment lacks is noticed all the same."""
+    parts = segments(tmp_path, *coded)
+    report, shown = prepared(playlist(tmp_path / "whole", parts))
+    assert report.failures == ()
+    assert shown == list(range(100))
+    middle = len(parts[1]) // 376 * 188
+    parts[1] = parts[1][:middle] + parts[1][middle + 188 :]
+    report, _ = prepared(playlist(tmp_path / "lacking", parts))
+    assert "--salvage prepares" in report.failures[0].reason
+
+
+def test_parts_of_a_playlist_that_begin_anew_go_on_with_salvage(tmp_path: Path) -> None:
+    """As around advertisements in it: times and counters begin anew. No frame is lost beside them."""
+    coded = (*X264, "-bf", "2", "-g", "20", "-sc_threshold", "0")
+    numbers = range(40), range(40, 70)
+    parts = [encode_pictures(tmp_path / "x.ts", numbered(each), *coded).read_bytes() for each in numbers]
+    source = playlist(tmp_path / "joined", parts)
+    report, _ = prepared(source)
+    assert "its timestamps jump back" in report.failures[0].reason
+    report, shown = prepared(source, salvage=True)
+    assert report.failures == ()
+    assert shown == list(range(70))
+
+
 def test_what_joined_segments_lack_is_noticed(tmp_path: Path) -> None:
     """Also where counters and tables alone would not tell, as between segments."""
     parts = segments(tmp_path, *X264, "-g", "20", "-sc_threshold", "0")

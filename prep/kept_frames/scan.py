@@ -15,9 +15,10 @@ from av.video.stream import VideoStream
 from ..probing.chains import Break, first_break, lacks_movi
 from ..probing.mp4_fragments import Unread, unread_fragments
 from ..probing.opening import HOLDING_BACK, open_source, packets_from, packets_of
+from ..probing.playlists import whole_segments
 from ..probing.programs import frames_meanwhile
 from ..probing.signs import NO_CHAIN, cut_index, may_lack_an_end, promised_end, promises_more_chunks
-from ..probing.transport_packets import continuity_of, has_only_zeros_behind
+from ..probing.transport_packets import Continuity, continuity_of, has_only_zeros_behind
 from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MEANWHILE, is_fragmented, left_out, unread_video
 from ..probing.zero_tail import zeros_from
 from .scanned import Scan, in_doubt
@@ -77,6 +78,8 @@ def _beforehand(source: _Source) -> Beforehand:
         zeros_from=zeros_from(path),
         missing_before=source.fragments.missing_before,
     )
+    if source.container.format.name == "hls":
+        return replace(known, continuity=cache(partial(_continuity_of_playlist, path, stream)))
     if not source.is_transport:
         return known
     return replace(
@@ -85,6 +88,18 @@ def _beforehand(source: _Source) -> Beforehand:
         # Few scans ask, and it reads the whole file.
         continuity=cache(partial(continuity_of, path, stream.id, stream.codec_context.name)),
     )
+
+
+def _continuity_of_playlist(path: str, stream: VideoStream) -> Continuity | None:
+    """What the counters of the segments say that an HLS playlist names, each of which may begin them anew. FFmpeg gives
+    positions as in one file."""
+    segments = whole_segments(path)
+    if not segments:
+        return None
+    with open_source(segments[0]) as container:
+        is_transport = container.format.name == "mpegts" and stream.index < len(container.streams)
+        pid = container.streams[stream.index].id if is_transport else None
+    return None if pid is None else continuity_of(segments, pid, stream.codec_context.name)
 
 
 def _with_left_out(found: Scan, fragments: Unread) -> Scan:

@@ -1,6 +1,7 @@
 """What a source is, by its headers, packets and first frames. Start at `probe`.
 
 opening, playlists          open a source as one file
+joined_files                reads several files as one
 file_kinds                  what a file is that is no video
 probe, source_video         what its headers, packets and first frames say, all together
 probed_frames, picture      what its pictures are, by a few frames that are decoded

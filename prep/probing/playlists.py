@@ -75,6 +75,15 @@ def kind_of(path: str) -> tuple[str, str] | None:
     return (name, "") if name else None
 
 
+def whole_segments(path: str) -> tuple[str, ...]:
+    """The files that an HLS playlist names, if its segments are whole files that begin as any file of theirs."""
+    lines = [line.strip() for line in _text(Path(path)).splitlines()]
+    in_parts = ("#EXT-X-BYTERANGE", "#EXT-X-MAP", "#EXT-X-KEY", "#EXT-X-STREAM-INF")
+    if any(line.startswith(in_parts) for line in lines):
+        return ()
+    return tuple(str(_place_of(line, Path(path))) for line in lines if line and line[0] != "#")
+
+
 def _head(path: str) -> bytes:
     with Path(path).open("rb") as file:
         return file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...manifests.ragged import Array
+from .joined_files import Paths, open_joined
 from .zero_tail import zeros_from
 
 # Plain ones, those of Blu-ray and AVCHD with a time before each, and those of broadcasts with a checksum behind each.
@@ -94,8 +95,9 @@ class Continuity:
         return -1 if position is None else int(np.searchsorted(self.starts, position + 16, side="right")) - 1
 
 
-def continuity_of(path: str, pid: int, codec: str) -> Continuity | None:
-    """What the counters of a stream say; None where a packet of the file does not begin as it should."""
+def continuity_of(path: Paths, pid: int, codec: str) -> Continuity | None:
+    """What the counters of a stream say, in a file or several read as one; None where a packet does not begin as it
+    should."""
     layout = layout_of(path)
     if layout is None:
         return None
@@ -148,7 +150,7 @@ class _Joins:
 
 
 def _joins_of_segments(
-    path: str, layout: tuple[int, int], starts: Array, breaks: Array, befores: Array, *, ends_are_told: bool
+    path: Paths, layout: tuple[int, int], starts: Array, breaks: Array, befores: Array, *, ends_are_told: bool
 ) -> _Joins:
     """The joins of segments, of the transport packets in `breaks`, where the counters of a stream do not go on.
 
@@ -164,7 +166,7 @@ def _joins_of_segments(
     if not candidates.any():
         return _Joins(*[np.zeros(0, np.int64)] * 3)
     size = layout[1]
-    with Path(path).open("rb") as file:
+    with open_joined(path) as file:
         known = [_decode_time(_rows_at(file, at, at + size, size)[-1]) for at in starts[:_STARTS_TIMED].tolist()]
         longest = _longest_step(np.array([time for time in known if time is not None], np.int64))
         first = _begin_counters(_rows_at(file, layout[0], int(starts[0]) + size, size)) if len(starts) else None
@@ -312,9 +314,9 @@ def pids_of(rows: _Rows) -> NDArray[Any]:
     return (rows[:, 1].astype(np.int64) & 0x1F) << 8 | rows[:, 2]
 
 
-def layout_of(path: str) -> tuple[int, int] | None:
+def layout_of(path: Paths) -> tuple[int, int] | None:
     """The position of the first packet that is followed by others, and the distance between them."""
-    with Path(path).open("rb") as file:
+    with open_joined(path) as file:
         data = np.frombuffer(file.read(max(_SIZES) * (_ROWS_COMPARED + 1)), np.uint8)
     for size in _SIZES:
         for first in range(min(size, len(data))):
@@ -324,10 +326,10 @@ def layout_of(path: str) -> tuple[int, int] | None:
     return None
 
 
-def blocks_of(path: str, first: int, size: int) -> Iterator[tuple[int, _Rows]]:
+def blocks_of(path: Paths, first: int, size: int) -> Iterator[tuple[int, _Rows]]:
     """The whole packets from this position on, and where each block of them begins."""
     position = first
-    with Path(path).open("rb") as file:
+    with open_joined(path) as file:
         file.seek(first)
         while data := file.read(size * _ROWS_AT_ONCE):
             # What lies between packets, a time or a checksum, may lack behind the last one.
