@@ -52,6 +52,8 @@ FENCED = {
         "test_training_loaders.test_hugging_faces_trainer_resumes_with_the_samples_that_were_left",
         "test_ray_data.test_what_the_page_shows_runs",
         "test_training_page.test_buckets",
+        "test_latents.test_training_gets_the_latent_of_its_clip",
+        "test_latents.test_training_gets_the_latent_of_its_clip",
         "test_sizes_of_clips.test_the_page_has_the_frames_and_sizes_of_a_vision_language_model",
         "test_robot_clips.test_what_the_page_shows_runs",
         "test_documents.test_the_dataset_class_before_and_after",

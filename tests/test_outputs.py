@@ -128,6 +128,17 @@ def test_crops_and_flips_are_parts_of_the_whole_frame_in_any_layout(
     assert {bool(item["flip"]) for item in items} == {True, False}
 
 
+def test_outputs_that_draw_each_by_itself_have_a_crop_and_a_flip_of_their_own(folder: Path) -> None:
+    """Those that share one have no names for it, as where there is one output."""
+    cropped = Output(size=(32, 46), crop="random", flip=0.5)
+    item = clips_of(folder, one=cropped, two=Output(size=(32, 46)))[0]
+    top, left, height, width = item["crop_one"].tolist()
+    part = whole(folder, item)[:, :, top : top + height, left : left + width]
+    assert torch.equal(item["one"], part.flip(3) if item["flip_one"] else part)
+    assert (item["crop_two"].tolist()[:2], item["flip_two"].item()) == ([0, 0], False)
+    assert {"crop", "flip"} <= set(clips_of(folder, one=cropped, two=Output(size=(16, 24), shared="one"))[0])
+
+
 def test_the_same_frame_in_two_crops_of_one_batch(folder: Path) -> None:
     """Overlapping clips share frames, and each clip has a crop of its own."""
     dataset = clips_of(folder, shortgop.AllClips(6), frames=Output(size=(40, 50), crop="random", flip=0.5))

@@ -213,7 +213,7 @@ def test_an_episode_that_lacks_a_camera_is_left_out_and_named(robots: Robots) ->
         ),
         ({"delta_timestamps": {"action": []}}, "delta_timestamps has no times for 'action'"),
         ({"delta_timestamps": [0, 1]}, r"delta_timestamps is \[0, 1\]; it is a dict of lists of seconds"),
-        ({"episodes": [4]}, "the dataset lacks episode 4 of one of"),
+        ({"episodes": range(9)}, "the dataset has no episode 4: it has 4 episodes, 0 to 3;"),
         ({"episodes": []}, "there are no episodes"),
         ({"cameras": ["top"]}, "cameras has 'top'; the dataset has observation.images.front, observation.images.wrist"),
         ({"drop_last_frames": -1}, "both are 0 or more"),

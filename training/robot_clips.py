@@ -322,6 +322,12 @@ def _videos_of(dataset: Dataset, cameras: Sequence[str] | None, episodes: Iterab
     else:
         chosen = {integer(each, "an episode") for each in listed(episodes, "episodes")}
         if lacking := sorted(chosen - whole):
+            some = set.union(*(set(of_camera[name]) for name in names))
+            if some and lacking[0] not in some:
+                raise UsageError(
+                    f"the dataset has no episode {lacking[0]}: it has {counted(len(some), 'episode')}, {min(some)} to "
+                    f"{max(some)}; `shortgop info` says which sources could not be prepared"
+                )
             raise UsageError(
                 f"the dataset lacks episode {lacking[0]} of one of {', '.join(names)}; `shortgop info` says which "
                 "sources could not be prepared"

@@ -1,0 +1,91 @@
+"""Latents that are computed once, as docs/trainers.md shows it: each row is that of its clip, in training too."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import shortgop
+from documents import ROOT, section
+from synthetic import constant_rate_pts, make_video, read_number
+
+COUNTS = (70, 51, 33)  # frames of the videos: 4, 3 and 1 clips of 17
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    rows = ["path,caption"]
+    for number, count in enumerate(COUNTS):
+        name = tmp_path / f"{number}.mp4"
+        pts = constant_rate_pts(Fraction(10), count)
+        make_video(name, pts=pts, timebase=Fraction(1, 10), first_number=1000 * number)
+        rows.append(f"{name},number {number}")
+    (tmp_path / "list.csv").write_text("\n".join(rows))
+    shortgop.prepare(tmp_path / "list.csv", tmp_path / "dataset", runner="inline")
+    return tmp_path / "dataset"
+
+
+def test_training_gets_the_latent_of_its_clip(dataset: Path, tmp_path: Path) -> None:
+    """The latent is here the clip's first frame, in which its number is burnt."""
+    page = section(ROOT / "docs" / "trainers.md", "Latents that are computed once")
+    encoding, training = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"shortgop": shortgop, "np": np, "torch": torch, "DataLoader": DataLoader, "world_size": 1}
+    names |= {"encode": lambda frames: frames[:, 0], "shape_of_a_latent": (3, 64, 96)}
+
+    def run(text: str) -> None:
+        text = text.replace('"DATASET"', repr(str(dataset))).replace('"latents.npy"', repr(str(tmp_path / "latents")))
+        text = text.replace('(256, 448), crop="center"', "(64, 96)").replace("256", "4").replace("clips, every", "")
+        exec(text.replace("ClipLoader()", "ClipLoader(clips, every, workers=0)").replace("=8)", "=0)"), names)
+
+    def shown(latents: torch.Tensor) -> list[int]:
+        return [read_number(((frame.float() + 1) * 127.5).round().to(torch.uint8)) for frame in latents]
+
+    run(encoding)
+    firsts = [1000 * video + 17 * clip for video, count in enumerate(COUNTS) for clip in range(count // 17)]
+    assert shown(torch.tensor(np.array(names["latents"]))) == firsts
+
+    run(training)
+    orders = []
+    for epoch in range(2):
+        names["sampler"].set_epoch(epoch)
+        batches = list(names["loader"])
+        orders.append([number for batch in batches for number in shown(batch["latent"])])
+        captions = [caption for batch in batches for caption in batch["caption"]]
+        assert captions == [f"number {number // 1000}" for number in orders[-1]]
+        assert sorted(orders[-1]) == firsts
+    assert orders[0] != orders[1]
+
+    # With the table, rows stay those of their clips where a video is added before all others.
+    names["clips"].clip_table().to_parquet(tmp_path / "clips.parquet")
+    table = shortgop.ClipTable.from_parquet(tmp_path / "clips.parquet")
+    make_video(tmp_path / "00.mp4", pts=constant_rate_pts(Fraction(10), 20), timebase=Fraction(1, 10))
+    shortgop.prepare(tmp_path / "00.mp4", dataset, runner="inline")
+    videos = shortgop.open(dataset)
+    assert videos.ids[0] == "00.mp4"
+    loader = DataLoader(names["Latents"](shortgop.ClipDataset(videos, table), tmp_path / "latents"), 4)
+    assert [number for batch in loader for number in shown(batch["latent"])] == firsts
+
+
+def test_a_draw_of_buckets_is_a_clip_of_all_of_them(dataset: Path) -> None:
+    buckets = [
+        shortgop.ClipDataset(dataset, shortgop.AllClips(*each, ends="drop")) for each in ((17, 1, 17), (9, 1, 5))
+    ]
+    mixed = shortgop.MixedClips(buckets)
+    tables = [bucket.clip_table() for bucket in buckets]
+    rows = [
+        (k, *row) for k, table in enumerate(tables) for row in zip(table.videos, table.starts.tolist(), strict=True)
+    ]
+    sampler = shortgop.BucketSampler(mixed, [2, 4])
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for draws in sampler:
+            items = mixed.__getitems__(draws)
+            found = [(i["dataset"], buckets[i["dataset"]].source.ids[i["video"]], int(i["start"])) for i in items]
+            assert [rows[draw % len(mixed)] for draw in draws] == found
