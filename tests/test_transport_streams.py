@@ -276,6 +276,21 @@ def test_parts_of_a_playlist_that_begin_anew_go_on_with_salvage(tmp_path: Path) 
     assert shown == list(range(70))
 
 
+@pytest.mark.parametrize("b_frames", [0, 2])
+def test_segments_that_share_a_frame_are_joined_without_a_loss(b_frames: int, tmp_path: Path) -> None:
+    """As dashcams write loops: the last frame of a file is also the first of the next one, at the same time."""
+    coded = (*X264, "-bf", str(b_frames), "-g", "20", "-sc_threshold", "0")
+    parts = []
+    for number, numbers in enumerate((range(40), range(39, 100))):
+        part = encode_pictures(
+            tmp_path / f"{number}.ts", numbered(numbers), *coded, "-output_ts_offset", str(1 + numbers[0] / 30)
+        )
+        parts.append(part.read_bytes())
+    report, shown = prepared(written(tmp_path / "x.ts", parts))
+    assert report.failures == ()
+    assert shown == list(range(100))
+
+
 def test_what_joined_segments_lack_is_noticed(tmp_path: Path) -> None:
     """Also where counters and tables alone would not tell, as between segments."""
     parts = segments(tmp_path, *X264, "-g", "20", "-sc_threshold", "0")

@@ -179,7 +179,8 @@ def _joins_of_segments(
             if last is None or next_ is None or counters is None or not has_end:
                 continue
             step = (next_ - last + _TIMES // 2) % _TIMES - _TIMES // 2
-            if 0 < step <= longest and counters == first:
+            # A recorder may write the frame at which it begins a file into both.
+            if -longest / 4 <= step <= longest and counters == first:
                 found.append(at)
             elif longest < step or step < -_MOST_BACK:
                 (holes if 0 < step <= _MOST_AHEAD else others).append(at)
