@@ -345,9 +345,10 @@ def test_several_datasets_in_fixed_proportions(folder: Path) -> None:
             "the dataset is of the type AllClips; ClipDataset takes the folder that .* before all else$",
         ),
         (
-            lambda f: shortgop.ClipDataset(shortgop.open(f), shortgop.AllClips(2), size=8),
+            lambda f: shortgop.ClipDataset(shortgop.open(f)[:1], shortgop.AllClips(2), size=(8, 8), crop="center"),
             UsageError,
-            "size: an open dataset is read as it was opened",
+            r"size, crop: an open dataset is read as it was opened; write shortgop.open\(\.\.\., size=\(8, 8\), "
+            r"crop='center'\), before where\(\) or a slice chooses",
         ),
         (
             lambda f: shortgop.ClipDataset(f, shortgop.AllClips(2), size=(8, 8), crop="random", flip=0.5),

@@ -49,7 +49,11 @@ def dataset_to_read(
         _check_place(dataset, reader)
         return open_dataset(dataset, **reading)
     if reading:
-        raise UsageError(f"{', '.join(reading)}: an open dataset is read as it was opened; give shortgop.open these")
+        shown = ", ".join(f"{name}={value!r}" for name, value in reading.items())
+        raise UsageError(
+            f"{', '.join(reading)}: an open dataset is read as it was opened; write shortgop.open(..., {shown}), "
+            "before where() or a slice chooses some of its videos"
+        )
     return dataset
 
 
