@@ -75,6 +75,8 @@ _IS_A_SEGMENT = (
 
 # What segments of a stream may begin with (ISO/IEC 14496-12, 8.16).
 _SEGMENT_BOXES = (b"ftyp", b"styp", b"sidx", b"emsg", b"prft", b"moof")
+# With what recordings begin whose moov is written last; QuickTime files of older cameras have no ftyp.
+_FIRST_BOXES = (b"ftyp", b"wide", b"skip", b"free", b"mdat")
 
 
 class PacketLog:
@@ -360,4 +362,4 @@ def why_mp4_does_not_open(path: str) -> str:
         return _JOINED if has_another_mp4(kinds) else ""
     if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:
         return _IS_A_SEGMENT
-    return _MOOV_IS_MISSING if kinds[:1] == [b"ftyp"] else ""
+    return _MOOV_IS_MISSING if kinds and kinds[0] in _FIRST_BOXES else ""
