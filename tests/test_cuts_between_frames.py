@@ -38,3 +38,17 @@ def test_each_frame_of_a_stretch_is_shown_once(name: str, rate: Fraction, tmp_pa
         assert abs(len(shown) - 2 * rate) <= 1
     changes = [video.changes for video in dataset]
     assert {(each.dropped, each.repeated) for each in changes} == {(0, 0)}
+
+
+def test_a_stretch_that_begins_in_a_pause_is_as_long_as_asked_for(tmp_path: Path) -> None:
+    """It began up to an interval early, at the frame before the pause, and was longer by as much."""
+    rate = Fraction(30)
+    times = [tick for tick in range(120) if tick % 5 != 4]
+    every = constant_rate_pts(rate, 120, MS)
+    make_video(tmp_path / "v.mkv", pts=[every[tick] for tick in times], timebase=MS, gop=20)
+    (tmp_path / "list.csv").write_text("id,path,start,end\none,v.mkv,0.13,1.13\n")
+    report = shortgop.prepare(tmp_path / "list.csv", tmp_path / "cuts", cuts="start,end", runner="inline")
+    assert report.failures == ()
+    # Each tick shows the last frame up to half an interval later, from 3.9 intervals on.
+    expected = [sum(time <= 4 + tick for time in times) - 1 for tick in range(30)]
+    assert [read_number(frame) for frame in shortgop.open(tmp_path / "cuts")["one"]] == expected

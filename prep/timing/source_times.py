@@ -25,8 +25,8 @@ _PAUSE_SECONDS = Fraction(10)
 _MAX_JUMP_BACK_SECONDS = 1
 # Decoders put out no more than these frames in the wrong order.
 _MOST_LEFT_OUT_TOGETHER = 4
-# How much of an interval may be rounding.
-_ROUNDED_PART = Fraction(1, 20)
+# How much of an interval, and of a second, may be rounding.
+_ROUNDED_PART, _ROUNDED_SECONDS = Fraction(1, 20), Fraction(1, 1000)
 # Where more than one frame in so many would be left out, no time is right.
 _MOST_LEFT_OUT_PART = 5
 # Two or three frames may lie close together for other reasons than a wrong rate.
@@ -96,7 +96,7 @@ def plan_stretch(
     part = part_of(source.path, stretch, pts, source.end_pts, timebase, rhythm.interval)
     # Times that were rounded to milliseconds, as in Matroska, and copied to finer units have no exact rate.
     if rhythm.interval and abs(rhythm.interval * rhythm.fps - 1) <= _ROUNDED_PART:
-        part = _at_frames(part, pts, float(rhythm.interval / timebase))
+        part = _at_frames(part, pts, float(rhythm.interval / timebase), float(_ROUNDED_SECONDS / timebase))
     befores = {gap.pts: int(pts[np.searchsorted(pts, gap.pts) - 1]) for gap in gaps}
     touched = tuple(gap for gap in gaps if befores[gap.pts] < part.end_pts and gap.pts > part.origin_pts)
     _check_gaps(source, touched, policy)
@@ -107,16 +107,18 @@ def plan_stretch(
     return grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))
 
 
-def _at_frames(part: Part, pts: Array, interval_units: float) -> Part:
+def _at_frames(part: Part, pts: Array, interval_units: float, rounded_units: float) -> Part:
     """The part with its ends moved to frames that are near, for a video in which each frame has a tick of its own.
 
     If ticks began between two frames, as at 4.25 s of 30 frames/s, times that were rounded to milliseconds would give
-    some frames the tick of a neighbour. Ends within a gap stay where they are.
+    some frames the tick of a neighbour. No end moves further than where frames are evenly spaced, so that a stretch is
+    at most a frame longer than asked for; ends within a pause stay where they are.
     """
     origin_pts, end_pts = part.origin_pts, part.end_pts
-    if origin_pts - int(pts[part.first]) <= interval_units:
+    most = interval_units / 2 + rounded_units
+    if origin_pts - int(pts[part.first]) <= most:
         origin_pts = int(pts[part.first])
-    if part.stop < len(pts) and int(pts[part.stop]) - int(pts[part.stop - 1]) <= 1.5 * interval_units:
+    if part.stop < len(pts) and abs(int(pts[part.stop]) - end_pts) <= most:
         end_pts = int(pts[part.stop])
     return replace(part, origin_pts=origin_pts, end_pts=end_pts)
 
