@@ -124,3 +124,20 @@ def test_parts_of_a_playlist_that_ffmpeg_reads_as_the_first_are_refused(
         return
     (failure,) = report_of(source).failures
     assert why in failure.reason
+
+
+@pytest.mark.parametrize("has_places", [True, False])
+def test_a_playlist_of_ranges_of_one_file_is_prepared(has_places: bool, tmp_path: Path) -> None:
+    """Each segment has times of its own, and not those at the beginning of the file. Without a place it lies behind the
+    one before."""
+    pieces = parts(tmp_path / "1.mp4", range(HALF), ONE)
+    (tmp_path / "all.mp4").write_bytes(b"".join(pieces))
+    starts = [sum(map(len, pieces[:number])) for number in range(len(pieces))]
+    assert len(pieces) > 2
+    lines = ["#EXTM3U", "#EXT-X-VERSION:7", "#EXT-X-TARGETDURATION:1"]
+    lines += [f'#EXT-X-MAP:URI="all.mp4",BYTERANGE="{len(pieces[0])}@0"']
+    for number, (start, piece) in enumerate(zip(starts[1:], pieces[1:], strict=True)):
+        place = f"@{start}" if has_places or not number else ""
+        lines += ["#EXTINF:0.5,", f"#EXT-X-BYTERANGE:{len(piece)}{place}", "all.mp4"]
+    (tmp_path / "x.m3u8").write_text("\n".join([*lines, "#EXT-X-ENDLIST", ""]))
+    assert shown(tmp_path / "x.m3u8") == [*range(HALF)]

@@ -133,11 +133,11 @@ def ends_in_moof(path: str) -> bool:
     return is_last and b"moov" in kinds and kinds.count(b"moof") > 1
 
 
-def first_times(path: str) -> dict[int, int]:
-    """When the first sample of each track in the first fragment of a file is decoded, by the numbers of tracks; nothing
-    where it does not say so."""
+def first_times(path: str, begin: int = 0) -> dict[int, int]:
+    """When the first sample of each track in the first fragment of a file from `begin` on is decoded, by the numbers of
+    tracks; nothing where it does not say so."""
     with Path(path).open("rb") as file:
-        for kind, position, length in top_boxes(path):
+        for kind, position, length in top_boxes(path, begin):
             if kind == b"moof" and length <= _MAX_HEADER_BYTES:
                 file.seek(position)
                 data = file.read(length)
@@ -216,9 +216,9 @@ def _default_ticks(data: bytes, moov: Box, track_id: int) -> int:
     return 0
 
 
-def top_boxes(path: str) -> Iterator[tuple[bytes, int, int]]:
-    """The kind, the position and the length of each box of an MP4 that lies in no other."""
-    size, at = Path(path).stat().st_size, 0
+def top_boxes(path: str, begin: int = 0) -> Iterator[tuple[bytes, int, int]]:
+    """The kind, the position and the length of each box of an MP4 that lies in no other, from that at `begin` on."""
+    size, at = Path(path).stat().st_size, begin
     with Path(path).open("rb") as file:
         while at + 8 <= size:
             file.seek(at)

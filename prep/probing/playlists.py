@@ -132,6 +132,8 @@ def _check_parts(playlist: Path, lines: list[str]) -> None:
     that begin anew, as around advertisements: FFmpeg reads the first beginning only, and leaves out earlier times."""
     stated: Statement = {}
     last: dict[int, int] = {}
+    # Which bytes of its file the next segment has, and where those of the segment before end in theirs.
+    part, ends = "", dict[Path, int]()
     for number, line in enumerate(lines, 1):
         attributes = dict(_ATTRIBUTE.findall(line)) if line.startswith("#EXT-X-MAP:") else {}
         why = ""
@@ -139,8 +141,13 @@ def _check_parts(playlist: Path, lines: list[str]) -> None:
             other = _statement(_place_of(attributes["URI"], playlist), attributes.get("BYTERANGE", ""))
             why = "has another beginning (#EXT-X-MAP)" if stated and other and other != stated else ""
             stated = stated or other
+        elif line.startswith("#EXT-X-BYTERANGE:"):
+            part = line.partition(":")[2]
         elif stated and line and line[0] != "#":
-            times = first_times(str(_place_of(line, playlist)))
+            place = _place_of(line, playlist)
+            begin, length = _range_of(part, ends.get(place, 0))
+            part, ends[place] = "", begin + length
+            times = first_times(str(place), begin)
             is_anew = any(time <= last[track] for track, time in times.items() if track in last)
             why = "has times that begin anew" if is_anew else ""
             last |= times
@@ -153,11 +160,18 @@ def _check_parts(playlist: Path, lines: list[str]) -> None:
 
 
 def _statement(place: Path, part: str) -> Statement:
-    """What the beginning of an MP4 says in a `part` of a file (RFC 8216, 4.3.2.5)."""
-    length, begin = (_RANGE.findall(part) or [("", "")])[0]
+    """What the beginning of an MP4 says in a `part` of a file."""
+    begin, length = _range_of(part, 0)
     with place.open("rb") as file:
-        file.seek(int(begin or 0))
-        return statement_of(file.read(int(length or _MAX_BYTES)))
+        file.seek(begin)
+        return statement_of(file.read(length or _MAX_BYTES))
+
+
+def _range_of(part: str, after: int) -> tuple[int, int]:
+    """Where a part of a file begins, and its length, 0 for a whole file. Without a place it lies at `after`, behind the
+    part before (RFC 8216, 4.3.2.2)."""
+    match = _RANGE.match(part)
+    return (0, 0) if match is None else (int(match[2] or after), int(match[1]))
 
 
 def _check_is_no_script(place: Path, script: Path) -> None:
