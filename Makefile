@@ -125,10 +125,10 @@ gpu-check:
 GPU_PYTHON := 3.12
 
 gpu-wheels: $(STAMP)
-	@PYTHONPATH=tests $(PY) gpu_check/collect_wheels.py --python $(GPU_PYTHON) gpu_wheels
+	@PYTHONPATH=tests:benchmarks $(PY) gpu_check/collect_wheels.py --python $(GPU_PYTHON) gpu_wheels
 
 gpu-ffmpeg: $(STAMP)
-	@PYTHONPATH=tests $(PY) gpu_check/collect_wheels.py --ffmpeg gpu_ffmpeg
+	@PYTHONPATH=tests:benchmarks $(PY) gpu_check/collect_wheels.py --ffmpeg gpu_ffmpeg
 
 # IMAGE="--target cpu --build-arg TORCH_INDEX=" takes PyTorch from where pip's own settings find it.
 IMAGE := --target cpu

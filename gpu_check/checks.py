@@ -23,13 +23,15 @@ CHECKS = (
     _Libavcodec(
         "reader-busy-streams", "also where the stream that uses frames is behind?", "gpu_reader:busy_streams", 45
     ),
-    _Libavcodec("reader-speed", "frames/s by threads, beside the CPU reader?", "gpu_reader:speed", 100),
     _Libavcodec("reader-loader", "is a loader over it right?", "gpu_reader:loader", 60),
     _Libavcodec(
         "reader-damaged", "is a damaged GOP an error, and the reader fine afterwards?", "gpu_reader:damaged", 30
     ),
     Check("reader-fallback", "is what the CPU decodes for the GPU right?", "gpu_reader:fallback", 30),
     _Libavcodec("reader-forked", "does a forked process get an error that says what to do?", "gpu_reader:forked", 30),
+    _Libavcodec("bench-random-frames", "random frames/s beside other libraries?", "gpu_benchmarks:random_frames", 90),
+    _Libavcodec("bench-long-videos", "frames/s of clips from 60 s and 3000 s?", "gpu_benchmarks:long_videos", 90),
+    _Libavcodec("reader-engines", "does the reader keep the engines busy?", "gpu_engines:speed", 60),
     _Libnvcuvid("nvcuvid-parser", "when does libnvcuvid's parser call back?", "gpu_parser:callbacks", 30),
     _Libnvcuvid("nvcuvid-pictures", "are they also right through libnvcuvid itself?", "gpu_nvcuvid:all_pictures", 60),
     _Copies("loader-device", 'does ClipLoader(device="cuda") give the CPU\'s batches?', "gpu_loading:to_device", 60),
@@ -44,6 +46,7 @@ CHECKS = (
     _Libavcodec("pyav-threads", "do fresh threads decode, each with its contexts?", "gpu_decoding:fresh_threads", 45),
     _Libavcodec("pyav-busy-streams", "are pictures right behind a long kernel?", "gpu_decoding:busy_streams", 45),
     _Libavcodec("pyav-held-frames", "do frames that are kept stay right?", "gpu_decoding:held_frames", 30),
+    _Libavcodec("bench-scenarios", "frames/s of clips and frames, small and 720p?", "gpu_benchmarks:scenarios", 120),
     _OnNvdec("torchcodec", "is TorchCodec on the GPU right, and how fast?", "gpu_torchcodec:pictures", 60),
     _Libavcodec("pyav-speed", "frames/s of clips, NVDEC and CPU?", "gpu_decoding:speed", 90),
     _Libnvcuvid("nvcuvid-speed", "frames/s through libnvcuvid and libavcodec?", "gpu_nvcuvid:speed", 90),

@@ -1,6 +1,6 @@
 """`make gpu-wheels`: what a machine with a GPU, torch and no network lacks, into a folder that can be carried there.
 
-collect_wheels.py --python 3.12 gpu_wheels    wheels, the sample datasets, and which commit they are of
+collect_wheels.py --python 3.12 gpu_wheels    wheels, datasets, and which commit they are of
 collect_wheels.py --ffmpeg gpu_ffmpeg         the ffmpeg program, packed: no room for it beside the wheels
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import gpu_samples
+from bench_footage import FOLDER, make_benchmark_footage
 from checkout import commit, files
 from slim_wheel import pack_again
 
@@ -25,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("av", "donfig", "google-crc32c", "numcodecs", "PyYAML", "zarr")
 # The release for CUDA 13; those before 0.14 have no CUDA part on PyPI. It needs torch 2.11 or newer.
 TORCHCODEC = "torchcodec==0.16.0"
+# NVIDIA's own reader, for the benchmarks.
+PYNVVIDEOCODEC = "PyNvVideoCodec==2.2.4"
 GLIBCS = ("2_28", "2_27", "2_17")
 # The most bytes that may be carried, the checkout included: 64 MiB, less what this may be wrong by. An archive takes up
 # to a kilobyte more for each file.
@@ -50,6 +53,8 @@ def main() -> None:
         (options.folder / "python").write_text(f"{options.python}\n")
         print("Making the sample datasets: half a minute")
         gpu_samples.make_samples(options.folder / "samples")
+        print("Making the footage of the benchmarks: some minutes")
+        make_benchmark_footage(options.folder / "samples" / FOLDER)
         (options.folder / "commit").write_text(f"{commit(ROOT)}\n")
     report(options.folder)
 
@@ -62,7 +67,7 @@ def pinned(constraints: str, packages: Sequence[str]) -> list[str]:
 
 def download(requirements: Sequence[str], python: str, folder: Path) -> None:
     """Download wheels for Linux on x86-64 and this version of Python."""
-    for requirement in [*requirements, TORCHCODEC]:
+    for requirement in [*requirements, TORCHCODEC, PYNVVIDEOCODEC]:
         platforms = [f"--platform=manylinux_{glibc}_x86_64" for glibc in GLIBCS]
         subprocess.run(
             [

@@ -382,5 +382,6 @@ def threaded_rate(in_thread: Callable[[], Callable[[], int]], threads: int) -> f
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             raise error
         count = sum(each.result() for each in running)
-        torch.cuda.synchronize()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
         return count / (time.perf_counter() - started)

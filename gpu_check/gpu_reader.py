@@ -1,24 +1,19 @@
-"""`shortgop.open(device="cuda")` and a loader over it: right frames, right order of streams, how fast, no growth."""
+"""`shortgop.open(device="cuda")` and a loader over it: right frames, right order of streams, no growth."""
 
 from __future__ import annotations
 
 import multiprocessing
-import os
 import random
 import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from check_record import Record
 from differences import EQUAL, difference
-from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, ready
+from gpu_decoding import ready
 from gpu_loading import BATCH_SIZE, clips, expected_frames, in_batches, order_of
 from gpu_memory import Growth
 from gpu_samples import FIRST_NUMBERS
@@ -45,10 +40,6 @@ FORMATS: tuple[dict[str, Any], ...] = (
     {"size": (128, 160), "color": "yuv420"},
 )
 _LEVEL = 1 / 255
-_THREADS = (1, 7, 14, 28)
-# One request of small videos has too few GOPs for many threads. So many threads request at once, with readers of their
-# own, each of which decodes on seven threads.
-_REQUESTING, _THREADS_OF_EACH = (2, 4), 7
 _SOAK_CLIPS = 10_000
 _SLEEP_CYCLES = 20_000_000
 _SEED = 0
@@ -245,90 +236,6 @@ def loader(record: Record) -> None:
         reading.close()
         if wrong or len(kept) != len(list(in_batches(order))):
             raise RuntimeError(f"{wrong} of {len(kept)} batches are wrong, on a {name}")
-
-
-class Rates(NamedTuple):
-    """Each second. A request decodes a packet once for all frames that need it, so where requests are large and videos
-    few there are more frames than packets, and the packets say what decoders did."""
-
-    frames: float
-    packets: float
-
-
-def speed(record: Record) -> None:
-    """Frames/s and packets/s of clips and of random frames, by threads, beside the CPU reader on all cores. Nothing is
-    compared."""
-    ready()
-    for codec in ("h264", "hevc"):
-        for name, figures in speeds(samples(record, codec), CUDA, seconds=0.6):
-            record.figure(f"{codec}, {name}", figures)
-
-
-def speeds(folder: Path, device: str, seconds: float, rounds: int = 4) -> Iterator[tuple[str, Any]]:
-    """Each scenario with the `Rates` of each reader, in turns; then how many decoders were at work for each engine."""
-    cores = len(os.sched_getaffinity(0))
-    open_one = partial(shortgop.open, folder, size=(224, 224))
-    readers: dict[str, list[Dataset]] = {f"CPU, {cores} threads": [open_one(threads=cores)]}
-    for threads in _THREADS:
-        readers[f"{device}, {threads} threads"] = [open_one(device=device, threads=threads)]
-    for requesting in _REQUESTING:
-        name = f"{device}, {requesting} readers at once, {_THREADS_OF_EACH} threads each"
-        readers[name] = [open_one(device=device, threads=_THREADS_OF_EACH) for _ in range(requesting)]
-    scenarios: dict[str, Callable[..., Requests]] = {
-        "clips of 16 frames, 4 apart, 16 at a time": partial(_clips, clips=16),
-        "random frames, 64 at a time": partial(random_requests, clips=64, frames=1),
-        "one clip": partial(_clips, clips=1),
-        "one random frame": partial(random_requests, clips=1, frames=1),
-    }
-    for scenario, requests_of in scenarios.items():
-        rates: dict[str, list[Rates]] = {name: [] for name in readers}
-        # The first round opens decoders and compiles kernels, and does not count.
-        for turn in range(rounds):
-            for name, opened in readers.items():
-                rate = measured_rates(opened, requests_of, turn, seconds / rounds)
-                rates[name] += [rate] if turn else []
-        found = {}
-        for name, each in rates.items():
-            frames, packets = (round(median(values)) for values in zip(*each, strict=True))
-            found[name] = {"frames/s": frames, "packets/s": packets}
-        yield scenario, found
-    # Several readers work at the same time, so theirs add up.
-    busy = {
-        name: round(sum(each.stats().decoders_per_engine for each in opened), 2) for name, opened in readers.items()
-    }
-    yield "decoders at work for each engine", busy
-
-
-def _clips(dataset: Dataset, rng: random.Random, clips: int) -> Requests:
-    span = (CLIP_FRAMES - 1) * CLIP_STRIDE + 1
-    rows = [row for row, video in enumerate(dataset) if len(video) >= span]
-    starts = [(row, rng.randrange(len(dataset[row]) - span + 1)) for row in (rng.choice(rows) for _ in range(clips))]
-    return [(row, list(range(start, start + span, CLIP_STRIDE))) for row, start in starts]
-
-
-def measured_rates(
-    datasets: Sequence[Dataset], requests_of: Callable[..., Requests], seed: int, seconds: float
-) -> Rates:
-    """What these readers give together while each answers requests for so long, in a thread of its own."""
-    before = [dataset.stats().packets_decoded for dataset in datasets]
-    started = time.perf_counter()
-
-    def answer(number: int) -> int:
-        rng, dataset, count = random.Random(f"{seed} {number}"), datasets[number], 0  # noqa: S311  # no secrets
-        # One request at the least, also where this thread starts late.
-        while not count or time.perf_counter() - started < seconds:
-            requests = requests_of(dataset, rng)
-            dataset.get_clips(requests)
-            count += sum(len(frames) for _, frames in requests)
-        return count
-
-    with ThreadPoolExecutor(len(datasets)) as pool:
-        frames = sum(pool.map(answer, range(len(datasets))))
-    if datasets[0].device.type == "cuda":
-        torch.cuda.synchronize()
-    taken = time.perf_counter() - started
-    packets = sum(dataset.stats().packets_decoded for dataset in datasets) - sum(before)
-    return Rates(frames / taken, packets / taken)
 
 
 def soak(record: Record) -> None:

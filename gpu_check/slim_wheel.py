@@ -7,8 +7,12 @@ import zipfile
 from pathlib import Path
 
 # Members that are not needed. TorchCodec has libraries for six releases of FFmpeg, and PyAV's wheel brings FFmpeg 8.
-# Reading HEIC wants another library that nobody carries.
-UNUSED = re.compile(r"torchcodec/(libtorchcodec_\w*[45679]\.so|.*heic.*\.so)|torchcodec\.libs/.*heic.*")
+# Reading HEIC wants another library that nobody carries. PyNvVideoCodec's has FFmpeg's source, samples, and each
+# library of FFmpeg under three names, of which the loader asks for one.
+UNUSED = re.compile(
+    r"torchcodec/(libtorchcodec_\w*[45679]\.so|.*heic.*\.so)|torchcodec\.libs/.*heic.*"
+    r"|(samples|benchmarks)/.*|PyNvVideoCodec/lib\w+\.so(\.\d+\.\d+\.\d+)?|pynvvideocodec-[\d.]+\.data/.*"
+)
 
 
 def pack_again(wheel: Path) -> int:

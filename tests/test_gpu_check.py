@@ -192,7 +192,14 @@ def test_without_nvdec_the_checks_that_need_it_are_not_started(tmp_path: Path) -
 
 def test_checks_that_decode_on_the_gpu_need_nvdec() -> None:
     needing = {check.name for check in CHECKS if check.needs_nvdec}
-    assert {"pyav-pictures", "reader-equal", "reader-speed", "nvcuvid-soak", "torchcodec", "ffmpeg-nvdec"} <= needing
+    assert {
+        "pyav-pictures",
+        "reader-equal",
+        "bench-long-videos",
+        "nvcuvid-soak",
+        "torchcodec",
+        "ffmpeg-nvdec",
+    } <= needing
     others = {ENVIRONMENT, NVDEC, "convert-equal", "reader-fallback", "loader-device", "ffmpeg-nvenc", "sanitizer"}
     assert not needing & others
 

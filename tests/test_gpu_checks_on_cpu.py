@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import random
 import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -152,37 +150,6 @@ def test_what_is_wrong_with_converted_frames_is_told() -> None:
 def test_a_damaged_gop_is_noticed_by_its_check(samples_folder: Path, tmp_path: Path) -> None:
     said = gpu_reader.read_damaged(samples_folder / "h264", tmp_path / "copy", "cpu")
     assert "CRC-32" in said
-
-
-def test_speeds_are_those_of_all_readers_and_scenarios(samples_folder: Path) -> None:
-    found = dict(gpu_reader.speeds(samples_folder / "h264", "cpu", seconds=0.02, rounds=2))
-    assert len(found) == 5
-    *rates, engines = found.values()
-    for scenario in rates:
-        assert "cpu, 4 readers at once, 7 threads each" in scenario
-        assert all(rate["frames/s"] > 0 and rate["packets/s"] > 0 for rate in scenario.values())
-    assert set(engines.values()) == {0.0}, "the CPU has no engines"
-
-
-def test_packets_are_counted_once_where_frames_share_them(samples_folder: Path) -> None:
-    """A request for one frame ten times gives ten frames and decodes a packet."""
-    opened = [shortgop.open(samples_folder / "h264")]
-    rates = gpu_reader.measured_rates(opened, lambda *_: [(0, [0] * 10)], 0, seconds=0.02)
-    assert rates.frames == pytest.approx(10 * rates.packets)
-
-
-def test_several_readers_answer_requests_at_once(samples_folder: Path) -> None:
-    opened = [shortgop.open(samples_folder / "h264") for _ in range(2)]
-    gate, first = threading.Barrier(2, timeout=20), threading.local()
-
-    def meeting(dataset: shortgop.Dataset, rng: random.Random) -> gpu_reader.Requests:
-        if not hasattr(first, "met"):
-            gate.wait()
-            first.met = True
-        return gpu_reader.random_requests(dataset, rng, clips=1, frames=1)
-
-    assert gpu_reader.measured_rates(opened, meeting, 0, seconds=0.02).frames > 0
-    assert all(dataset.stats().frames_delivered > 0 for dataset in opened)
 
 
 def test_the_cost_of_a_new_decoder_is_not_that_of_the_first_use_of_nvdec(

@@ -39,6 +39,22 @@ def test_libraries_for_other_ffmpegs_are_taken_out_of_torchcodecs_wheel(tmp_path
     assert list(tmp_path.iterdir()) == [wheel]
 
 
+def test_what_a_gpu_does_not_need_is_taken_out_of_pynvvideocodecs_wheel(tmp_path: Path) -> None:
+    """Each library of FFmpeg is kept under the name that the loader asks for."""
+    wheel = tmp_path / "pynvvideocodec-2.2.4-cp312-cp312-manylinux_2_28_x86_64.whl"
+    kept = ["PyNvVideoCodec/__init__.py", "PyNvVideoCodec/PyNvVideoCodec_130.cpython-312-x86_64-linux-gnu.so"]
+    kept += ["PyNvVideoCodec/libavformat.so.63", "pynvvideocodec./libcudart-c64a25f3.so.12.3.101"]
+    kept += ["PyNvVideoCodec/decoders/SimpleDecoder.py", "pynvvideocodec-2.2.4.dist-info/METADATA"]
+    others = ["PyNvVideoCodec/libavformat.so", "PyNvVideoCodec/libavformat.so.63.1.101", "samples/advanced/decode.py"]
+    others += ["pynvvideocodec-2.2.4.data/data/external/ffmpeg/src/ffmpeg-9.0.1.tar.xz", "benchmarks/some.py"]
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for name in [*kept, *others]:
+            archive.writestr(name, name)
+    assert pack_again(wheel) == len(others)
+    with zipfile.ZipFile(wheel) as archive:
+        assert sorted(archive.namelist()) == sorted(kept)
+
+
 def test_what_is_too_large_to_be_carried_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,196 @@
+"""The readers that benchmarks on a GPU compare, and their frames/s. All give RGB of the video's size on the device."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from gpu_torchcodec import decoders_of_torchcodec, reason_of
+from torch.utils.dlpack import from_dlpack
+
+import shortgop
+
+Requests = list[tuple[int, list[int]]]
+"""Clips of equal length: the number of a video, and numbers of frames in it, ascending and each once."""
+Draw = Callable[[random.Random], Requests]
+Answer = Callable[[Requests], Iterable[torch.Tensor]]
+"""Gives the frames of each clip: uint8, (frames, 3, height, width)."""
+_COMPARED_CLIPS = 6
+_ReadClip = Callable[[int, list[int]], torch.Tensor]
+
+
+def random_clips(rng: random.Random, lengths: Sequence[int], count: int, frames: int, stride: int) -> Requests:
+    """Clips from random starts in random videos, of which the lengths are given."""
+    span = (frames - 1) * stride + 1
+    rows = [rng.randrange(len(lengths)) for _ in range(count)]
+    starts = [rng.randrange(lengths[row] - span + 1) for row in rows]
+    return [(row, list(range(start, start + span, stride))) for row, start in zip(rows, starts, strict=True)]
+
+
+def a_frame_of_all(rng: random.Random, lengths: Sequence[int]) -> Requests:
+    """The same random frame of all videos."""
+    frame = rng.randrange(min(lengths))
+    return [(row, [frame]) for row in range(len(lengths))]
+
+
+def ours(dataset: Path, **options: Any) -> Answer:
+    opened = shortgop.open(dataset, **options)
+    return lambda requests: opened.get_clips(requests).data
+
+
+def ours_at_once(dataset: Path, count: int, **options: Any) -> Answer:
+    """So many readers of ours, each of which answers its part of the requests in a thread of its own, as the loaders of
+    several jobs do."""
+    readers, pool = [ours(dataset, **options) for _ in range(count)], ThreadPoolExecutor(count)
+
+    def answer(requests: Requests) -> Iterable[torch.Tensor]:
+        parts = [requests[number::count] for number in range(count)]
+        answers = pool.map(lambda read, part: read(part) if part else (), readers, parts)
+        by_part = [iter(each) for each in answers]
+        return [next(by_part[number % count]) for number in range(len(requests))]
+
+    return answer
+
+
+def torchcodec(files: Sequence[Path], device: str, threads: int) -> Answer:
+    """Each thread keeps a decoder open for each file."""
+    decoder_type = decoders_of_torchcodec().VideoDecoder
+    return _on_threads(lambda: _torchcodec_in_thread(decoder_type, files, device), threads)
+
+
+def _torchcodec_in_thread(decoder_type: Any, files: Sequence[Path], device: str) -> _ReadClip:
+    opened: dict[int, Any] = {}
+
+    def read(video: int, frames: list[int]) -> torch.Tensor:
+        if video not in opened:
+            opened[video] = decoder_type(str(files[video]), device=device)
+        found: torch.Tensor = opened[video].get_frames_at(frames).data
+        return found
+
+    return read
+
+
+def pynvvideocodec(files: Sequence[Path], threads: int) -> Answer:
+    """Each thread keeps a decoder open for each file. Its frames lie in memory that it uses again, so they are copied
+    into a batch, as a loader has to."""
+    library: Any = importlib.import_module("PyNvVideoCodec")
+    return _on_threads(lambda: _pynvvideocodec_in_thread(library, files), threads)
+
+
+def _pynvvideocodec_in_thread(library: Any, files: Sequence[Path]) -> _ReadClip:
+    opened: dict[int, Any] = {}
+
+    def read(video: int, frames: list[int]) -> torch.Tensor:
+        if video not in opened:
+            planar_rgb = library.OutputColorType.RGBP
+            opened[video] = library.SimpleDecoder(str(files[video]), gpu_id=0, output_color_type=planar_rgb)
+        return torch.stack([from_dlpack(frame) for frame in opened[video].get_batch_frames_by_index(frames)])
+
+    return read
+
+
+def _on_threads(open_in_thread: Callable[[], _ReadClip], threads: int) -> Answer:
+    own, pool = threading.local(), ThreadPoolExecutor(threads)
+
+    def read(request: tuple[int, list[int]]) -> torch.Tensor:
+        if not hasattr(own, "read"):
+            own.read = open_in_thread()
+        found: torch.Tensor = own.read(*request)
+        return found
+
+    return lambda requests: list(pool.map(read, requests))
+
+
+def opened(readers: Mapping[str, Callable[[], Answer]]) -> tuple[dict[str, Answer], dict[str, str]]:
+    """Those that open, and why others do not."""
+    answers: dict[str, Answer] = {}
+    failed: dict[str, str] = {}
+    for name, open_reader in readers.items():
+        with _failures(failed, name):
+            answers[name] = open_reader()
+    return answers, failed
+
+
+def compared(
+    answers: Mapping[str, Answer], expected: Answer, draw: Draw, *, seconds: float, rounds: int = 4
+) -> dict[str, dict[str, Any]]:
+    """For each reader its frames/s, the median over rounds in which all take turns, each for so many seconds; and by
+    how many levels its frames differ from `expected` in the mean. For one that fails, why.
+
+    In a round all get the same random requests. The first round opens decoders and compiles kernels, and is not
+    counted.
+    """
+    differences: dict[str, float] = {}
+    failed: dict[str, str] = {}
+    rates: dict[str, list[float]] = {name: [] for name in answers}
+    first = draw(random.Random(-1))[:_COMPARED_CLIPS]  # noqa: S311  # no secrets
+    known = expected(first)
+    for name, answer in answers.items():
+        with _failures(failed, name):
+            differences[name] = _mean_difference(answer(first), known)
+    for turn in range(rounds):
+        for name, answer in answers.items():
+            if name not in failed:
+                with _failures(failed, name):
+                    rate = _frames_per_second(answer, draw, turn, seconds)
+                    rates[name] += [rate] if turn else []
+    return {
+        name: {"failed": failed[name]}
+        if name in failed
+        else {"frames/s": round(median(rates[name])), "mean difference": differences[name]}
+        for name in answers
+    }
+
+
+@contextmanager
+def _failures(failed: dict[str, str], name: str) -> Iterator[None]:
+    """Takes an error of a reader down, so that the others go on."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # of any library
+        traceback.print_exc()
+        failed[name] = f"{type(error).__name__}: {reason_of(error)}"
+
+
+def _mean_difference(found: Iterable[torch.Tensor], expected: Iterable[torch.Tensor]) -> float:
+    """Levels of 255 between the same frames. RuntimeError for other shapes."""
+    total = values = 0
+    for clip, known in zip(found, expected, strict=True):
+        if clip.shape != known.shape:
+            raise RuntimeError(f"frames are {tuple(clip.shape)}, and not {tuple(known.shape)}")
+        total += int((clip.cpu().short() - known.cpu().short()).abs().sum())
+        values += clip.numel()
+    return round(total / values, 3)
+
+
+def _frames_per_second(answer: Answer, draw: Draw, turn: int, seconds: float) -> float:
+    rng, frames = random.Random(turn), 0  # noqa: S311  # no secrets
+    started = time.perf_counter()
+    # One request at the least, however long it takes.
+    while not frames or time.perf_counter() - started < seconds:
+        requests = draw(rng)
+        answer(requests)
+        frames += sum(len(numbers) for _, numbers in requests)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return frames / (time.perf_counter() - started)
+
+
+def peers(files: Sequence[Path], device: str, threads: Sequence[int]) -> dict[str, Callable[[], Answer]]:
+    """The other libraries, on each number of threads."""
+    found: dict[str, Callable[[], Answer]] = {}
+    for count in threads:
+        found[f"TorchCodec, {count} threads"] = partial(torchcodec, files, device, count)
+        found[f"PyNvVideoCodec, {count} threads"] = partial(pynvvideocodec, files, count)
+    return found
