@@ -67,6 +67,10 @@ $(STAMP)-bench: $(STAMP)
 # one thread in each, because its threads keep a core busy while they wait for each other.
 TEST_PROCESSES := 3
 
+# A process that crashes ends the run with the name of its test. Started again, it would leave the others waiting for
+# ever: what was left of its file goes to nobody (pytest-xdist 3.8).
+XDIST := --dist loadfile --max-worker-restart=0
+
 # `make test TESTS=` runs all tests and all their cases, also what starts clusters, kills processes or does much work,
 # and tries more examples of what hypothesis makes up. TESTS=tests/test_frames.py runs some, TESTS="-m long" the long ones
 # alone.
@@ -74,7 +78,7 @@ TESTS := -m "not long" --hypothesis-profile short
 
 test: check
 	@echo "Running the tests on $(TEST_PROCESSES) processes: 10 minutes on two cores, with TESTS= some 40"
-	@$(WITH_FFMPEG) OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(TESTS)
+	@$(WITH_FFMPEG) OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_PROCESSES) $(XDIST) --no-loadscope-reorder $(TESTS)
 
 # What a file that fails is called, the run says: FUZZ="--first NUMBER --cases 1" runs it alone.
 FUZZ := --first 0 --cases 5000
@@ -112,7 +116,7 @@ SWEPT := annotate attempts autoscaler batches changed_sources cluster cluster_ch
 
 sweep: $(STAMP)
 	@echo "Running tests with all their cases: an hour and more"
-	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -o faulthandler_timeout=3600 -n 2 --dist loadfile $(SWEPT:%=tests/test_%.py)
+	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -o faulthandler_timeout=3600 -n 2 $(XDIST) $(SWEPT:%=tests/test_%.py)
 
 # Nothing is installed for it: in a checkout without .venv it is the Python that has torch, with the wheels that
 # `make gpu-wheels` collected. GPU_CHECK="--only nvdec-caps loader-device" runs some of the checks.
