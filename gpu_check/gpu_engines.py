@@ -63,7 +63,7 @@ def use_of_engines(
         engines, first = engines_of(folder, device), shortgop.open(folder).ids[0]
         gops = [gop for gop in gops_of(folder) if gop.video == first]
         whole = {
-            f"{threads} threads": round(threaded_rate(lambda: partial(_decode_on, contexts(), gops), threads))
+            f"{threads} threads": round(threaded_rate(lambda: partial(decode_as_stream, contexts(), gops), threads))
             for threads in (1, engines, 2 * engines, 4 * engines)
         }
         yield "packets/s from start to end", whole
@@ -88,7 +88,7 @@ def engines_of(dataset: Path, device: str) -> int:
     return max(1, reader_of(shortgop.open(dataset, device=device)).options.device.engines)
 
 
-def _decode_on(contexts: Contexts, gops: Sequence[Gop]) -> int:
+def decode_as_stream(contexts: Contexts, gops: Sequence[Gop]) -> int:
     """Decode GOPs as one stream, without a stop between them. Returns the number of packets."""
     codec, start, frames = contexts.of(gops[0].config), 0, 0
     codec.reorder_depth = max(reorder_depth(gop.pattern) for gop in gops)

@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import gpu_capabilities
 import gpu_decoding
+import gpu_engines
 import gpu_parser
 import pytest
 import torch
 from check_record import Record
 from gpu_driver import use_primary_context
 from gpu_samples import MADE
+from sample_gops import gops_of
 
 from soft_driver import Driver, folders_of, planes_on_host
 
@@ -88,3 +91,17 @@ def test_damaged_gop(driver: Driver, tmp_path: Path) -> None:
     """Damage inside of slices is concealed, and nobody says so: the pictures are others."""
     (found,) = figures_of(gpu_decoding.damaged_gop, tmp_path).values()
     assert found.startswith("RuntimeError: a.mp4: frame 1")
+
+
+@pytest.mark.parametrize("codec", ["h264", "hevc"])
+def test_gops_as_one_stream(driver: Driver, codec: str) -> None:
+    """As `reader-engines` has it, on threads that each have contexts of their own."""
+    gops = [gop for gop in gops_of(folders_of() / codec) if gop.video == "a.mp4"]
+
+    def decode_twice() -> tuple[int, int]:
+        use_primary_context(driver.library)
+        contexts = gpu_decoding.cuda_contexts()
+        return gpu_engines.decode_as_stream(contexts, gops), gpu_engines.decode_as_stream(contexts, gops)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert [each.result() for each in [pool.submit(decode_twice) for _ in range(2)]] == [(30, 30)] * 2
