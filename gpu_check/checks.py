@@ -31,7 +31,7 @@ CHECKS = (
     _Libavcodec("reader-forked", "does a forked process get an error that says what to do?", "gpu_reader:forked", 30),
     _Libavcodec("bench-random-frames", "random frames/s beside other libraries?", "gpu_benchmarks:random_frames", 90),
     _Libavcodec("bench-long-videos", "frames/s of clips from 60 s and 3000 s?", "gpu_benchmarks:long_videos", 90),
-    _Libavcodec("reader-engines", "does the reader keep the engines busy?", "gpu_engines:speed", 60),
+    _Libavcodec("reader-engines", "does the reader keep the engines busy?", "gpu_engines:speed", 80),
     _Libnvcuvid("nvcuvid-parser", "when does libnvcuvid's parser call back?", "gpu_parser:callbacks", 30),
     _Libnvcuvid("nvcuvid-pictures", "are they also right through libnvcuvid itself?", "gpu_nvcuvid:all_pictures", 60),
     _Copies("loader-device", 'does ClipLoader(device="cuda") give the CPU\'s batches?', "gpu_loading:to_device", 60),
