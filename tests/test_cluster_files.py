@@ -272,5 +272,5 @@ def test_what_docker_copies_is_what_the_package_is_made_of() -> None:
     ignored = (ROOT / ".dockerignore").read_text().split()
     packages = re.findall(r'^    "shortgop\.(\w+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert packages
-    assert not {*packages, "pyproject.toml", "constraints.txt", "README.md", "LICENSE"} & set(ignored)
+    assert not {*packages, "pyproject.toml", "setup.py", "constraints.txt", "README.md", "LICENSE"} & set(ignored)
     assert {".git", ".venv", "tests", "docs"} <= set(ignored)
