@@ -19,7 +19,7 @@ import re
 import sys
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
@@ -85,7 +85,7 @@ class FlakyProxy:
 
     def faults(self, faults: Faults) -> None:
         """From now on this goes wrong. The generator starts anew."""
-        self._control("faults", asdict(replace(faults, only=faults.only or self.prefix)))
+        self._control("faults", {**asdict(faults), "below": self.prefix})
 
     def requests(self, *methods: str, holding: str = "") -> list[Request]:
         """The requests since the last `forget`, of these methods if any are given, whose key holds this text."""
@@ -119,6 +119,8 @@ def flaky_proxy(upstream: str, address: str = "127.0.0.1") -> Iterator[FlakyProx
 class _State:
     upstream: str
     faults: Faults = Faults()
+    # Only keys below this prefix are concerned, whatever else they hold.
+    below: str = ""
     draws: random.Random = field(default_factory=lambda: random.Random(0))
     left: dict[str, int] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -157,7 +159,7 @@ async def _forward(state: _State, session: ClientSession, request: web.Request) 
     )
     noted = asdict(Request(request.method, key, query, request.headers.get("Range", "")))
     state.requests.append(noted)
-    faults = state.faults if state.faults.only in key else Faults()
+    faults = state.faults if state.faults.only in key and state.below in key else Faults()
     await asyncio.sleep(faults.latency_seconds)
     if faults.silent and state.next_of("silent"):
         await asyncio.sleep(3600)
@@ -204,6 +206,7 @@ async def _control(state: _State, request: web.Request) -> web.Response:
     content = json.loads(await request.read() or b"{}")
     match request.match_info["what"]:
         case "faults":
+            state.below = content.pop("below")
             state.faults = Faults(**{**content, "hidden_headers": tuple(content["hidden_headers"])})
             state.draws = random.Random(state.faults.seed)
             state.left = {name: getattr(state.faults, name) for name in ("lost_puts", "silent", "statuses")}

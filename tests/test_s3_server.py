@@ -73,6 +73,20 @@ def test_requests_of_other_tests_are_neither_counted_nor_made_to_fail(proxied_ur
     assert s3_proxy.counts() == {"HEAD": 2, "POST": 1}
 
 
+def test_faults_of_some_keys_leave_keys_of_other_tests_alone_that_are_called_alike(
+    proxied_url: str, s3_proxy: FlakyProxy
+) -> None:
+    place, other = store(proxied_url), store(f"{proxied_url.rpartition('/')[0]}/another")
+    for each in (place, other):
+        obstore.put(each, "shards/a", b"abc")
+    obstore.put(place, "zarr.json", b"abc")
+    s3_proxy.faults(Faults(statuses=1, only="shards"))
+    obstore.head(other, "shards/a")
+    obstore.head(place, "zarr.json")
+    with pytest.raises((BaseError, OSError)):
+        obstore.head(place, "shards/a")
+
+
 def test_requests_fail_as_often_as_they_are_told_to(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     place = store(proxied_url)
     obstore.put(place, "a", bytes(1000))
