@@ -86,6 +86,7 @@ MAY_ASK_FOR_FOLDERS = {
 }
 
 MODULES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+BESIDE = [path for folder in FOLDERS_BESIDE for path in sorted((ROOT / folder).glob("*.py"))]
 
 
 def name(path: Path) -> str:
@@ -206,8 +207,7 @@ def dotted(path: Path) -> str:
 
 def test_no_two_modules_have_the_same_name() -> None:
     """A name alone says which module is meant, also among scripts and tests."""
-    others = [path for folder in FOLDERS_BESIDE for path in (ROOT / folder).glob("*.py")]
-    paths = [*MODULES, *ROOT.glob("*.py"), *others]
+    paths = [*MODULES, *ROOT.glob("*.py"), *BESIDE]
     names = [path.name for path in paths if path.name not in ("__init__.py", "__main__.py")]
     assert sorted(each for each in set(names) if names.count(each) > 1) == []
 
@@ -215,6 +215,11 @@ def test_no_two_modules_have_the_same_name() -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name)
 def test_modules_stay_small(path: Path) -> None:
     assert len(path.read_text().splitlines()) < MAX_LINES
+
+
+def test_tests_and_scripts_stay_small_too() -> None:
+    lengths = {name(path): len(path.read_text().splitlines()) for path in BESIDE}
+    assert {each: lines for each, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
 def test_every_package_is_installed() -> None:
