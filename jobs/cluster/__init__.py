@@ -7,6 +7,7 @@ ray_worker, ray_entry       a step in a worker, and the first code there
 ray_looks                   looking at sources in workers
 progress_boards, ray_metrics  what workers report
 ray_connection, asking      joining a cluster, and what it has
-ray_login, ray_first_driver  who may join, and a Ray that is started for the job
+ray_login, ray_first_driver  who may join, and joining a node as its first driver
+ray_start                   a Ray that is started for the job
 shared_files                whether all machines see the same files
 """

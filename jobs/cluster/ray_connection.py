@@ -31,6 +31,7 @@ from .asking import PatientQuestion, head_patience_seconds
 from .cluster_machines import AskSlots
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
+from .ray_start import NotStartedError, patient_start
 
 LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError)
 """The errors of a task whose worker, machine or result is lost. Jobs let Ray retry no task (max_retries=0): one whose
@@ -129,7 +130,7 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
                 ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
             return
         login_to_own()
-        with _own_environment():
+        with _own_environment(), patient_start():
             ray.init(
                 # A separate Ray, even if a cluster runs on this machine.
                 address="local",
@@ -146,13 +147,14 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
     except Exception as error:
         # Ray raises plain ones where a busy machine is slow to start it.
         what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
-        first = "look whether it runs" if cluster else _remedy()
+        why = str(error).rstrip(".")
+        first = "look whether it runs" if cluster else _remedy(error)
         raise ToolError(
-            f"{what}: {error}; {first}, or give --runner inline, which does the same work in this process without Ray"
+            f"{what}: {why}; {first}, or give --runner inline, which does the same work in this process without Ray"
         ) from error
 
 
-def _remedy() -> str:
+def _remedy(error: Exception) -> str:
     """What to do where a local Ray does not start. It does not say itself that its disk is full."""
     folder = os.environ.get("RAY_TMPDIR") or _short_tmpdir() or tempfile.gettempdir()
     with contextlib.suppress(OSError):
@@ -162,6 +164,8 @@ def _remedy() -> str:
                 f"its logs and sockets lie in {folder}, which has only {byte_size(free_bytes)} left: free some space, "
                 "set RAY_TMPDIR to another folder"
             )
+    if isinstance(error, NotStartedError) and error.has_ended:
+        return f"{folder}/ray/session_latest/logs says why (raylet.err, raylet.out): mend that"
     return "run the same command again when the machine is less busy"
 
 
