@@ -47,8 +47,8 @@ app = typer.Typer(
 )
 # Without a terminal there is no width to ask for. 120 columns fit a log.
 _WIDTH = None if sys.stdout.isatty() else 120
-out = PlainConsole(highlight=False, width=_WIDTH)
-err = PlainConsole(stderr=True, highlight=False, width=_WIDTH)
+out = PlainConsole(width=_WIDTH)
+err = PlainConsole(stderr=True, width=_WIDTH)
 
 
 def _print_version(wanted: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -12,6 +13,7 @@ from .printing import PlainConsole, cell
 
 if TYPE_CHECKING:
     from ..jobs import outcome as job
+    from ..jobs.unit_results import Failure
     from ..manifests.equal_contents import EqualContents
     from ..manifests.operations.lost_root import RestoredRoot
     from ..manifests.operations.recovery import Recovered
@@ -20,11 +22,14 @@ if TYPE_CHECKING:
 
 _IDS_SHOWN = 10
 _PAIRS_SHOWN = 3
+# Of all failures, and of those for reasons of one kind: of a list with wrong paths all fail alike.
+_FAILURES_SHOWN = 20
+_OF_A_KIND_SHOWN = 5
 
 
 def print_report(report: job.Report, dataset: str, out: PlainConsole, err: PlainConsole) -> None:
     """Print what was done on standard output, and what failed on standard error."""
-    for line in _problems(report):
+    for line in (*_failures(report, dataset), *_problems(report)):
         err.print_line(line, style="yellow")
     for line in _results(report, dataset):
         out.print_line(line)
@@ -38,12 +43,34 @@ def show_types(file: str, types: Mapping[str, str]) -> None:
     err.print_line(types_text(file, types))
 
 
-def _problems(report: job.Report) -> list[str]:
+def _failures(report: job.Report, dataset: str) -> Iterator[str]:
+    """A line for each failure; if there are many, for some of each kind."""
     outdated = set(report.outdated)
-    lines = [
-        f"{'not replaced' if failure.id in outdated else 'not in the dataset'}: {failure.id}: {failure.reason}"
-        for failure in report.failures
-    ]
+    shown = _some_of_each_kind(report.failures) if len(report.failures) > _FAILURES_SHOWN else report.failures
+    for failure in shown:
+        what = "not replaced" if failure.id in outdated else "not in the dataset"
+        yield f"{what}: {failure.id}: {failure.reason}"
+    if more := len(report.failures) - len(shown):
+        yield f"and {more} more: `shortgop info {dataset}` lists those that are not in the dataset, --json lists all"
+
+
+def _some_of_each_kind(failures: Sequence[Failure]) -> list[Failure]:
+    from ..reporting.failure_groups import kind_of_reason
+
+    some: list[Failure] = []
+    of_kind: Counter[str] = Counter()
+    for failure in failures:
+        kind = kind_of_reason(failure.reason, failure.id, failure.source, failure.path)
+        of_kind[kind] += 1
+        if of_kind[kind] <= _OF_A_KIND_SHOWN:
+            some.append(failure)
+            if len(some) == _FAILURES_SHOWN:
+                break
+    return some
+
+
+def _problems(report: job.Report) -> list[str]:
+    lines = []
     said = {failure.id for failure in report.failures}
     rest = [video_id for video_id in report.lost if video_id not in said]
     if rest:

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 
 class PlainConsole(Console):
-    """A console that shows control characters and does not send them to the terminal.
+    """A console that shows control characters and does not send them to the terminal, and names such as `:dog:` as they
+    are.
 
     What nobody reads any more (`| head`) is left out, and so is what cannot be written to standard error: a job goes on
     where its log lies on a full disk. The exit status says how the work went, not how much of it was read.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(emoji=False, highlight=False, **options)
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Like rich's `print`, with each object on one line. OutputError if standard output cannot be written."""

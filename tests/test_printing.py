@@ -71,6 +71,39 @@ def test_file_names_cannot_command_the_terminal(constant_video: SyntheticVideo, 
     assert json.loads(as_json.stdout)["videos"][0]["id"] == f"{name}.mp4"
 
 
+def test_file_names_that_look_like_codes_of_emoji_are_printed_as_they_are(
+    constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    """Otherwise what is printed could not be given to another command."""
+    folder, dataset = tmp_path / "videos", tmp_path / "dataset"
+    folder.mkdir()
+    (folder / ":dog:.mp4").write_bytes(constant_video.path.read_bytes())
+    (folder / ":cat:.mp4").write_text("no video")
+    done = CliRunner().invoke(app, ["prep", str(folder), "--out", str(dataset), "--runner", "inline"])
+    assert "not in the dataset: :cat:.mp4: " in done.stderr
+    assert "not in the dataset: :cat:.mp4: " in CliRunner().invoke(app, ["info", str(dataset)]).stdout
+    dropped = CliRunner().invoke(app, ["drop", str(dataset), "*"])
+    assert ":cat:.mp4" in dropped.stdout
+    assert ":dog:.mp4" in dropped.stdout
+
+
+def test_of_many_failures_some_of_each_kind_are_printed(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """Of a list whose paths are wrong all fail, and the one that fails for another reason would not be seen."""
+    (tmp_path / "a.mp4").write_bytes(constant_video.path.read_bytes())
+    (tmp_path / "z.mp4").write_text("no video")
+    lines = ["a.mp4", *(f"folder {number}/{number}.mp4" for number in range(300)), "z.mp4"]
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    dataset = tmp_path / "dataset"
+    done = CliRunner().invoke(app, ["prep", str(tmp_path / "list.txt"), "--out", str(dataset), "--runner", "inline"])
+    told = [line for line in done.stderr.splitlines() if line.startswith(("not in the dataset", "and "))]
+    assert len(told) == 7
+    assert all("does not exist" in line for line in told[:5])
+    assert told[5].startswith("not in the dataset: z.mp4: ")
+    remedy = f"`shortgop info {dataset}` lists those that are not in the dataset, --json lists all"
+    assert told[6] == f"and 295 more: {remedy}"
+    assert "301 could not be prepared" in done.stdout
+
+
 def summary(name: str, *given_up: str, dropped: int | None = 0, salvaged: int = 0) -> VideoSummary:
     return VideoSummary(
         name, name, f"/videos/{name}", 300, "30000/1001", 10.01, 1920, 1080, "h264", {}, {}, given_up, dropped, 0,
