@@ -14,15 +14,15 @@ import typer
 import typer.core
 
 from ..errors import DatasetWarning, ShortGopError, UsageError
-from .printing import PlainConsole
+from .printing import PlainConsole, leave_out
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_SOMETHING_MISSING = 3
 EXIT_NOT_HEARD_OF = 4
-# 128 and the number of the signal, as shells say of what a signal ended: Ctrl-C, and what job managers send.
+# 128 and the number of the signal, as shells say of what a signal ended: here Ctrl-C.
 EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
+_OF_SIGNALS = 128
 
 _GOES_ON = "; finished work is kept, and the same command goes on from there"
 
@@ -68,22 +68,31 @@ def main(
     """Videos re-encoded once to short GOPs, and any frames of them read back quickly."""
 
 
-class _Sigterm:
-    """Whether SIGTERM has come. Ray raises a KeyboardInterrupt of its own in place of what a handler raises, so the
-    exception cannot say which signal it was."""
+class _Told:
+    """Which signal has told this process to end, if any. Ray raises a KeyboardInterrupt of its own in place of what a
+    handler raises, so the exception cannot say which it was."""
 
-    has_come = False
+    by: int | None = None
 
 
-def end_tidily_on_sigterm() -> None:
-    """From now on SIGTERM, with which job managers end a job, ends this process as cleanly as Ctrl-C does."""
+def end_tidily_on_signals() -> None:
+    """From now on SIGTERM, with which job managers end a job, and SIGHUP, which a terminal sends that is closed, end
+    this process as cleanly as Ctrl-C does. `nohup` has SIGHUP ignored, and it stays so."""
 
-    def interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-        _Sigterm.has_come = True
+    terminals = [stream for stream in (sys.stdout, sys.stderr) if stream.isatty()]
+
+    def interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+        _Told.by = number
+        for stream in terminals:
+            # What is printed to a terminal that is gone would be an error in place of this one.
+            if not stream.isatty():
+                leave_out(stream)
         raise KeyboardInterrupt
 
-    _Sigterm.has_come = False
+    _Told.by = None
     signal.signal(signal.SIGTERM, interrupt)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, interrupt)
 
 
 def tell_warnings_plainly() -> None:
@@ -112,4 +121,4 @@ def errors(*, goes_on: bool = False) -> Iterator[None]:
         raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
     except KeyboardInterrupt as error:
         err.print_line(f"interrupted{_GOES_ON if goes_on else ''}")
-        raise typer.Exit(EXIT_TERMINATED if _Sigterm.has_come else EXIT_INTERRUPTED) from error
+        raise typer.Exit(EXIT_INTERRUPTED if _Told.by is None else _OF_SIGNALS + _Told.by) from error

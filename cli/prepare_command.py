@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_sigterm, err, errors, out
+from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_signals, err, errors, out
 from .job_reports import print_report, show_types
 from .parameters import (
     AddressOption,
@@ -105,9 +105,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     An option that is left out has its value in the dataset, or the default in brackets. Exit status: 0 every source is
     in the dataset, 1 the job could not go on (disk full, no encoder; finished work is kept), 2 wrong usage, 3 the
     dataset is complete and usable but some sources are not in it, or have changed, or some of its videos are lost,
-    130 Ctrl-C and 143 SIGTERM: finished work is kept.
+    130 Ctrl-C, 143 SIGTERM and 129 a closed terminal: finished work is kept.
     """
-    end_tidily_on_sigterm()
+    end_tidily_on_signals()
     with errors(goes_on=True):
         from ..jobs.finding.column_types import parse_types
         from ..jobs.named_options import prepare_without_warning

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -23,8 +27,9 @@ class PlainConsole(Console):
     """A console that shows control characters and does not send them to the terminal, and names such as `:dog:` as they
     are.
 
-    What nobody reads any more (`| head`) is left out, and so is what cannot be written to standard error: a job goes on
-    where its log lies on a full disk. The exit status says how the work went, not how much of it was read.
+    What nobody reads any more (`| head`, a terminal that was closed) is left out, and so is what cannot be written to
+    standard error: a job goes on where its log lies on a full disk. The exit status says how the work went, not how
+    much of it was read.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -32,11 +37,22 @@ class PlainConsole(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Like rich's `print`, with each object on one line. OutputError if standard output cannot be written."""
-        try:
+        with self._written():
             super().print(*(plain(each) if isinstance(each, str) else each for each in objects), **options)
+
+    def __exit__(self, *details: object) -> None:
+        # Where a bar that is drawn anew is written. OutputError as for `print`.
+        with self._written():
+            super().__exit__(*details)
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            _leave_out(self.file)
-            if not self.stderr:
+            is_closed = _is_closed_terminal(self.file, error)
+            leave_out(self.file)
+            if not self.stderr and not is_closed:
                 raise _no_output(error) from error
 
     def print_line(self, text: str, *, style: str | None = None) -> None:
@@ -46,7 +62,7 @@ class PlainConsole(Console):
 
     def on_broken_pipe(self) -> None:
         """Called by rich where nobody reads what is printed any more."""
-        _leave_out(self.file)
+        leave_out(self.file)
 
 
 def print_json(value: Any) -> None:
@@ -55,13 +71,20 @@ def print_json(value: Any) -> None:
         sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        _leave_out(sys.stdout)
+        leave_out(sys.stdout)
     except OSError as error:
-        _leave_out(sys.stdout)
-        raise _no_output(error) from error
+        is_closed = _is_closed_terminal(sys.stdout, error)
+        leave_out(sys.stdout)
+        if not is_closed:
+            raise _no_output(error) from error
 
 
-def _leave_out(stream: IO[str]) -> None:
+def _is_closed_terminal(stream: IO[str], error: OSError) -> bool:
+    # One that is closed is no terminal any more, but still no file of a disk that fails.
+    return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+
+
+def leave_out(stream: IO[str]) -> None:
     """Nothing more is written to the stream. What it still has in memory would be an error again when Python ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())

@@ -14,7 +14,7 @@ import typer
 from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import EXIT_FAILED, app, end_tidily_on_sigterm, err, errors, out
+from .app import EXIT_FAILED, app, end_tidily_on_signals, err, errors, out
 from .job_reports import print_report, recovery_lines, root_lines, some_of
 from .parameters import (
     AddressOption,
@@ -101,7 +101,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             from ..jobs.finding.importing import importing_of
             from ..jobs.prepare import repair as make_again
 
-            end_tidily_on_sigterm()
+            end_tidily_on_signals()
             with job_progress(err) as on_update:
                 report = make_again(
                     sources, storage, checked.manifest, checked.damaged, policy=policy, where=where,

@@ -38,11 +38,11 @@ _PATIENCE_SECONDS = 120
 
 _RAISES_ITS_OWN = """
 import os, signal, sys, time, typer
-from shortgop.cli.app import end_tidily_on_sigterm, errors
+from shortgop.cli.app import end_tidily_on_signals, errors
 
 # A shell has its background programs ignore SIGINT, and tests may run in one.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-end_tidily_on_sigterm()
+end_tidily_on_signals()
 try:
     with errors():
         try:
@@ -168,7 +168,7 @@ def test_told_to_end(
     assert list(temporary.glob("shortgop-*/*")) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_exit_status_says_which_signal_came_whatever_was_raised_for_it(number: signal.Signals) -> None:
     """Where Ray waits, it raises a KeyboardInterrupt of its own in place of the handler's."""
     command = [sys.executable, "-c", _RAISES_ITS_OWN, str(int(number))]
