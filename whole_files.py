@@ -42,7 +42,7 @@ def writing(path: Path | str) -> Iterator[None]:
             errno.EDQUOT: "raise the quota and run the same command again",
             errno.EFBIG: "write to a place that takes longer files, or divide the dataset into several",
             errno.EACCES: "give yourself permission to write there, or write somewhere else",
-            errno.EROFS: "the file system is read-only; write somewhere else",
+            errno.EROFS: "write somewhere else",
             errno.ENOENT: "make that folder first, or write somewhere else",
             errno.EISDIR: "a folder has that name; write somewhere else",
             errno.ENOTDIR: "a part of that path is a file; write somewhere else",

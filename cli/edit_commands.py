@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,11 +118,13 @@ def drop(
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
-            _print_unknown(done.unknown, done.near)
+            _print_unknown(done.unknown, done.near, _ids_below(done.unknown, done.near))
+            failed = f" and {counted(done.num_failed, 'source')} that could not be prepared" if done.num_failed else ""
             verb = "would be dropped" if dry_run else "dropped"
             already = f"; {counted(len(done.already), 'id')} dropped before" if done.already else ""
             out.print_line(
-                f"{counted(len(done.ids), 'video')} {verb}: {counted(done.num_frames, 'frame')}, "
+                f"{counted(len(done.ids) - done.num_failed, 'video')}{failed} {verb}: "
+                f"{counted(done.num_frames, 'frame')}, "
                 f"{byte_size(done.num_bytes)}{already}; snapshot {done.snapshot}"
             )
             if done.ids and (dry_run or set(done.ids) - {*listed, *(ids or ())}):
@@ -137,6 +140,13 @@ def drop(
                 out.print_line(f"`shortgop gc {dataset}` removes their bytes")
         if done.unknown:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
+
+
+def _ids_below(unknown: Sequence[str], near: Sequence[str]) -> str:
+    """What to say where the first id that is unknown is a folder of ids."""
+    folder = unknown[0].rstrip("/") if unknown else ""
+    is_folder = any(each.startswith(f"{folder}/") for each in near)
+    return f"; {glob.escape(folder) + '/**'!r} stands for those below {folder}" if is_folder else ""
 
 
 def _ids_in(file: Path) -> list[str]:

@@ -36,8 +36,7 @@ def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
         out.print(video_table(summary.videos))
         if summary.num_videos > _VIDEOS_SHOWN:
             out.print_line(f"and {summary.num_videos - _VIDEOS_SHOWN} more: --json lists all")
-        for failure in summary.failures:
-            out.print_line(f"not in the dataset: {failure.id}: {failure.reason}")
+        out.print_lines(f"not in the dataset: {failure.id}: {failure.reason}" for failure in summary.failures)
         if summary.trouble:
             err.print_line(summary.trouble, style="red")
 

@@ -27,7 +27,7 @@ from shortgop.manifests.id_patterns import ids_that_fit
 from shortgop.manifests.operations.drop import drop
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep
-from synthetic import constant_rate_pts, make_video, read_number
+from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
 
@@ -219,6 +219,22 @@ def test_a_pattern_drops_the_videos_whose_ids_fit_it_and_names_them(root: Path) 
 def test_an_id_that_is_nearly_one_is_told_what_it_is_like(root: Path) -> None:
     result = run("drop", "dataset", "a.mp")
     assert (result.exit_code, "; `shortgop info` lists the ids. Did you mean 'a.mp4'" in result.stderr) == (3, True)
+
+
+def test_a_folder_of_ids_is_told_the_pattern_that_stands_for_it(tmp_path: Path, constant_video: SyntheticVideo) -> None:
+    """And sources that could not be prepared are not counted as videos."""
+    folder = tmp_path / "videos" / "kitchen [1]"
+    folder.mkdir(parents=True)
+    (folder / "a.mp4").write_bytes(constant_video.path.read_bytes())
+    (folder / "bad.mp4").write_text("no video")
+    make_dataset([tmp_path / "videos"], tmp_path / "dataset")
+    for word in ("kitchen [1]", "kitchen [1]/"):
+        result = run("drop", str(tmp_path / "dataset"), word, "--dry-run")
+        assert result.exit_code == 3
+        assert "lists the ids; 'kitchen [[]1]/**' stands for those below kitchen [1]. Did you mean" in result.stderr
+    result = run("drop", str(tmp_path / "dataset"), "kitchen [[]1]/**")
+    assert result.exit_code == 0
+    assert "1 video and 1 source that could not be prepared dropped: 100 frames" in result.stdout
 
 
 def test_the_ids_of_a_file_are_no_patterns(root: Path) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from datasets import make_dataset
 from shortgop.cli import app
-from shortgop.cli.printing import video_table
+from shortgop.cli.printing import PlainConsole, video_table
 from shortgop.manifests.operations.summary import VideoSummary
 from shortgop.wording import counted, plain
 from synthetic import SyntheticVideo
@@ -102,6 +102,18 @@ def test_of_many_failures_some_of_each_kind_are_printed(constant_video: Syntheti
     remedy = f"`shortgop info {dataset}` lists those that are not in the dataset, --json lists all"
     assert told[6] == f"and 295 more: {remedy}"
     assert "301 could not be prepared" in done.stdout
+
+
+def test_many_lines_are_printed_as_one_is() -> None:
+    lines = ["a[x].mp4 :dog:", "\x1b[2Ja\nb", "", "x" * 300, *(f"{number}.mp4" for number in range(1200))]
+    console = PlainConsole(width=80)
+    with console.capture() as one_by_one:
+        for line in lines:
+            console.print_line(line)
+    with console.capture() as at_once:
+        console.print_lines(lines)
+    assert at_once.get() == one_by_one.get()
+    assert at_once.get().splitlines()[:2] == ["a[x].mp4 :dog:", "\\x1b[2Ja\\nb"]
 
 
 def summary(name: str, *given_up: str, dropped: int | None = 0, salvaged: int = 0) -> VideoSummary:

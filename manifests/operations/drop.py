@@ -27,9 +27,9 @@ from .stored_bytes import segment_bytes
 @dataclass(frozen=True)
 class Dropped:
     """What `drop` did, or would do: the ids that it took out, those that were out already, and those that the dataset
-    never had. `num_frames` and `num_bytes` are those of the videos that it took out; `snapshot` is the current one.
-    `same_content` are the ids of videos that stay and have the content of one that goes, `near` those that look like
-    the first one that the dataset never had."""
+    never had. `num_frames` and `num_bytes` are those of the videos that it took out, `num_failed` counts the ids of
+    sources that could not be prepared; `snapshot` is the current one. `same_content` are the ids of videos that stay
+    and have the content of one that goes, `near` those that look like the first one that the dataset never had."""
 
     ids: tuple[str, ...]
     already: tuple[str, ...]
@@ -39,6 +39,7 @@ class Dropped:
     snapshot: str
     same_content: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
+    num_failed: int = 0
 
 
 def drop(dataset: Storage, ids: Sequence[str] = (), *, patterns: Sequence[str] = (), dry_run: bool = False) -> Dropped:
@@ -93,6 +94,7 @@ def _result(manifest: Manifest, ids: Sequence[str], drops: Mapping[str, Drop], s
         already=tuple(video_id for video_id in rest if video_id in before),
         unknown=unknown,
         near=tuple(near_ids(manifest.videos.id, unknown[0])) if unknown else (),
+        num_failed=len(drops) - len(rows),
         num_frames=int(manifest.videos.num_frames[rows].sum()),
         num_bytes=int(segment_bytes(with_videos(manifest, rows)).sum()),
         snapshot=snapshot,
