@@ -20,7 +20,8 @@ class Failure:
 @dataclass(frozen=True)
 class UnitResult:
     """The result of a unit. It is small, however large the unit is. `was_there`: another attempt had committed it.
-    `node` is the name of the machine that finished it, empty where that is not known."""
+    `node` is the name of the machine that finished it, empty where that is not known. `seconds` are those that encoding
+    it took, 0 where it was not encoded in one go."""
 
     unit: str
     videos: int
@@ -29,6 +30,7 @@ class UnitResult:
     failures: tuple[Failure, ...]
     was_there: bool = field(default=False, compare=False)
     node: str = field(default="", compare=False)
+    seconds: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def run_unit(
     committed = committed_result(dataset, unit)
     if committed is not None:
         return committed
+    began = time.monotonic()
     ffmpeg = choose_ffmpeg(options.profile, use_gpu=options.use_gpu)
     progress = FrameCount(unit.id, on_progress)
     manifests: list[Manifest] = []
@@ -131,7 +132,7 @@ def run_unit(
     rows = replace(rows, failures=failures_of(recorded))
     _write(dataset, unit, rows, recorded, profile=options.profile.to_json(), unused=unused)
     progress.report()
-    return replace(result_of(unit, rows), failures=tuple(failures))
+    return replace(result_of(unit, rows), failures=tuple(failures), seconds=time.monotonic() - began)
 
 
 def _prepared(  # noqa: PLR0917  # six unrelated inputs

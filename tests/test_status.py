@@ -74,6 +74,7 @@ def test_a_finished_job_says_what_it_did(sources: Path, tmp_path: Path) -> None:
     assert found.nodes == {"": 200}
     assert found.node_work == {"": NodeWork(3, 1, found.bytes_in, found.bytes_out)}
     assert len(found.slowest) == len(found.largest) == 2
+    assert all(task.seconds > 0 for task in found.slowest)
     assert found.running == ()
     text = show(tmp_path / "dataset", "--watch")
     assert "3 of 3 sources done, 1 of them failed\n200 of 200 frames," in text
@@ -176,6 +177,17 @@ def test_rates_nodes_and_the_slowest_units() -> None:
     # Over the last minute and what lies between: 150 frames in 70 seconds, and one second without.
     assert found.recent_frames_per_second == pytest.approx(150 / 71)
     assert found.seconds_left == pytest.approx(50 / (150 / 71))
+
+
+def test_a_unit_of_which_the_job_hears_late_took_as_long_as_its_worker_says() -> None:
+    """A driver that publishes meanwhile hears that a unit has begun when it is nearly done."""
+    clock = Clock()
+    board = StatusBoard([unit("u0"), unit("u1")], clock)
+    for name, seconds in (("u0", 5.0), ("u1", 1.0)):
+        board.on_progress(UnitProgress(name, 50, 100))
+        clock.now += 2.0
+        board.on_result(UnitResult(name, 1, 100, 1000, (), seconds=seconds))
+    assert [task.seconds for task in board.status().slowest] == [5.0, 2.0]
 
 
 def test_what_a_worker_says_after_its_unit_is_done_is_not_counted_twice() -> None:

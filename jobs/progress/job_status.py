@@ -26,8 +26,9 @@ _CLOCKS_DIFFER_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Task:
-    """A unit that runs or is finished, by its first source. `seconds` is the time since the job first heard of it, or
-    until it was finished; `num_bytes` are those written."""
+    """A unit that runs or is finished, by its first source. `seconds` is the time since the job first heard of it; of
+    one that is finished, until then, or that for which its worker was at it if that is more. `num_bytes` are those
+    written."""
 
     source: str
     frames: int
@@ -163,7 +164,8 @@ def read_status(dataset: Storage) -> JobStatus:
         if error.strerror == NO_BUCKET:
             raise UsageError(f"{dataset}: {NO_BUCKET}; check its name", file=dataset.url) from None
         raise NoStatusError(
-            f"no job has left its progress in {dataset}; check the path, or wait until one begins to encode"
+            f"no job has left its progress in {dataset}; check the path, or wait until one begins to encode (a copy "
+            "has none: `shortgop info` shows what is in it)"
         ) from None
     return _parsed(dataset, data)
 

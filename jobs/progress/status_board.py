@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...prep.timing.stretch import Stretch
 from ...storage.this_process import machine, started
@@ -81,6 +82,8 @@ class StatusBoard:
         with self._lock:
             if result.videos:
                 task = self._task(result.unit, result.frames, result.bytes)
+                # A driver that has much to do, or reports that are left out, hear of a unit when it is nearly done.
+                task = replace(task, seconds=max(task.seconds, result.seconds))
                 self._slowest = heapq.nlargest(_SHOWN, [*self._slowest, task], key=lambda each: each.seconds)
                 self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
             unit = self._units.get(result.unit)
