@@ -7,7 +7,7 @@ import glob
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from .job_reports import show_types, some_of
 from .parameters import CutsOption, DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption, on_this_host
 from .printing import print_json, snapshot_table
 from .progress import loop_bar
+
+if TYPE_CHECKING:
+    from ..manifests.operations.drop import Dropped
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, and print what would be done.")]
 
@@ -119,12 +122,10 @@ def drop(
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
             _print_unknown(done.unknown, done.near, _ids_below(done.unknown, done.near))
-            failed = f" and {counted(done.num_failed, 'source')} that could not be prepared" if done.num_failed else ""
             verb = "would be dropped" if dry_run else "dropped"
             already = f"; {counted(len(done.already), 'id')} dropped before" if done.already else ""
             out.print_line(
-                f"{counted(len(done.ids) - done.num_failed, 'video')}{failed} {verb}: "
-                f"{counted(done.num_frames, 'frame')}, "
+                f"{_videos_and_sources(done)} {verb}: {counted(done.num_frames, 'frame')}, "
                 f"{byte_size(done.num_bytes)}{already}; snapshot {done.snapshot}"
             )
             if done.ids and (dry_run or set(done.ids) - {*listed, *(ids or ())}):
@@ -140,6 +141,15 @@ def drop(
                 out.print_line(f"`shortgop gc {dataset}` removes their bytes")
         if done.unknown:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
+
+
+def _videos_and_sources(done: Dropped) -> str:
+    """How many videos were taken out, and how many sources that could not be prepared."""
+    videos = counted(len(done.ids) - done.num_failed, "video")
+    if not done.num_failed:
+        return videos
+    sources = f"{counted(done.num_failed, 'source')} that could not be prepared"
+    return sources if done.num_failed == len(done.ids) else f"{videos} and {sources}"
 
 
 def _ids_below(unknown: Sequence[str], near: Sequence[str]) -> str:

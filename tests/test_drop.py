@@ -232,6 +232,8 @@ def test_a_folder_of_ids_is_told_the_pattern_that_stands_for_it(tmp_path: Path, 
         result = run("drop", str(tmp_path / "dataset"), word, "--dry-run")
         assert result.exit_code == 3
         assert "lists the ids; 'kitchen [[]1]/**' stands for those below kitchen [1]. Did you mean" in result.stderr
+    result = run("drop", str(tmp_path / "dataset"), "**/bad.mp4", "--dry-run")
+    assert result.stdout.startswith("1 source that could not be prepared would be dropped: 0 frames")
     result = run("drop", str(tmp_path / "dataset"), "kitchen [[]1]/**")
     assert result.exit_code == 0
     assert "1 video and 1 source that could not be prepared dropped: 100 frames" in result.stdout
