@@ -151,7 +151,8 @@ def test_times_of_recordings_that_start_anew_become_one_row_of_equal_steps(
     pts = continued_times(stated, MS)
     assert pts.tolist() == (start + step * np.arange(len(stated))).tolist()
     joins = joins_of(stated, pts)
-    moved = stated + sum(np.where(np.arange(len(stated)) >= join.frame, join.units, 0) for join in joins)
+    frames = np.arange(len(stated))
+    moved = stated + sum(join.units * np.clip(frames - join.frame + 1, 0, join.count) for join in joins)
     assert moved.tolist() == pts.tolist()
     assert len(joins) == len(lengths) - 1
 

@@ -21,10 +21,11 @@ _MOST_OTHERS, _FEWEST_ALIKE = 32, 8
 @dataclass(frozen=True)
 class Join:
     """From frame number `frame` on, counted among the frames that are used, times move later by `units` of the
-    timebase, in addition to all earlier joins."""
+    timebase, in addition to all earlier joins; with each of `count` frames by as many again."""
 
     frame: int
     units: int
+    count: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +99,11 @@ def continued_times(decoded_pts: Array, timebase: Fraction) -> Array:
 
 def joins_of(stated_pts: Array, pts: Array) -> tuple[Join, ...]:
     """The joins that move the frames that are used from `stated_pts`, as in the file, to `pts`."""
-    moves = pts - stated_pts
-    places = np.flatnonzero(np.diff(moves, prepend=0))
-    return tuple(Join(int(place), int(moves[place] - (moves[place - 1] if place else 0))) for place in places)
+    steps = np.diff(pts - stated_pts, prepend=0)
+    places = np.flatnonzero(np.diff(steps, prepend=0))
+    stops = np.append(places, len(steps))[1:]
+    runs = zip(places.tolist(), stops.tolist(), steps[places].tolist(), strict=True)
+    return tuple(Join(place, units, stop - place) for place, stop, units in runs if units)
 
 
 def _moves(pts: Sequence[int | None], starts: Sequence[int]) -> list[int]:

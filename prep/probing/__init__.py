@@ -12,7 +12,7 @@ other_beginnings            later recordings in a file that FFmpeg decodes with 
 edit_list, edited_times     edits of an MP4, and their times where FFmpeg does not follow them
 still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say
-packet_times                when frames are shown, by the times of packets
+packet_times, stated_rates  when frames are shown, by the times of packets, and by the rates that raw streams state
 bursts                      frames that arrived several at once
 recordings                  where recordings that were joined start
 signs, chains, holes        signs of damage: in packets, between chunks of a file, and as holes in times

@@ -50,6 +50,7 @@ from .recordings import is_joined, period_of
 from .sample_entry import is_index_cut_off
 from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, UNSIZED, PacketLog, suspicion_of_end
 from .source_video import NO_ENTRIES, SourceVideo, with_pts
+from .stated_rates import RAW_DEMUXERS, counted_times
 from .still_pictures import why_motion_photo, why_still
 from .unread import is_fragmented
 
@@ -133,11 +134,12 @@ def _with_edited_times(source: SourceVideo, stream: VideoStream, edits: TrackEdi
 @dataclass(frozen=True, eq=False)
 class _Read:
     """What the packets of a stream say. `first` is the first one with a frame that is shown. `places`: where it is
-    probed by the index, (pts, position, bytes) of each packet."""
+    probed by the index, (pts, position, bytes) of each packet. `keyframes`: the numbers of frames."""
 
     packets: PacketLog
     first: Packet[VideoStream] | None
     places: list[tuple[int | None, int | None, int]]
+    keyframes: list[int]
 
 
 def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> _Read:
@@ -145,6 +147,7 @@ def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, 
     is_unsized = container.format.name in UNSIZED and not by_index
     packets = PacketLog(stream.codec_context, keyframes_at=keyframes_at, is_unsized=is_unsized)
     places: list[tuple[int | None, int | None, int]] = []
+    keyframes: list[int] = []
     first: Packet[VideoStream] | None = None
     try:
         for packet in packets_of(container, stream):
@@ -158,11 +161,13 @@ def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, 
             if packet.is_discard:
                 packets.has_hidden = True
             else:
+                if packet.is_keyframe:
+                    keyframes.append(len(packets.pts))
                 packets.add(packet)
                 first = first or packet
     except av.error.FFmpegError as error:
         packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
-    return _Read(packets, first, places)
+    return _Read(packets, first, places, keyframes)
 
 
 def _refuse_packets(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> None:
@@ -248,8 +253,18 @@ def _probe_stream(
         has_guessed_rate=demuxer in _WITHOUT_TIMES and not stream.codec_context.framerate,
         places=np.array([] if order is None else read.places, dtype=np.int64).reshape(-1, 3),
     )
+    if demuxer in RAW_DEMUXERS and (counted := counted_times(durations, read.keyframes)) is not None:
+        return _at_stated_rates(source, *counted, first=read.keyframes[0])
     source = source if order is None else with_pts(source, order, durations[last])
     return _without_bursts(source, stated_times(packets, stream, order))
+
+
+def _at_stated_rates(source: SourceVideo, times: Array, last_duration: int, *, first: int) -> SourceVideo:
+    """The source, a raw stream of several rates, with its frames at these times. `first`: the first keyframe."""
+    intervals = dict.fromkeys([*np.diff(times).tolist(), last_duration])
+    rates = tuple(1 / (interval * source.timebase) for interval in intervals)
+    source = replace(source, first_counted=first, has_decode_times=True, repeats_times=False, entries=NO_ENTRIES)
+    return with_pts(replace(source, rate_hints=rates), times, last_duration)
 
 
 def _without_bursts(source: SourceVideo, times: Array) -> SourceVideo:

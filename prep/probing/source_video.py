@@ -45,6 +45,8 @@ class SourceVideo:
     - `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
       then finds out as it goes, and leaves out a frame each time that it was too few.
     - `repeats_times`: every packet states a time, and some the same one; ffmpeg is told to keep to these times.
+    - `first_counted`: of a raw stream whose headers state several rates, by which pts are counted: the number of its
+      first keyframe. None for others.
     - `has_guessed_rate`: it has neither times nor a rate, and pts are FFmpeg's guess. `estimated_times`: those of all
       frames, where it states the times of some only, and not the rate of the others, or is a copy of such a stream.
     - `arrivals`: the pts of packets, where these are the times at which frames arrived, several at once, and `pts` are
@@ -93,6 +95,7 @@ class SourceVideo:
     is_by_fragment: bool = False
     has_hidden: bool = False
     in_pauses: Array | None = None
+    first_counted: int | None = None
     has_guessed_rate: bool = False
     estimated_times: Array = field(default_factory=NO_ENTRIES.copy)
     arrivals: Array = field(default_factory=NO_ENTRIES.copy)

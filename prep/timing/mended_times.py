@@ -56,6 +56,22 @@ class _Decoded:
 # Each rule returns the times, or None where it does not apply; the first that applies counts.
 
 
+def _of_several_rates(decoded: _Decoded) -> Array | None:
+    """The frames of a raw stream are counted by the rates that it states, without those before its first keyframe, or
+    those that are cut off at its end. EncodeError where others are missing."""
+    source, left_out = decoded.source, decoded.num_left_out
+    if source.pts is None or source.first_counted is None:
+        return None
+    before = source.first_counted
+    if left_out == before or (left_out > 0 == before and not decoded.is_damaged):
+        return source.pts[before:][decoded.used]
+    raise EncodeError(
+        f"{source.path} is damaged, and its headers state several rates, so it is not known when its frames are shown; "
+        "cut it where the rate changes (`head -c`, `tail -c`), and give each part",
+        file=source.path,
+    )
+
+
 def _of_bursts(decoded: _Decoded) -> Array | None:
     """Frames that arrived several at once have the even times that probe found for them."""
     source = decoded.source
@@ -134,6 +150,7 @@ def _of_ffmpeg(decoded: _Decoded) -> Array:
 
 
 _RULES = (
+    _of_several_rates,
     _of_bursts,
     _of_several_edits,
     _of_decoding,

@@ -213,9 +213,11 @@ def states_times(source: SourceVideo) -> bool:
 
 
 def at_times(source: SourceVideo, times: Array) -> SourceVideo:
-    """The source with its frames at these times. The last one is shown for as long as edits say, if they do."""
-    has_edits = source.in_pauses is not None and source.pts is not None and times[-1] == source.pts[-1]
-    return with_pts(source, times, source.end_pts - int(times[-1]) if has_edits else 0)
+    """The source with its frames at these times. The last one is shown for as long as edits say, or as its part of
+    several rates."""
+    has_end = source.in_pauses is not None or source.first_counted is not None
+    is_last = has_end and source.pts is not None and times[-1] == source.pts[-1]
+    return with_pts(source, times, source.end_pts - int(times[-1]) if is_last else 0)
 
 
 def used_numbers(source: SourceVideo, used: range, num_decoded: int) -> Array:

@@ -54,7 +54,7 @@ def time_filters(
     with `steps` by its number."""
     clock = _Clock.of(rule)
     if steps is not None:
-        first, tick = "", f"N+{sum_of(f'gte(N,{step.frame})*({step.units})' for step in steps)}"
+        first, tick = "", f"N+{sum_of(_move(step, 1) for step in steps)}"
     else:
         moves = _moves(clock, joins)
         pts, first = ("ld(0)", f"st(0,PTS+{sum_of(moves)});") if moves else ("PTS", "")
@@ -112,5 +112,10 @@ def repeat_filters(fps: Fraction) -> list[str]:
 
 
 def _moves(clock: _Clock, joins: Sequence[Join]) -> list[str]:
-    """By how much each join moves the frames from its own on."""
-    return [f"gte(N,{join.frame})*({join.units * clock.parts})" for join in joins]
+    return [_move(join, clock.parts) for join in joins]
+
+
+def _move(join: Join, parts: int) -> str:
+    """By how much a join moves a frame, of which a unit has so many parts."""
+    frames = f"gte(N,{join.frame})" if join.count == 1 else f"clip(N-({join.frame - 1}),0,{join.count})"
+    return f"{frames}*({join.units * parts})"
