@@ -23,11 +23,11 @@ from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import Profile
 from shortgop.prep.timing.rising_times import longest_rise, spaced
 from shortgop.prep.timing.source_times import check_order
-from shortgop.prep.timing.straight_times import straightened
+from shortgop.prep.timing.straight_times import rounded_straight_times, straightened
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
-RATE, KHZ = Fraction(30), Fraction(1, 90000)
+RATE, KHZ, MS = Fraction(30), Fraction(1, 90000), Fraction(1, 1000)
 
 
 def ffmpeg(*arguments: str | Path) -> None:
@@ -203,3 +203,29 @@ def test_frames_whose_times_are_counted_right_are_not_called_estimated(b_frames:
     video = shortgop.open(tmp_path / "dataset")[0]
     assert [read_number(frame) for frame in video] == list(range(100))
     assert video.changes.given_up == ()
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("b_frames", [0, 2])
+@pytest.mark.parametrize("rate", [24, 30, 60, 240])
+def test_small_frames_of_a_rate_that_milliseconds_blur_are_at_even_times(
+    rate: int, b_frames: int, tmp_path: Path
+) -> None:
+    """As copied from FLV. Those whose times are not stated were a millisecond apart, or one was left out."""
+    source = program_stream(tmp_path, constant_rate_pts(Fraction(rate), 120, Fraction(1, 1000)), MS, b_frames)
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    video = shortgop.open(tmp_path / "dataset")[0]
+    assert video.metadata.fps == rate
+    assert [read_number(frame) for frame in video] == list(range(120))
+    seconds = video.source_seconds(range(120)).numpy()
+    assert seconds - seconds[0] == pytest.approx(np.arange(120) / rate, abs=0.0025)
+
+
+def test_a_variable_rate_that_is_stated_now_and_then_is_on_no_line() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        shortest = rng.uniform(4, 100)
+        times = np.cumsum(rng.uniform(shortest, shortest * rng.uniform(1.2, 3), 300))
+        numbers = np.sort(rng.choice(300, int(rng.integers(8, 60)), replace=False))
+        stated = np.round(times[numbers]).astype(np.int64) * 90
+        assert rounded_straight_times(numbers, stated, 300, KHZ, (Fraction(25), Fraction(1000))) is None

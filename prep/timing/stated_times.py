@@ -14,8 +14,10 @@ from ..probing.source_video import NO_ENTRIES, SourceVideo
 from ..running.frame_report import NO_PTS, Shown
 from .mended_times import CROWDED_PART, STATES_SOME_TIMES, evened
 from .rising_times import longest_rise
-from .straight_times import straight_times, straightened
+from .straight_times import rounded_straight_times, straight_times, straightened
 
+# Times that were rounded to milliseconds may be further from even ones than this where a parser counted wrongly.
+_ROUNDED_SECONDS = 0.002
 # Where more than one in so many times is not that of its frame, none is to be trusted.
 _MOST_MISPLACED_PART = 5
 
@@ -47,11 +49,15 @@ def estimated_times(source: SourceVideo, shown: Shown) -> Array:
     interval = float(stated[-1] - stated[0]) / int(known[-1] - known[0])
     wrong = np.flatnonzero(np.diff(found) * CROWDED_PART < interval)
     # Each frame has a time of its own between two that are stated.
-    if not len(wrong) or (np.diff(stated) < np.diff(known)).any():
+    if (np.diff(stated) < np.diff(known)).any():
         return NO_ENTRIES
-    straight = straight_times(known, stated, len(found), source.timebase, source.rate_hints)
-    if straight is not None:
+    find = straight_times if len(wrong) else rounded_straight_times
+    straight = find(known, stated, len(found), source.timebase, source.rate_hints)
+    is_off = straight is not None and bool((np.abs(found - straight) > _ROUNDED_SECONDS / float(source.timebase)).any())
+    if straight is not None and (len(wrong) or is_off):
         return straight
+    if not len(wrong):
+        return NO_ENTRIES
     numbers = np.arange(len(found))
     before, behind = np.minimum(numbers - known[0], 0), np.maximum(numbers - known[-1], 0)
     even = np.round(np.interp(numbers, known, stated) + (before + behind) * interval).astype(np.int64)

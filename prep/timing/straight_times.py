@@ -14,13 +14,17 @@ from fractions import Fraction
 import numpy as np
 
 from ...manifests.ragged import Array
+from .rates import STANDARD_RATES
 
-# How far from the line a time may be, in units of the timebase, and how long an interval must be to tell such times
-# from others.
-_NEAR_UNITS, _LEAST_INTERVAL_UNITS = 2, 8
+# How far from the line a time may be, in units of the timebase, and how many times as long an interval must be to tell
+# such times from others.
+_NEAR_UNITS, _LEAST_INTERVAL = 2, 4
 # Times that follow the one before at once are no further from it than this, and than such a part of an interval. Many
 # are such a part of all.
 _AT_ONCE_SECONDS, _CROWDED_PART, _MANY_CROWDED_PART = Fraction(1, 1000), 8, 0.25
+# Times that were rounded to milliseconds, as of a copy from FLV, may be further from it, if there are so many of them,
+# and such a part of them is on it.
+_MILLISECOND, _FEWEST_ROUNDED, _LEAST_ROUNDED_PART = Fraction(1, 1000), 6, 0.9
 # So many times must be on the line, and in a row at most so many may be off it.
 _FEWEST, _MOST_OFF = 4, 16
 # At the end so many may be off it: more may be another recording.
@@ -71,27 +75,39 @@ def straight_times(
         return None
     on, line = _best_line(numbers, stated, timebase, rates, count)
     is_right = on[0] and on[-1] and np.mean(on) >= _LEAST_STATED_PART and _longest_off(on) <= _MOST_STATED_OFF
-    return line if is_right else None
+    return line if is_right else rounded_straight_times(numbers, stated, count, timebase, rates)
+
+
+def rounded_straight_times(
+    numbers: Array, stated: Array, count: int, timebase: Fraction, rates: Iterable[Fraction]
+) -> Array | None:
+    """The same of times that are whole milliseconds, at a standard rate or another one."""
+    unit = _MILLISECOND / timebase
+    if len(numbers) < _FEWEST_ROUNDED or unit.denominator > 1 or np.gcd.reduce(np.diff(stated)) % int(unit):
+        return None
+    on, line = _best_line(numbers, stated, timebase, (*rates, *STANDARD_RATES), count, near=int(unit))
+    return line if on[0] and on[-1] and np.mean(on) >= _LEAST_ROUNDED_PART else None
 
 
 def _best_line(
-    numbers: Array, times: Array, timebase: Fraction, rates: Iterable[Fraction], count: int
+    numbers: Array, times: Array, timebase: Fraction, rates: Iterable[Fraction], count: int, *, near: int = _NEAR_UNITS
 ) -> tuple[Array, Array]:
-    """Which of the times are on the line that has most of them, and the times of `count` frames on it."""
+    """Which of the times are on the line that has most of them, and the times of `count` frames on it. `near`: how far
+    from it they may be."""
     half = len(times) // 2
     slopes = (times[half:] - times[: len(times) - half]) / (numbers[half:] - numbers[: len(times) - half])
     intervals = [float(1 / (rate * timebase)) for rate in rates if rate > 0] + [float(np.median(slopes))]
     best, line = np.zeros(len(times), dtype=bool), np.zeros(count, dtype=np.int64)
     for interval in intervals:
-        if interval < _LEAST_INTERVAL_UNITS:
+        if interval < _LEAST_INTERVAL * near:
             continue
         late = times - numbers * interval
         # The place on which most agree, and of several the latest.
         ordered = np.sort(late)
-        agreeing = np.searchsorted(ordered, ordered + _NEAR_UNITS, side="right") - np.arange(len(ordered))
+        agreeing = np.searchsorted(ordered, ordered + near, side="right") - np.arange(len(ordered))
         first = len(ordered) - 1 - int(np.argmax(agreeing[::-1]))
         origin = float(np.median(ordered[first : first + int(agreeing[first])]))
-        on = np.abs(late - origin) <= _NEAR_UNITS
+        on = np.abs(late - origin) <= near
         if np.count_nonzero(on) > np.count_nonzero(best):
             best, line = on, np.round(origin + np.arange(count) * interval).astype(np.int64)
     return best, line
