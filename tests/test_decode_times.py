@@ -200,3 +200,24 @@ def test_the_last_frames_of_an_avi_with_b_frames_are_there_whenever_it_begins(
     source = encode_pictures(tmp_path / "x.mp4", numbered(range(30)), *WITH_B_FRAMES[codec], rate=25)
     ffmpeg("-itsoffset", offset, "-i", source, "-c", "copy", tmp_path / "copy.avi")
     assert in_even_steps(tmp_path / "copy.avi", tmp_path / "dataset", 30)
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("b_frames", [0, 1, 2, 3])
+def test_h264_in_avi_is_shown_with_its_sound(b_frames: int, tmp_path: Path) -> None:
+    """FFmpeg gives each packet the time of the next one where it expects B-frames, and so did the dataset."""
+    silence = np.zeros(48000 * 3, dtype=np.int16)
+    silence[48000:48100] = 30000
+    pcm = ("-f", "s16le", "-ar", "48000", "-ac", "1")
+    (tmp_path / "click.pcm").write_bytes(silence.tobytes())
+    pts = constant_rate_pts(RATE, 60, 1 / RATE)
+    make_video(tmp_path / "v.mp4", pts=pts, timebase=1 / RATE, gop=24, b_frames=b_frames)
+    source = tmp_path / "x.avi"
+    copied = ("-map", "0:v", "-map", "1:a", "-c:v", "copy", "-bsf:v", "h264_mp4toannexb", "-c:a", "pcm_s16le")
+    ffmpeg("-i", tmp_path / "v.mp4", *pcm, "-i", tmp_path / "click.pcm", *copied, source)
+    sound = np.frombuffer(ffmpeg("-i", source, "-map", "0:a", *pcm, "-"), dtype=np.int16)
+    click = float(np.argmax(sound != 0)) / 48000
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video] == list(range(60))
+    assert video.source_seconds([25]).item() == pytest.approx(click, abs=0.001)

@@ -44,6 +44,7 @@ def frame_times(
         stated, order = order, _with_even_end(_in_order(packets.pts))
         if stream.codec_context.name == "h264":
             # Its slices say in which order frames are shown, and FFmpeg reads them.
+            order = _with_their_chunks(order, packets) if demuxer == "avi" else order
             return order, order is not None and (packets.has_decode_times or _differ(order, stated))
         decoded = decode_times(packets, order) if None not in packets.pts else order
         if _differ(decoded, stated):
@@ -55,6 +56,15 @@ def frame_times(
     was_packed = packets.is_packed or packets.is_unpacked
     has_decode_times = order is not None and bool(packets.has_decode_times or was_packed or is_late)
     return (even if has_decode_times else order), has_decode_times
+
+
+def _with_their_chunks(times: Array | None, packets: PacketLog) -> Array | None:
+    """The times of B-frames in an AVI, an interval earlier where FFmpeg gives each packet the time of the next chunk:
+    the sound, which has no times, is not as late. That of the first chunk may be 0 where the video begins later."""
+    decoded = rising(packets.dts)
+    if times is None or len(times) < 2 or decoded is None or _differ(times[:-1], decoded[1:]):
+        return times
+    return times - int(np.median(np.diff(times)))
 
 
 def _only_times(packets: PacketLog, order: Array | None, demuxer: str) -> Array | None:
