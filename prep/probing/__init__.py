@@ -8,7 +8,8 @@ probed_frames, picture      what its pictures are, by a few frames that are deco
 header_estimate             about how large it is, before it is read
 clean_aperture, pixel_crop, container_crop  which part of its pictures is shown
 sample_entry, matroska_elements, ordered_chapters, dolby_vision  what MP4 and Matroska say that PyAV does not tell
-other_beginnings            later recordings in a file that FFmpeg decodes with the parameters of the first
+other_beginnings, listed_parts  later recordings in a file, and parts of a list of files, that FFmpeg decodes with the
+                            parameters of the first
 edit_list, edited_times     edits of an MP4, and their times where FFmpeg does not follow them
 still_pictures              sources that are one picture
 access_units, h264_sps, mpeg4_headers  what the headers of its packets say

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -94,16 +94,26 @@ def _text(script: Path) -> str:
         return file.read(_MAX_BYTES).removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
 
 
-def _check_concat(script: Path) -> None:
+def concat_parts(path: str) -> tuple[tuple[int, str], ...]:
+    """The line and the path of each file that a concat script names."""
+    return tuple((number, str(_place_of(name, Path(path)))) for number, name in _named_in(Path(path)))
+
+
+def _named_in(script: Path) -> Iterator[tuple[int, str]]:
+    """The line and the name of each file in a concat script."""
     for number, line in enumerate(_text(script).splitlines(), 1):
         word, _, rest = line.strip().partition(" ")
         if word == "file":
             try:
                 # FFmpeg's quoting is that of shells.
-                names = shlex.split(rest)
+                yield number, "".join(shlex.split(rest)[:1])
             except ValueError as error:
                 raise NotAVideoError(f"{script}, line {number}: {error}; correct the line", file=str(script)) from error
-            _check_is_no_script(_place_of("".join(names[:1]), script), script)
+
+
+def _check_concat(script: Path) -> None:
+    for _, name in _named_in(script):
+        _check_is_no_script(_place_of(name, script), script)
 
 
 def _check_hls(playlist: Path, *, leads_to_playlists: bool = True) -> None:

@@ -22,6 +22,7 @@ from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
 from .edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits, why_edits_are_misread
 from .edited_times import edited_times, retimed
+from .listed_parts import why_misread_part
 from .opening import (
     best_video,
     demuxer_of,
@@ -109,6 +110,8 @@ def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
             file=path,
         )
     if is_fragmented(container, stream) and (why := why_misread_fragments(path)):
+        raise EncodeError(f"{path} {why}", file=path)
+    if container.format.name == "concat" and (why := why_misread_part(path, stream.index)):
         raise EncodeError(f"{path} {why}", file=path)
     return stream
 
