@@ -51,6 +51,18 @@ def reason_of(report: Report) -> str:
     return failure.reason
 
 
+def test_an_index_that_is_written_twice_is_no_other_mp4(plain_mp4: Path, tmp_path: Path) -> None:
+    """In case the first one is lost. A file with another index may have other frames."""
+    data = plain_mp4.read_bytes()
+    moov = next(box for box in boxes(data) if box.type == b"moov")
+    again = data[moov.start : moov.stop]
+    report, shown = prepared(tmp_path / "x.mp4", data + again)
+    assert report.failures == ()
+    assert shown == list(range(FRAMES))
+    report, _ = prepared(tmp_path / "y.mp4", data + again[:-1] + bytes([again[-1] ^ 1]))
+    assert "another MP4 follows in it" in reason_of(report)
+
+
 def test_mp4s_that_were_joined_byte_by_byte_are_not_half_left_out_in_silence(plain_mp4: Path, tmp_path: Path) -> None:
     data = plain_mp4.read_bytes()
     report, _ = prepared(tmp_path / "x.mp4", data + data)

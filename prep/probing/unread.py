@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from pathlib import Path
 
 from av.container import InputContainer
 from av.video.stream import VideoStream
@@ -11,6 +12,8 @@ from .mp4_fragments import Unread, top_boxes
 from .programs import frames_meanwhile
 from .transport_packets import other_video_behind
 
+# As elsewhere, a longer index is damaged.
+_MAX_INDEX_BYTES = 1 << 26
 _ANOTHER_MP4 = "another MP4 follows in it, and FFmpeg reads the first one only; give each in a file of its own"
 ANOTHER_FRAGMENTED = "another MP4 follows in it, of which FFmpeg leaves out fragments; give each in a file of its own"
 _ANOTHER_STREAM = (
@@ -47,13 +50,28 @@ def fragment_sign(unread: Unread, *, has_hidden: bool) -> str:
 def unread_video(path: str, container: InputContainer, stream: VideoStream, position: int | None) -> str:
     """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none."""
     if "mp4" in container.format.name:
-        return _ANOTHER_MP4 if has_another_mp4([kind for kind, *_ in top_boxes(path)]) else ""
+        return _ANOTHER_MP4 if has_another_mp4([kind for kind, *_ in _without_repeated_index(path)]) else ""
     if container.format.name != "mpegts" or position is None:
         return ""
     known = [each.id for each in container.streams]
     if frames_meanwhile(path, stream.id):
         return MEANWHILE
     return _ANOTHER_STREAM if other_video_behind(path, position, known) else ""
+
+
+def _without_repeated_index(path: str) -> list[tuple[bytes, int, int]]:
+    """The boxes of an MP4, without an index that is written again, in case the first one is lost."""
+    found = list(top_boxes(path))
+    begins = [place for place, (kind, *_) in enumerate(found) if kind == b"ftyp"]
+    moovs = [place for place, (kind, *_) in enumerate(found) if kind == b"moov"]
+    if len(moovs) < 2 or len(begins) > 1 or any(found[place][2] > _MAX_INDEX_BYTES for place in moovs):
+        return found
+    with Path(path).open("rb") as file:
+        indexes = set[bytes]()
+        for place in moovs:
+            file.seek(found[place][1])
+            indexes.add(file.read(found[place][2]))
+    return found if len(indexes) > 1 else [box for place, box in enumerate(found) if place not in moovs[1:]]
 
 
 def has_another_mp4(kinds: list[bytes]) -> bool:
