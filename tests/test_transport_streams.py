@@ -276,19 +276,33 @@ def test_parts_of_a_playlist_that_begin_anew_go_on_with_salvage(tmp_path: Path) 
     assert shown == list(range(70))
 
 
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("lengths", [(40, 60), (20, 20, 20)], ids=str)
 @pytest.mark.parametrize("b_frames", [0, 2])
-def test_segments_that_share_a_frame_are_joined_without_a_loss(b_frames: int, tmp_path: Path) -> None:
-    """As dashcams write loops: the last frame of a file is also the first of the next one, at the same time."""
-    coded = (*X264, "-bf", str(b_frames), "-g", "20", "-sc_threshold", "0")
-    parts = []
-    for number, numbers in enumerate((range(40), range(39, 100))):
+def test_segments_that_share_a_frame_are_joined_without_a_loss(
+    b_frames: int, lengths: tuple[int, ...], tmp_path: Path
+) -> None:
+    """As dashcams write loops: the last frame of a file is also the first of the next one, at the same time. It was put
+    half an interval later, so that several of them gave a short file another rate."""
+    coded = (*X264, "-bf", str(b_frames), "-g", "20", "-sc_threshold", "0", "-pix_fmt", "yuv420p")
+    parts, first = [], 0
+    for length in lengths:
+        shared = max(0, first - 1)
         part = encode_pictures(
-            tmp_path / f"{number}.ts", numbered(numbers), *coded, "-output_ts_offset", str(1 + numbers[0] / 30)
+            tmp_path / f"{first}.ts",
+            numbered(range(shared, first + length)),
+            *coded,
+            *("-output_ts_offset", str(1 + shared / 30)),
         )
         parts.append(part.read_bytes())
+        first += length
     report, shown = prepared(written(tmp_path / "x.ts", parts))
     assert report.failures == ()
-    assert shown == list(range(100))
+    assert shown == list(range(first))
+    (video,) = shortgop.open(tmp_path / "dataset-False")
+    assert video.metadata.fps == 30
+    assert video.changes.dropped == len(lengths) - 1
+    assert video.changes.given_up == ()
 
 
 def test_what_joined_segments_lack_is_noticed(tmp_path: Path) -> None:

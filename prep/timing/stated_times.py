@@ -38,7 +38,9 @@ def estimated_times(source: SourceVideo, shown: Shown) -> Array:
     do not go on from the one to the other. None where there are no such frames, or where the times that are stated
     contradict the order of frames."""
     known = np.flatnonzero(shown.packet_pts != NO_PTS)
-    if source.pts is not None or source.demuxer not in STATES_SOME_TIMES or len(known) < 2:
+    # A frame of a transport stream at the time of another is shown for no time, as where two recordings share a frame.
+    are_all_stated = source.demuxer == "mpegts" and len(known) == len(shown.packet_pts)
+    if source.pts is not None or source.demuxer not in STATES_SOME_TIMES or len(known) < 2 or are_all_stated:
         return NO_ENTRIES
     # FFmpeg gives some frames the time of a neighbour.
     rising = longest_rise(shown.packet_pts[known])
