@@ -1,5 +1,5 @@
 """The times of streams that state those of some frames only: program streams, and transport streams, where several
-small frames share a PES packet.
+small frames share a PES packet; and Matroska that begins before 0.
 
 A parser counts the others by the rate that the stream states. Where the camera kept to another one, or to none, frames
 then follow one another at once, or come before earlier ones.
@@ -33,14 +33,34 @@ def copied_times(source: SourceVideo, shown: Shown) -> Array:
     return NO_ENTRIES if straight is None else straight
 
 
+def _with_those_before_0(packet_pts: Array) -> Array:
+    """The times of frames of which Matroska's demuxer gives none to those before 0, which come first: as evenly as most
+    of the others are. None where others have none either."""
+    known = packet_pts[packet_pts != NO_PTS]
+    count = len(packet_pts) - len(known)
+    if not count or (packet_pts[:count] != NO_PTS).any() or len(known) < 2 or (np.diff(known) <= 0).any():
+        return NO_ENTRIES
+    before = known[0] - np.round(np.arange(count, 0, -1) * float(np.median(np.diff(known)))).astype(np.int64)
+    return np.concatenate([before, known])
+
+
 def estimated_times(source: SourceVideo, shown: Shown) -> Array:
-    """The times of all frames, int64, with those evenly between two that are stated which a parser counted so that they
-    do not go on from the one to the other. None where there are no such frames, or where the times that are stated
-    contradict the order of frames."""
+    """The times of all frames, int64, of a source that states those of some only, where FFmpeg does not know the
+    others, or counts them wrongly. None where it does not, or where the times that are stated contradict the order of
+    frames."""
+    if source.pts is not None:
+        return NO_ENTRIES
+    if source.demuxer == "matroska":
+        return _with_those_before_0(shown.packet_pts)
+    return _between_stated(source, shown) if source.demuxer in STATES_SOME_TIMES else NO_ENTRIES
+
+
+def _between_stated(source: SourceVideo, shown: Shown) -> Array:
+    """The times with those evenly between two that are stated which a parser counted so that they do not go on from the
+    one to the other."""
     known = np.flatnonzero(shown.packet_pts != NO_PTS)
     # A frame of a transport stream at the time of another is shown for no time, as where two recordings share a frame.
-    are_all_stated = source.demuxer == "mpegts" and len(known) == len(shown.packet_pts)
-    if source.pts is not None or source.demuxer not in STATES_SOME_TIMES or len(known) < 2 or are_all_stated:
+    if len(known) < 2 or (source.demuxer == "mpegts" and len(known) == len(shown.packet_pts)):
         return NO_ENTRIES
     # FFmpeg gives some frames the time of a neighbour.
     rising = longest_rise(shown.packet_pts[known])
