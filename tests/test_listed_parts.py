@@ -1,4 +1,4 @@
-"""Parts of a concat script that FFmpeg would decode by the parameters of the first one."""
+"""Parts of a concat script that FFmpeg would read by what the first one says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
-from odd_pictures import X264, encode_pictures, numbered
+from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from synthetic import read_number
 
 FRAMES = 20
@@ -73,3 +73,31 @@ def test_a_part_of_another_codec_is_called_that(tmp_path: Path) -> None:
     script = listed(tmp_path, "mp4", ((*X264, "-pix_fmt", "yuv420p"), SIZE), (HEVC, SIZE))
     (failure,) = make_dataset([script], tmp_path / "dataset").failures
     assert f"names {tmp_path}/1.mp4 in line 4, which has another codec than {tmp_path}/0.mp4" in failure.reason
+
+
+def reason_against(script: Path) -> str:
+    (failure,) = make_dataset([script], script.parent / "dataset").failures
+    return failure.reason
+
+
+def test_a_part_of_other_units_of_time_is_not_timed_by_those_of_the_first(tmp_path: Path) -> None:
+    """The part was as many times slower as its units are finer, or began before the end of the first one."""
+    plain = (*X264, "-pix_fmt", "yuv420p", "-video_track_timescale")
+    script = listed(tmp_path, "mp4", ((*plain, "15360"), SIZE), ((*plain, "90000"), SIZE))
+    assert f"names {tmp_path}/1.mp4 in line 4, which has other units of time (1/90000 s) than" in reason_against(script)
+
+
+def test_a_part_that_is_turned_otherwise_is_not_shown_upside_down(tmp_path: Path) -> None:
+    """As of a camera that was turned between two files."""
+    script = listed(tmp_path, "mp4", *2 * [((*X264, "-pix_fmt", "yuv420p"), SIZE)])
+    ffmpeg("-display_rotation", "180", "-i", tmp_path / "1.mp4", "-c", "copy", tmp_path / "turned.mp4")
+    (tmp_path / "turned.mp4").rename(tmp_path / "1.mp4")
+    assert f"names {tmp_path}/1.mp4 in line 4, which is turned otherwise than" in reason_against(script)
+
+
+def test_a_part_whose_sound_comes_first_is_not_called_damaged(tmp_path: Path) -> None:
+    script = listed(tmp_path, "mp4", *2 * [((*X264, "-pix_fmt", "yuv420p"), SIZE)])
+    sound = ("-f", "lavfi", "-i", "sine=d=0.7", "-map", "1:a", "-map", "0:v", "-c:v", "copy", "-c:a", "aac")
+    ffmpeg("-i", tmp_path / "1.mp4", *sound, tmp_path / "sound.mp4")
+    (tmp_path / "sound.mp4").rename(tmp_path / "1.mp4")
+    assert f"names {tmp_path}/1.mp4 in line 4, which has its streams in another order" in reason_against(script)

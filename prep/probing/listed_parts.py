@@ -1,18 +1,17 @@
-"""Parts of a concat script that FFmpeg decodes by the parameters of the first one, often to wrong pictures without an
+"""Parts of a concat script that FFmpeg reads by what the first one says, often to wrong pictures or times without an
 error."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from fractions import Fraction
 from itertools import islice
 
 import av
 import numpy as np
-from av.container import InputContainer
-from av.packet import Packet
 from av.video.codeccontext import VideoCodecContext
-from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from ...errors import SourceError
@@ -28,52 +27,78 @@ _SAY_THEMSELVES = (
 _PICTURES, _PACKETS = 8, 32
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What a part says of the stream that is read. `rotation`: None where no picture decodes."""
+
+    codec: str
+    parameters: tuple[object, ...]
+    timebase: Fraction | None
+    rotation: int | None
+
+
 def why_misread_part(script: str, stream_index: int) -> str:
     """Why FFmpeg misreads a part of a concat script, and what to do: the end of a sentence about the script. "" if it
     does not."""
     (_, first), *others = concat_parts(script) or ((0, ""),)
+    known: _Part | None = None
     for line, path in others:
         with suppress(SourceError, av.error.FFmpegError):
-            if path != first and (other := _difference(first, path, stream_index)):
+            known = known or _part(first, stream_index)
+            if known is not None and path != first and (other := _difference(known, first, path, stream_index)):
                 return (
-                    f"names {path} in line {line}, which {other} than {first}, and FFmpeg decodes all parts by what "
-                    "the first one says; give them by themselves, or convert them alike: "
-                    "`ffmpeg -i PART -c:v libx264 -crf 16 PART.mp4`"
+                    f"names {path} in line {line}, which {other} than {first}, and FFmpeg reads all parts by what the "
+                    "first one says; give them by themselves, or convert them alike: "
+                    "`ffmpeg -i PART -map 0:v:0 -c:v libx264 -crf 16 -video_track_timescale 90000 PART.mp4`"
                 )
     return ""
 
 
-def _difference(first: str, path: str, stream_index: int) -> str:
-    """How a part differs from the first one so that its pictures would be wrong; "" if they are right."""
+def _difference(known: _Part, first: str, path: str, stream_index: int) -> str:
+    """How a part differs from the first one, which is `known`, so that its pictures or times would be wrong; "" if they
+    are right."""
+    part = _part(path, stream_index)
+    if part is None:
+        return "has its streams in another order, or lacks some,"
+    if part.codec != known.codec:
+        return "has another codec"
+    if part.timebase != known.timebase:
+        return f"has other units of time ({part.timebase} s)"
+    if None not in (part.rotation, known.rotation) and part.rotation != known.rotation:
+        return "is turned otherwise"
+    if part.codec in _SAY_THEMSELVES or part.parameters == known.parameters:
+        return ""
+    return "" if _decodes_alike(first, path, stream_index) else "is encoded with other parameters"
+
+
+def _part(path: str, index: int) -> _Part | None:
+    with open_source(path) as container:
+        stream = container.streams[index] if index < len(container.streams) else None
+        if not isinstance(stream, VideoStream) or stream.codec_context is None:
+            return None
+        decoder = stream.codec_context
+        decoder.thread_count = 1
+        parameters = (decoder.extradata, decoder.width, decoder.height, decoder.pix_fmt, decoder.codec_tag)
+        frames = (frame for packet in islice(container.demux(stream), _PACKETS) for frame in packet.decode())
+        frame = next(frames, None)
+        rotation = None if frame is None else round(frame.rotation / 90) * 90 % 360
+        return _Part(decoder.name, parameters, stream.time_base, rotation)
+
+
+def _decodes_alike(first: str, path: str, index: int) -> bool:
+    """Whether the first pictures of a part are the same if they are decoded by the parameters of the first one."""
     with open_source(first) as one, open_source(path) as other:
-        known, stream = _video(one, stream_index), _video(other, stream_index)
-        if known is None or stream is None:
-            return ""
-        decoders = (known.codec_context, stream.codec_context)
-        if decoders[0].name != decoders[1].name:
-            return "has another codec"
-        if decoders[0].name in _SAY_THEMSELVES or _parameters(decoders[0]) == _parameters(decoders[1]):
-            return ""
-        packets = list(islice((packet for packet in packets_of(other, stream) if packet.size), _PACKETS))
-        right, misread = (list(islice(_pictures(decoder, packets), _PICTURES)) for decoder in reversed(decoders))
-    is_alike = len(right) == len(misread) and all(map(np.array_equal, right, misread))
-    return "" if is_alike else "is encoded with other parameters"
+        stream = other.streams.video[[each.index for each in other.streams.video].index(index)]
+        known = one.streams.video[[each.index for each in one.streams.video].index(index)]
+        packets = [bytes(packet) for packet in islice(packets_of(other, stream), _PACKETS) if packet.size]
+        right, misread = (list(islice(_pictures(each.codec_context, packets), _PICTURES)) for each in (stream, known))
+    return len(right) == len(misread) and all(map(np.array_equal, right, misread))
 
 
-def _video(container: InputContainer, index: int) -> VideoStream | None:
-    stream = container.streams[index] if index < len(container.streams) else None
-    return stream if isinstance(stream, VideoStream) and stream.codec_context is not None else None
-
-
-def _parameters(decoder: VideoCodecContext) -> tuple[object, ...]:
-    return decoder.extradata, decoder.width, decoder.height, decoder.pix_fmt, decoder.codec_tag
-
-
-def _pictures(decoder: VideoCodecContext, packets: list[Packet[VideoStream]]) -> Iterator[np.ndarray]:
-    """What a decoder makes of the packets of a stream, perhaps another one, in gray."""
+def _pictures(decoder: VideoCodecContext, packets: list[bytes]) -> Iterator[np.ndarray]:
+    """What a decoder makes of packets, perhaps of another stream, in gray."""
     decoder.thread_count = 1
-    for data in [*(bytes(packet) for packet in packets), b""]:
+    for data in (*packets, None):
         with suppress(av.error.FFmpegError):
-            for frame in decoder.decode(av.Packet(data) if data else None):
-                if isinstance(frame, VideoFrame):
-                    yield frame.to_ndarray(format="gray", threads=1)
+            for frame in decoder.decode(None if data is None else av.Packet(data)):
+                yield frame.to_ndarray(format="gray", threads=1)
