@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import torch
 
@@ -16,7 +16,9 @@ DimensionOrder = Literal["NCHW", "NHWC"]
 Color = Literal["rgb", "ycbcr", "grey", "yuv420"]
 Size = int | tuple[int, int]
 Crop = Literal["center"] | tuple[int, int, int, int]
-Normalize = tuple[tuple[float, ...], tuple[float, ...]]
+MeanStd = tuple[tuple[float, ...], tuple[float, ...]]
+Normalize = MeanStd | tuple[float, float]
+"""Mean and std: for each channel, or a number for all of them."""
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 # Values from 0 to 1 have a standard deviation of at most a half; more than this is one of values from 0 to 255.
@@ -62,28 +64,32 @@ class PixelFormat:
         if self.color == "yuv420" and (self.dtype != torch.uint8 or self.normalize is not None):
             raise UsageError('color="yuv420" gives the planes as they are decoded: leave dtype and normalize out')
         if self.normalize is not None:
-            object.__setattr__(self, "normalize", self._checked_normalize())
+            object.__setattr__(self, "normalize", self._checked_normalize(self.normalize))
 
-    def _checked_normalize(self) -> Normalize:
+    @property
+    def mean_and_std(self) -> MeanStd | None:
+        """`normalize` with a number for each channel, as it is once it was checked."""
+        return cast("MeanStd | None", self.normalize)
+
+    def _checked_normalize(self, given: Normalize) -> MeanStd:
         if self.dtype == torch.uint8:
             raise UsageError("normalize makes floats: give dtype=torch.float32 or torch.float16 as well")
+        count = self.channels
         try:
-            mean, std = (
-                tuple(float(number(value, "normalize")) for value in values) for values in self.normalize or ()
-            )
+            mean, std = (_for_each_channel(values, count) for values in given)
         except (TypeError, ValueError, OverflowError):
             mean, std = (), ()
-        count = self.channels
         if len(mean) == len(std) == count and min(std) <= 0:
             raise UsageError(
                 f"normalize is {self.normalize!r}; values are divided by std, and the one of channel "
                 f"{std.index(min(std))} is {min(std):g}: it has to be more than 0"
             )
         if len(mean) != count or len(std) != count or not all(map(math.isfinite, mean + std)):
-            channels = "a number each" if count == 1 else "three numbers each for red, green and blue"
-            if self.color == "ycbcr":
-                channels = "three numbers each for Y, Cb and Cr"
-            raise UsageError(f"normalize is {self.normalize!r}; it has to be (mean, std), {channels} from 0 to 1")
+            names = {"rgb": "red, green and blue", "ycbcr": "Y, Cb and Cr"}.get(self.color)
+            channels = f", or three for {names}," if names else ""
+            raise UsageError(
+                f"normalize is {self.normalize!r}; it has to be (mean, std), a number each{channels} from 0 to 1"
+            )
         if max(mean) > 1 or max(std) > _MOST_STD:
             raise UsageError(
                 f"normalize is {self.normalize!r}: these are numbers for values from 0 to 255, and values are from 0 "
@@ -109,7 +115,7 @@ class PixelFormat:
         levels = (0, 128, 128) if self.color == "ycbcr" else (0,) * self.channels
         if self.dtype == torch.uint8:
             return levels
-        mean, std = self.normalize or ((0.0,) * self.channels, (1.0,) * self.channels)
+        mean, std = self.mean_and_std or ((0.0,) * self.channels, (1.0,) * self.channels)
         return tuple((level / 255 - low) / width for level, low, width in zip(levels, mean, std, strict=True))
 
 
@@ -206,6 +212,13 @@ class FrameFormat:
     def _shape_of(self, height: int, width: int) -> tuple[int, int, int]:
         channels, height, width = self.pixels.shape(height, width)
         return (channels, height, width) if self.layout == "TCHW" else (height, width, channels)
+
+
+def _for_each_channel(values: Any, count: int) -> tuple[float, ...]:
+    """The mean or std of each of so many channels: a single number is that of all."""
+    if not hasattr(values, "__iter__") or getattr(values, "ndim", 1) == 0:
+        return (float(number(values, "normalize")),) * count
+    return tuple(float(number(value, "normalize")) for value in values)
 
 
 def largest_part(height: int, width: int, shape: tuple[int, int]) -> tuple[int, int]:

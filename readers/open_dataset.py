@@ -73,7 +73,7 @@ def open(  # noqa: A001
     - `size`: resize to (height, width), or to a short side of this length, for which (224,) stands too, as with
       torchvision's Resize, by antialiased bilinear interpolation.
     - `dtype`: torch.uint8, or torch.float32, torch.float16 or torch.bfloat16 with values from 0 to 1.
-    - `normalize`: (mean, std), a number for each channel: values from 0 to 1, less mean, divided by std.
+    - `normalize`: (mean, std), a number for each channel or one for all: values from 0 to 1, less mean, divided by std.
     - `color`: "rgb"; "ycbcr", planes Y, Cb and Cr of full size, from 0 to 255 as in JPEG, by the video's own matrix;
       "grey", the Y of these; or "yuv420" for the decoded planes Y, U and V as they are, (1, 3 * height / 2, width).
     - `dimension_order`: "NCHW" or "NHWC"; "yuv420" has but one.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.readers.frame_format import FrameFormat
+from shortgop.readers.frame_format import FrameFormat, PixelFormat
 
 MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
 
@@ -34,7 +35,10 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
             "dtype is torch.int32; it can be torch.uint8, torch.float16, torch.bfloat16, torch.float32",
         ),
         ({"normalize": MEAN_STD}, "normalize makes floats: give dtype=torch.float32"),
-        ({"normalize": (0.5, 0.5), "dtype": torch.float32}, r"normalize is \(0.5, 0.5\); it has to be \(mean, std\)"),
+        *(
+            ({"normalize": numbers, "dtype": torch.float32}, r"it has to be \(mean, std\), a number each, or three for")
+            for numbers in (0.5, (0.5,), (0.5, 0.5, 0.5), ([0.5] * 2, [0.5] * 2), (0.5, [0.5] * 2), (True, True), "ab")
+        ),
         # As they stand in the configurations of mmaction2 and Caffe: frames would be black to a model.
         *(
             ({"normalize": numbers, "dtype": torch.float32}, "are numbers for values from 0 to 255.*divide all of them")
@@ -55,6 +59,14 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
 def test_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         FrameFormat(**options)
+
+
+def test_one_number_normalizes_all_channels() -> None:
+    for numbers in ((0.5, 0.25), ([0.5] * 3, 0.25), (np.float32(0.5), torch.tensor(0.25)), np.array([0.5, 0.25])):
+        pixels = FrameFormat(dtype=torch.float32, normalize=cast(Any, numbers)).pixels
+        assert pixels == PixelFormat(torch.float32, ((0.5,) * 3, (0.25,) * 3))
+        assert pixels.black(full_range=True) == (-2, -2, -2)
+    assert FrameFormat(dtype=torch.float32, normalize=(0.5, 0.5), color="grey").pixels.normalize == ((0.5,), (0.5,))
 
 
 @pytest.mark.parametrize(

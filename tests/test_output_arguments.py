@@ -31,7 +31,7 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.25, 0.5, 1.0))
         ({"ratio": 2, "crop": "random-resized", "size": (8, 8)}, "two numbers"),
         ({"flip": 1.5}, "flip is 1.5; it is a probability"),
         ({"flip": "often"}, "flip is 'often'"),
-        ({"normalize": ((0.5,), (0.5,)), "dtype": torch.float32}, "three numbers each for red, green and blue"),
+        ({"normalize": ((0.5,), (0.5,)), "dtype": torch.float32}, "a number each, or three for red, green and blue"),
         ({"normalize": MEAN_STD, "dtype": torch.float32, "color": "grey"}, "a number each"),
         ({"dtype": torch.int32}, "dtype is torch.int32"),
         ({"frames": []}, "frames is empty"),

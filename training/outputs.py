@@ -59,7 +59,7 @@ class Output:
       drawn uniformly, in steps of 1/32: a short side scaled to 256 to 320 and a crop of 224 is (224 / 320, 224 / 256).
     - `flip`: the probability that left and right change places.
     - `dtype`: torch.uint8, or a float with values from 0 to 1: torch.float32, torch.float16, torch.bfloat16.
-    - `normalize`: (mean, std), a number for each channel: values from 0 to 1, less mean, divided by std.
+    - `normalize`: (mean, std), a number for each channel or one for all: values from 0 to 1, less mean, divided by std.
     - `color`: "rgb"; "ycbcr", Y, Cb and Cr from 0 to 255 as in JPEG, by the video's own matrix; "grey", the Y of these.
     - `layout`: the order of frames, channels, height and width, in the tensor and in memory: any order of "TCHW".
     - `frames`: which of the clip's frames it has, as indices of these; -1 is the last one. None stands for all.

@@ -228,7 +228,7 @@ def _new_slot(shape: tuple[int, ...], dtype: type, *, packed: bool) -> Array:
 def _factors(pixels: PixelFormat) -> tuple[Array, Array]:
     """Scale and offset that turn bytes into the floats asked for: float32, (channels, 1, 1)."""
     channels = pixels.channels
-    mean, std = (np.array(values) for values in pixels.normalize or ((0,) * channels, (1,) * channels))
+    mean, std = (np.array(values) for values in pixels.mean_and_std or ((0,) * channels, (1,) * channels))
     shape = (channels, 1, 1)
     return (1 / (255 * std)).astype(np.float32).reshape(shape), (-mean / std).astype(np.float32).reshape(shape)
 

@@ -66,7 +66,7 @@ def surface_colors(formula: Formula, pixels: PixelFormat, matrix: int, *, full_r
 @lru_cache(maxsize=64)
 def float_factors(pixels: PixelFormat) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """What the levels of each channel are multiplied with, and what is added, as float32: the CPU reader's."""
-    mean, std = pixels.normalize or ((0.0,) * pixels.channels, (1.0,) * pixels.channels)
+    mean, std = pixels.mean_and_std or ((0.0,) * pixels.channels, (1.0,) * pixels.channels)
     scale = torch.tensor([1 / (255 * width) for width in std], dtype=torch.float64).float()
     offset = torch.tensor([-low / width for low, width in zip(mean, std, strict=True)], dtype=torch.float64).float()
     return tuple(scale.tolist()), tuple(offset.tolist())
