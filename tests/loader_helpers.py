@@ -114,6 +114,14 @@ class Sleeps:
         return frames
 
 
+class ArrivesLate(shortgop.ClipDataset):
+    """A dataset that workers wait for, as for a script that does much where they import it."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        time.sleep(3)
+        self.__dict__.update(state)
+
+
 def with_a_list(outputs: dict[str, torch.Tensor]) -> dict[str, Any]:
     """A transform with an entry that is no tensor but consists of tensors."""
     return {**outputs, "views": [outputs["frames"][0].clone(), outputs["frames"][1].clone()]}

@@ -24,6 +24,7 @@ import shortgop
 from datasets import copied_shards
 from left_open import open_files
 from loader_helpers import (
+    ArrivesLate,
     KillsItself,
     Refuses,
     Shown,
@@ -41,7 +42,7 @@ from loader_helpers import (
     with_a_function,
     with_a_list,
 )
-from shortgop.errors import DatasetError, UsageError
+from shortgop.errors import DatasetError, DatasetWarning, UsageError
 from sweep import sample
 
 pytestmark = [
@@ -124,6 +125,18 @@ def test_a_script_without_a_guard_is_told_so(clips_folder: Path, tmp_path: Path)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 1
     assert 'has to do so under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
+
+
+def test_workers_that_wait_before_they_are_ready_are_told_of(
+    clips_folder: Path, clips_shown: list[Shown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script that made its process group outside of the guard trained nothing, without a word: its workers waited for
+    the ranks that had found each other already."""
+    monkeypatch.setattr("shortgop.training.loader.pool._SECONDS_UNTIL_TOLD", 0.2)
+    loader = loader_of(ArrivesLate(clips_folder, shortgop.AllClips(2)))
+    with pytest.warns(DatasetWarning, match="no worker .* after 0.2 s.* below `if .*init_process_group") as caught:
+        assert all_shown(loader) == clips_shown
+    assert len(caught) == 1
 
 
 def test_what_a_notebook_defines_is_named(clips_folder: Path) -> None:

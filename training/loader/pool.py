@@ -14,6 +14,7 @@ from multiprocessing import connection, forkserver, reduction
 from typing import Any
 
 from ...errors import DatasetError, UsageError
+from ...warned import warn
 from ...wording import counted
 from .arena import Arena
 from .messages import Cancel, Done, ReadsItems, Ready, UseArena, Work
@@ -38,6 +39,9 @@ _SECONDS_TO_DIE = 10.0
 # of them on a busy machine.
 _SECONDS_TO_START = 60.0
 _SECONDS_BETWEEN_STARTS = 0.02
+# After so long without any worker it is told what may keep them from starting. They take some seconds, and on a slow
+# file system, from which all of them import torch, a minute.
+_SECONDS_UNTIL_TOLD = 120.0
 
 
 @dataclass(eq=False)
@@ -74,6 +78,8 @@ class WorkerPool:
         """How many workers died and were replaced."""
         self._context: Any = _forkserver()
         self._workers: list[_Worker] = []
+        self._tell_at: float | None = time.monotonic() + _SECONDS_UNTIL_TOLD
+        """When to tell that no worker has started; None once one has, or that was told."""
         try:
             for _ in range(workers):
                 self._workers.append(self._started())
@@ -115,6 +121,16 @@ class WorkerPool:
 
     def _ready(self, *, wait: bool) -> set[Any]:
         sources = [each for worker in self._workers for each in (worker.pipe, worker.process.sentinel)]
+        if wait and self._tell_at is not None:
+            if ready := connection.wait(sources, max(0.0, self._tell_at - time.monotonic())):
+                return set(ready)
+            self._tell_at = None
+            warn(
+                f"no worker of the loader has started after {_SECONDS_UNTIL_TOLD:g} s. Each begins by importing the "
+                'script, where it runs all that is not below `if __name__ == "__main__":`, and may wait for ever: '
+                "torch.distributed.init_process_group waits for the ranks to come again. Move such lines below it, or "
+                "take workers=0"
+            )
         return set(connection.wait(sources, None if wait else 0))
 
     def _received(self, worker: _Worker, *, ended: bool) -> list[Done]:
@@ -123,7 +139,7 @@ class WorkerPool:
             while worker.pipe.poll():
                 message = worker.pipe.recv()
                 if isinstance(message, Ready):
-                    worker.ready = True
+                    worker.ready, self._tell_at = True, None
                     self._failed_starts, self._killed_starts = 0, 0
                 else:
                     # In the order in which it was given the work.
