@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import pickle
 import shutil
 import warnings
@@ -238,6 +239,30 @@ def test_random_clips_that_never_change_are_noticed_on_several_ranks(
     # No clip comes again where ranks read all clips, each in an order of its own, or draws of later epochs.
     assert epochs_until_told([range(24), range(24), range(24)]) == 2
     assert epochs_until_told([range(24), range(24, 48), range(48, 72), range(72, 96)]) is None
+
+
+def knows_no_ranks(_worker: int) -> None:
+    """As a worker of a rank that `torch.multiprocessing.spawn` started: no variable says how many there are."""
+    del os.environ["WORLD_SIZE"]
+
+
+def test_a_worker_that_is_spawned_knows_of_the_ranks_of_its_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Half of the clips are no half of an epoch there: workers of two ranks told it in the fifth epoch only."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=8))
+    sampler: Any = DistributedSampler(dataset, num_replicas=2, rank=0)
+    loader = DataLoader(
+        dataset, batch_size=4, sampler=sampler, num_workers=1, multiprocessing_context="spawn",
+        persistent_workers=True, worker_init_fn=knows_no_ranks,
+    )  # fmt: skip
+    told = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        assert len(list(loader)) == 3
+        told.append("read for the third time" in capfd.readouterr().err)
+    assert told == [False, False, True]
 
 
 def test_draws_of_a_sampler_hold_their_epoch_whatever_the_dataset_was_told(folder: Path) -> None:

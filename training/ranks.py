@@ -49,7 +49,7 @@ def check_ranks_since(rank: int, world_size: int) -> None:
 
 
 def num_ranks() -> int:
-    """How many ranks there are, also in the worker of a DataLoader, which has the environment of its rank."""
+    """How many ranks there are, also in the worker of a DataLoader, where the environment of its rank says so."""
     if has_ranks():
         return torch.distributed.get_world_size()
     told = os.environ.get("WORLD_SIZE", "")

@@ -8,7 +8,6 @@ from types import FrameType
 
 from ..warned import warn
 from .draws import Draw
-from .ranks import num_ranks
 from .shared import SharedNumbers
 
 # Twice may be meant. Not where Accelerate divides batches among ranks: it tells datasets the epoch on one rank alone.
@@ -71,7 +70,7 @@ def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *
     # Indices from `count` on are draws of later epochs. Of several ranks each reads a part of every epoch, which is
     # another one each time: only where it has met an index again does it know that an epoch came again.
     times = shared.count_read([index % count for index in plain if index < count], count)
-    ranks = num_ranks()
+    ranks = shared.ranks
     by_accelerate = ranks > 1 and "accelerate.data_loader" in sys.modules
     untold = _READ_ONCE if by_accelerate else _READ_TWICE
     # Accelerate fills the last batches of an epoch with samples from its start.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..unnamed_files import unnamed_file
+from .ranks import num_ranks
 
 # Each process of a loader adds to counters of its own, so that none needs a lock: the first is the main process's.
 _PROCESSES = 129
@@ -28,9 +29,11 @@ class SharedNumbers:
     A pickled copy that is not sent to a process while that starts has the numbers of that time, and is on its own.
     """
 
-    def __init__(self, file: int | None = None, owner: int | None = None) -> None:
-        """In the memory of another process, whose file this is; without one, in memory of its own."""
+    def __init__(self, file: int | None = None, owner: int | None = None, owner_ranks: int = 1) -> None:
+        """In the memory of another process, whose file this is and which has so many ranks; without one, in memory of
+        its own."""
         self._owner = os.getpid() if owner is None else owner
+        self._owner_ranks = owner_ranks
         self._file = unnamed_file(_NUM_BYTES + _MOST_WATCHED) if file is None else file
         weakref.finalize(self, os.close, self._file).atexit = False
         self._memory = mmap.mmap(self._file, _NUM_BYTES + _MOST_WATCHED)
@@ -42,7 +45,7 @@ class SharedNumbers:
     def __reduce__(self) -> Any:
         # None but while a process is started.
         if get_spawning_popen() is not None:
-            return _attached, (reduction.DupFd(self._file), self._owner)
+            return _attached, (reduction.DupFd(self._file), self._owner, self.ranks)
         return _copied, (self._memory[:_NUM_BYTES],)
 
     @property
@@ -55,6 +58,11 @@ class SharedNumbers:
         self._epoch[0] = epoch
         self._counts[_READ] = 0
         self._times_read[:] = 0
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are: a process that was started by a rank is told, as it may know of none itself."""
+        return max(self._owner_ranks, num_ranks())
 
     @property
     def skipped(self) -> int:
@@ -90,8 +98,8 @@ class SharedNumbers:
         return 0 if process == self._owner else 1 + process % (_PROCESSES - 1)
 
 
-def _attached(file: Any, owner: int) -> SharedNumbers:
-    return SharedNumbers(file.detach(), owner)
+def _attached(file: Any, owner: int, owner_ranks: int) -> SharedNumbers:
+    return SharedNumbers(file.detach(), owner, owner_ranks)
 
 
 def _copied(content: bytes) -> SharedNumbers:
