@@ -43,9 +43,12 @@ FENCED = {
         "test_documents.test_a_loop_with_a_clip_loader",
         "test_training_page.test_clips_of_several_sizes",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
+        "test_training_page.test_boxes_follow_crops_and_flips",
         "test_training_page.test_pairs_of_clips_are_of_one_video",
+        "test_training_page.test_clips_of_other_stretches_of_the_same_video",
         "test_training_page.test_the_sound_of_a_clip_is_what_is_heard_while_it_is_shown",
         "test_training_page.test_labels_for_each_frame_and_several_cameras",
+        "test_training_page.test_a_camera_of_another_rate_and_a_table_with_a_clock_of_its_own",
     ],
     "trainers.md": [
         "test_lightning.test_lightning_resumes_a_data_loader_with_the_callback_of_the_page",
