@@ -49,6 +49,7 @@ def open(  # noqa: A001
     cache_bytes: int = 1 << 35,
     max_gap_bytes: int | None = None,
     hedge_after: float | None = None,
+    give_up_after: float | None = None,
     strict: bool = False,
 ) -> Dataset:
     """Open the dataset that `shortgop prep` made at `path`: its current or an earlier `snapshot`.
@@ -65,8 +66,9 @@ def open(  # noqa: A001
     on a local disk, GOPs that were fetched are kept there for all processes of the host: `cache_bytes` at most, those
     that were not used for longest go first. Ranges that are at most `max_gap_bytes` apart are fetched together, by
     default as many as a connection carries in the time that a request of `open` took. With `hedge_after`, a read that
-    takes more seconds than this is requested again, and the first answer counts. The other options say what each frame
-    is converted to:
+    takes more seconds than this is requested again, and the first answer counts. With `give_up_after`, a request that
+    has no answer after so many seconds, repeats included, is an UnreadableDataError. The other options say what each
+    frame is converted to:
 
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
@@ -88,7 +90,7 @@ def open(  # noqa: A001
     chosen_device = device_of(device)
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
     options = replace(options, cache=cache_at(cache_dir, cache_bytes))
-    place = _place(path, network_of(hedge_after))
+    place = _place(path, network_of(hedge_after, give_up_after))
     root, snapshot, manifest = _tables(place, snapshot, copies_of(options.cache))
     options = replace(options, limits=limits_of(place, max_gap_bytes))
     if chosen_device.type != "cpu":

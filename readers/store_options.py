@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from ..arguments import integer, number
@@ -40,14 +42,31 @@ def copies_of(cache: RangeCache | None) -> HostCopies | None:
     return copies_in(None if cache is None else cache.folder.parent)
 
 
-def network_of(hedge_after: float | None) -> NetworkOptions:
+def network_of(hedge_after: float | None, give_up_after: float | None = None) -> NetworkOptions:
     """The limits on requests. UsageError or WrongTypeError for what is no number of seconds."""
-    if hedge_after is None:
-        return NetworkOptions()
-    seconds = float(number(hedge_after, "hedge_after"))
-    if seconds <= 0:
-        raise UsageError(f"hedge_after is {hedge_after!r}; it takes the seconds after which a read is requested again")
-    return NetworkOptions(hedge_after_seconds=seconds)
+    options = NetworkOptions()
+    if hedge_after is not None:
+        seconds = float(number(hedge_after, "hedge_after"))
+        if not seconds > 0:
+            raise UsageError(
+                f"hedge_after is {hedge_after!r}; it takes the seconds after which a read is requested again"
+            )
+        options = replace(options, hedge_after_seconds=seconds)
+    if give_up_after is not None:
+        seconds = float(number(give_up_after, "give_up_after"))
+        if not 0 < seconds < math.inf:
+            raise UsageError(
+                f"give_up_after is {give_up_after!r}; it takes the seconds after which a read without an answer is an "
+                "error"
+            )
+        # Requests that nobody waits for any more end soon after.
+        options = replace(
+            options,
+            give_up_after_seconds=seconds,
+            connect_timeout_seconds=min(seconds, options.connect_timeout_seconds),
+            timeout_seconds=min(seconds, options.timeout_seconds),
+        )
+    return options
 
 
 def limits_of(place: Storage, max_gap_bytes: int | None) -> ReadLimits:

@@ -20,7 +20,8 @@ class NetworkOptions:
     A request that fails is made again after a random time of at most `first_backoff_seconds`, which doubles with each
     further retry up to `max_backoff_seconds`: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
     With `hedge_after_seconds` a second, identical request is made when the first has taken so long, and whichever
-    answers first counts; this is for reads alone.
+    answers first counts. With `give_up_after_seconds` a request that has no answer by then is an error, however often
+    it was made until then. Both are for reads alone.
     """
 
     connect_timeout_seconds: float = 5.0
@@ -30,6 +31,7 @@ class NetworkOptions:
     first_backoff_seconds: float = 0.1
     max_backoff_seconds: float = 10.0
     hedge_after_seconds: float | None = None
+    give_up_after_seconds: float | None = None
     max_concurrent_requests: int = 16
     # Goes with the URL of each file of a web server, and may be a secret: the signature of a presigned URL.
     query: str = field(default="", repr=False)

@@ -1,4 +1,4 @@
-"""Requests that are made again when they fail, and twice when they take long."""
+"""Requests that are made again when they fail, twice when they take long, and given up in time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from .object_errors import failure, system_error
 
 _T = TypeVar("_T")
 _HEDGING_THREADS = 256
+# As obstore says it.
+_TOO_LATE = "operation timed out"
 # A draw from the sequence of the `random` module would change what training draws after it.
 _JITTER = random.SystemRandom()
 
@@ -61,11 +63,14 @@ class Requests:
     def make(self, request: Callable[[], _T], place: str) -> _T:
         """The answer to a request, which is made again if its failure may pass. The errors of the interface; what
         obstore says of a condition that does not hold comes as it is."""
-        return self._made(request, place, hedged=False)
+        return self._made(request, place, until=math.inf)
 
     def read(self, request: Callable[[], _T], place: str) -> _T:
-        """Like `make`, for requests that change nothing: a second one is made if the first takes long."""
-        return self._made(request, place, hedged=self.options.hedge_after_seconds is not None)
+        """Like `make`, for requests that change nothing: a second one is made if the first takes long, and there is an
+        error in time where the options say so."""
+        limit = self.options.give_up_after_seconds
+        until = math.inf if limit is None else time.monotonic() + limit
+        return self._made(lambda: self._first_of_two(request, until), place, until=until)
 
     def all(self, requests: list[Callable[[], _T]]) -> list[_T]:
         """The results of several calls of `make` or `read`, which run at the same time."""
@@ -81,7 +86,7 @@ class Requests:
             for future in futures:
                 future.cancel()
 
-    def _made(self, request: Callable[[], _T], place: str, *, hedged: bool) -> _T:
+    def _made(self, request: Callable[[], _T], place: str, *, until: float) -> _T:
         import obstore.exceptions as theirs
 
         check_process(place)
@@ -91,34 +96,45 @@ class Requests:
                 self.counter.add(RequestCounts(requests=1))
                 asked = time.monotonic()
                 try:
-                    answer = self._first_of_two(request) if hedged else request()
+                    answer = request()
                 except (theirs.AlreadyExistsError, theirs.PreconditionError, EOFError):
                     raise
                 except (theirs.BaseError, OSError, ValueError) as error:
-                    if attempt == self.options.retries or not failure(error).is_passing:
+                    pause = backoff_seconds(attempt, self.options, _JITTER.random())
+                    is_last = attempt == self.options.retries or time.monotonic() + pause >= until
+                    if is_last or not failure(error).is_passing:
                         # A traceback would show the page of text of obstore's error.
                         raise system_error(error, place, self.credentials()) from None
                 else:
                     least_seconds = time.monotonic() - asked
                     return answer
                 self.counter.add(RequestCounts(retries=1))
-                time.sleep(backoff_seconds(attempt, self.options, _JITTER.random()))
+                time.sleep(pause)
             raise AssertionError("the last attempt returns or raises")
         finally:
             waited_seconds = time.monotonic() - began
             self.counter.add(RequestCounts(waited_seconds=waited_seconds, least_seconds=least_seconds))
 
-    def _first_of_two(self, request: Callable[[], _T]) -> _T:
+    def _first_of_two(self, request: Callable[[], _T], until: float) -> _T:
+        """The first answer, where a second request is made after a time. TimeoutError at `until`."""
+        hedge_after = self.options.hedge_after_seconds
+        if hedge_after is None and until == math.inf:
+            return request()
         with self._lock:
             if self._hedging is None:
                 self._hedging = ThreadPoolExecutor(_HEDGING_THREADS, "shortgop-hedging")
-        running: set[Future[_T]] = {self._hedging.submit(request)}
-        done, running = wait(running, self.options.hedge_after_seconds)
-        if not done:
-            self.counter.add(RequestCounts(requests=1, hedged=1))
-            running.add(self._hedging.submit(request))
+        done, running = set[Future[_T]](), {self._hedging.submit(request)}
+        if hedge_after is not None and time.monotonic() + hedge_after < until:
+            done, running = wait(running, hedge_after)
+            if not done:
+                self.counter.add(RequestCounts(requests=1, hedged=1))
+                running.add(self._hedging.submit(request))
         while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
+            left = None if until == math.inf else max(0.0, until - time.monotonic())
+            done, running = wait(running, left, return_when=FIRST_COMPLETED)
+            if not done:
+                # Those threads are free again when their requests end.
+                raise TimeoutError(_TOO_LATE)
             succeeded = [future for future in done if future.exception() is None]
             if succeeded:
                 return succeeded[0].result()

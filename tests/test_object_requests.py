@@ -254,7 +254,10 @@ def test_counts_add_up() -> None:
     assert (counter.counts.requests, counter.counts.retries, counter.counts.bytes_read) == (3, 1, 5)
 
 
-@pytest.mark.parametrize("name", ["timeout_seconds", "hedge_after_seconds", "max_concurrent_requests", "retries"])
+@pytest.mark.parametrize(
+    "name",
+    ["timeout_seconds", "hedge_after_seconds", "give_up_after_seconds", "max_concurrent_requests", "retries"],
+)
 def test_limits_that_make_no_sense(name: str) -> None:
     limits: dict[str, Any] = {name: -1}
     with pytest.raises(UsageError, match=f"{name} is -1"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import pickle
 import random
 import shutil
@@ -171,6 +172,33 @@ class TestRequests:
         s3_proxy.faults(Faults(silent=1))
         assert read_number(dataset["ntsc.mp4"][40]) == 40
         assert dataset.stats().hedges == 1
+
+    def test_what_has_no_answer_in_time_is_an_error(self, proxied: str, s3_proxy: FlakyProxy) -> None:
+        """As a service needs it, which has to answer: a silent server, and one that fails each time. Others wait for
+        minutes."""
+        dataset = shortgop.open(proxied, give_up_after=0.5)
+        for faults, why in ((Faults(silent=100), "no answer in time"), (Faults(seed=1, failed=1.0), "answered 5")):
+            s3_proxy.faults(faults)
+            began = time.monotonic()
+            with pytest.raises(shortgop.UnreadableDataError, match=why) as caught:
+                dataset["ntsc.mp4"].get_frame_at(40)
+            assert caught.value.video == "ntsc.mp4"
+            with pytest.raises(shortgop.UnreadableDataError):
+                shortgop.open(proxied, give_up_after=0.5)
+            assert time.monotonic() - began < 4
+        s3_proxy.faults(Faults())
+        assert read_number(dataset["ntsc.mp4"][40]) == 40
+
+    def test_a_late_one_is_hedged_and_given_up_where_the_second_is_late_too(
+        self, proxied: str, s3_proxy: FlakyProxy
+    ) -> None:
+        dataset = shortgop.open(proxied, hedge_after=0.2, give_up_after=2)
+        s3_proxy.faults(Faults(silent=1))
+        assert read_number(dataset["ntsc.mp4"][40]) == 40
+        s3_proxy.faults(Faults(silent=100))
+        with pytest.raises(shortgop.UnreadableDataError, match="no answer in time"):
+            dataset["film.mkv"].get_frame_at(4)
+        assert dataset.stats().hedges == 2
 
 
 class TestReadingAhead:
@@ -363,6 +391,10 @@ class TestFilling:
         ({"max_gap_bytes": -1}, "max_gap_bytes is -1"),
         ({"hedge_after": 0}, "hedge_after is 0"),
         ({"hedge_after": "1"}, "hedge_after is '1'"),
+        ({"hedge_after": math.nan}, "hedge_after is nan"),
+        ({"give_up_after": 0}, "give_up_after is 0"),
+        ({"give_up_after": math.inf}, "give_up_after is inf"),
+        ({"give_up_after": "1"}, "give_up_after is '1'"),
     ],
 )
 def test_options_that_make_no_sense(three_videos: Path, options: dict[str, Any], error: str) -> None:
