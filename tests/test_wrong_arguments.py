@@ -142,6 +142,8 @@ def test_requests_are_a_list(dataset: shortgop.Dataset, requests: Any) -> None:
 
 
 UNORDERED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: shortgop.ClassBalanced("label"), r"it has to be a list: .* a column as column\('label'\)"),
+    (lambda: shortgop.Weighted("weight"), r"it has to be a list: .* a column as column\('weight'\)"),
     (lambda: shortgop.ClassBalanced({"a.mp4": 3}), "labels is the dict {'a.mp4': 3}; it has to be a list"),
     (lambda: shortgop.Weighted({0: 0.5}), "weights is the dict"),
     (lambda: shortgop.Systematic({0.5}), "weights is the set"),
@@ -150,7 +152,7 @@ UNORDERED: list[tuple[Callable[[], Any], str]] = [
 
 
 @pytest.mark.parametrize(("make", "message"), UNORDERED, ids=[message for _, message in UNORDERED])
-def test_a_dict_or_a_set_is_no_list(dataset: shortgop.Dataset, make: Callable[[], Any], message: str) -> None:
+def test_a_dict_a_set_or_a_name_is_no_list(dataset: shortgop.Dataset, make: Callable[[], Any], message: str) -> None:
     """The keys of a dict of labels were taken for labels."""
     clips = shortgop.ClipDataset(dataset, shortgop.RandomClips(4))
     with pytest.raises(shortgop.WrongTypeError, match=message):

@@ -33,7 +33,7 @@ from .clips import Clips
 from .keyed import below, hashes, key, permuted, permuted_blocks
 from .mixing import MixedIndex
 from .offsets import at_least_one, listed
-from .weights import WeightLine, check_present, systematic_points, weight_line
+from .weights import WeightLine, check_present, one_for_each, systematic_points, weight_line
 
 _MAX_SLOTS = 1 << 31
 # A draw is round * N + index and an int64. So many epochs have to fit beside the rounds within an epoch.
@@ -217,7 +217,7 @@ class ClassBalanced:
     num_samples: int | None = None
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
-        given = self.labels if hasattr(self.labels, "dtype") else listed(self.labels, "labels")
+        given = one_for_each(self.labels, "labels")
         check_present(given, "label", clips)
         counts = np.diff(clips.firsts)
         classes = _classes(given)

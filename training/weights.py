@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UsageError
+from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array, offsets_of
 from ..wording import counted
 from .clips import Clips
@@ -43,6 +43,16 @@ class WeightLine:
         return np.asarray(self.first_places[groups] + (points - self.bounds[groups]) // self.weight[groups])
 
 
+def one_for_each(values: Any, what: str) -> Any:
+    """An array as it is, or the values of any list. WrongTypeError for anything else; for a name it says what has the
+    column of that name."""
+    if isinstance(values, str):
+        raise WrongTypeError(
+            f"{what} is {values!r}; it has to be a list: ClipDataset has that of a column as column({values!r})"
+        )
+    return values if hasattr(values, "dtype") else listed(values, what)
+
+
 def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = None) -> WeightLine:
     """A line of the clips of a dataset.
 
@@ -50,7 +60,7 @@ def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = No
     ("clips"). `arranged` is the order in which the videos come on the line. UsageError for weights that are missing,
     negative, not finite, all 0, or not as many.
     """
-    given = weights if hasattr(weights, "dtype") else listed(weights, "weights")
+    given = one_for_each(weights, "weights")
     check_present(given, "weight", clips, of)
     values = np.asarray(given)
     if values.ndim != 1 or values.dtype.kind not in "iuf":
