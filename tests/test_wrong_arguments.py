@@ -159,6 +159,29 @@ def test_a_dict_a_set_or_a_name_is_no_list(dataset: shortgop.Dataset, make: Call
         shortgop.ElasticSampler(clips, 1, order=make())
 
 
+@pytest.mark.parametrize(
+    ("policy", "named", "message"),
+    [
+        (
+            "RandomClips",
+            {"frames_per_clip": 16},
+            "RandomClips has no parameter 'frames_per_clip': here it is num_frames",
+        ),
+        ("UniformClips", {"num_frames": 16, "num_clips": 4}, "'num_clips': here it is clips_per_video"),
+        ("AllClips", {"num_frames": 16, "frame_interval": 4}, "'frame_interval': here it is stride"),
+        ("AllClips", {"num_frames": 16, "seconds_between_clip_starts": 4}, "here it is step_seconds"),
+        ("CenterClips", {"num_clips": 4}, "'num_clips': it has num_frames, stride, fps, ends, whole, jitter$"),
+        ("SegmentFrames", {"num_clips": 4}, "'num_clips': it has num_frames, place$"),
+        ("RandomFrames", {"n": 4}, "'n': it has none"),
+    ],
+)
+def test_parameters_of_other_libraries_are_named_as_they_are_called_here(
+    policy: str, named: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(shortgop.WrongTypeError, match=message):
+        getattr(shortgop, policy)(**named)
+
+
 HUGE = 10**30
 TOO_LARGE: list[tuple[Callable[[shortgop.ClipDataset], object], str]] = [
     (lambda clips: clips[HUGE], f"there is no clip {HUGE}; draws are integers of 64 bits"),

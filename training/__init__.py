@@ -1,7 +1,8 @@
 """A dataset becomes clips for a training run. This room knows torch and the readers. Start at `clip_dataset`.
 
 draws                          the integers that stand for items, and what a sampler says of them
-policies, placed_clips, offsets, ends  what users say of clips: the policies, and what these have in common
+policies, counterparts, placed_clips, offsets, ends  what users say of clips: the policies, and what these have in
+                               common
 clips, starts, references, clip_reach, table_index, segments, clips_by, joined  which clips there are then, and which
                                frames each has: pure functions
 video_table, stretches, running_counts  the videos, or stretches of them, that clips are taken from, and which of them

@@ -19,6 +19,7 @@ from ..manifests.ragged import Array
 from ..wording import counted
 from .clip_reach import columns_of, fingerprint_of
 from .clips import Clip
+from .counterparts import names_counterparts
 from .draws import split_draws
 from .ends import PADDING, Ends, check_ends, frames_within
 from .keyed import key
@@ -44,6 +45,7 @@ Choose = Callable[[ClipToChoose, np.random.Generator], Any] | Callable[[ClipToCh
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+@names_counterparts
 @dataclass(frozen=True)
 class ClipsBy:
     """`clips_per_video` clips of each video, whose frames a function chooses, anew in each epoch if it draws them.

@@ -31,6 +31,7 @@ from reprlib import repr as shortened
 from typing import Any, ClassVar, Literal
 
 from ..errors import UsageError
+from .counterparts import names_counterparts
 from .ends import Ends
 from .offsets import MOST_FRAMES, ClipFrames, MultiRate, Offsets, Rate, Seconds, at_least_one, exact_seconds, listed
 from .placed_clips import MOST_CLIPS, Align, placed_clips
@@ -46,6 +47,7 @@ def _shown(policy: Any) -> str:
     return f"{type(policy).__name__}({', '.join(told)})"
 
 
+@names_counterparts
 @dataclass(frozen=True)
 class AllClips:
     """Every start makes a clip, or every `step`-th, or one every `step_seconds`.
@@ -102,6 +104,7 @@ class AllClips:
         return None if self.step_seconds is None else exact_seconds(self.step_seconds, "step_seconds")
 
 
+@names_counterparts
 @dataclass(frozen=True)
 class RandomClips:
     """`clips_per_video` clips of each video, each at a start drawn anew in each epoch; all starts are as likely.
@@ -134,6 +137,7 @@ class RandomClips:
         placed_clips(self)
 
 
+@names_counterparts
 @dataclass(frozen=True)
 class UniformClips:
     """`clips_per_video` clips of each video, spread evenly: the first at the first start, the last at the last.
@@ -166,6 +170,7 @@ class UniformClips:
         placed_clips(self)
 
 
+@names_counterparts
 @dataclass(frozen=True)
 class CenterClips:
     """One clip of each video, from its middle.
@@ -191,6 +196,7 @@ class CenterClips:
         placed_clips(self)
 
 
+@names_counterparts
 @dataclass(frozen=True)
 class RandomFrames:
     """Single frames, uniform over all frames of all videos: as many as there are in an epoch, each of them once.
@@ -202,6 +208,7 @@ class RandomFrames:
     """
 
 
+@names_counterparts
 @dataclass(frozen=True)
 class SegmentFrames:
     """One clip of each video whose frames are spread over all of it: one frame of each of `num_frames` equal segments.
@@ -228,6 +235,7 @@ class SegmentFrames:
             )
 
 
+@names_counterparts
 @dataclass(frozen=True, eq=False)
 class ClipsAt:
     """Clips at places that a table names: each has a video, by id or number, and a frame or a time where it starts.
