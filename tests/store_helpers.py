@@ -8,6 +8,9 @@ from pathlib import Path
 import obstore
 from obstore.store import S3Store
 
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
+
 
 def put(url: str, content: Path | bytes) -> None:
     """Put an object at an s3:// URL of the server that the environment names."""
@@ -18,6 +21,13 @@ def put(url: str, content: Path | bytes) -> None:
 def remove(url: str) -> None:
     store, key = _store(url)
     obstore.delete(store, key)
+
+
+def put_up(folder: Path, url: str) -> None:
+    """Copy a dataset from a disk into a store."""
+    store = storage_at(url)
+    for each in DiskStorage(folder).files(""):
+        store.put_new_file(each.key, folder / each.key)
 
 
 def _store(url: str) -> tuple[S3Store, str]:

@@ -1,0 +1,93 @@
+"""Random clips that come again in every epoch are told, on one rank and on several, and in workers."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from torch.utils.data import DataLoader, DistributedSampler
+
+import shortgop
+from shortgop.errors import DatasetWarning
+from training_videos import make_videos
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("clips"))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_random_clips_that_never_change_are_noticed(folder: Path) -> None:
+    """A shuffling DataLoader without set_epoch reads the same random clips in each epoch."""
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4))
+    loader = DataLoader(dataset, batch_size=3, shuffle=True)
+    for _ in range(2):
+        list(loader)
+    with pytest.warns(DatasetWarning, match="call dataset.set_epoch"):
+        list(loader)
+    told = shortgop.ClipDataset(folder, shortgop.RandomClips(4))
+    fixed = shortgop.ClipDataset(folder, shortgop.CenterClips(4))
+    for epoch in range(5):
+        told.set_epoch(epoch)
+        list(DataLoader(told, batch_size=3, num_workers=0))
+        list(DataLoader(fixed, batch_size=3))
+        list(DataLoader(told, batch_size=3, sampler=shortgop.ElasticSampler(told, 3)))
+
+
+def test_random_clips_that_never_change_are_noticed_on_several_ranks(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each rank of a DistributedSampler reads a part of every epoch: of 4 ranks it was told after 8 epochs, and of 64
+    hardly ever. Workers know of the other ranks from the environment that torchrun and Accelerate set."""
+    monkeypatch.setenv("WORLD_SIZE", "4")
+
+    def epochs_until_told(epochs: Iterable[Iterable[int]]) -> int | None:
+        dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=8))
+        for epoch, indices in enumerate(epochs):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                dataset.full_draws(list(indices))
+            if any("call dataset.set_epoch" in str(each.message) for each in caught):
+                return epoch
+        return None
+
+    def of_rank(epoch: int) -> Iterator[int]:
+        sampler: Any = DistributedSampler(cast(Any, range(24)), num_replicas=4, rank=1)
+        sampler.set_epoch(epoch)
+        return iter(sampler)
+
+    told = epochs_until_told(map(of_rank, range(20)))
+    assert told is not None
+    assert 2 <= told < 6
+    # No clip comes again where ranks read all clips, each in an order of its own, or draws of later epochs.
+    assert epochs_until_told([range(24), range(24), range(24)]) == 2
+    assert epochs_until_told([range(24), range(24, 48), range(48, 72), range(72, 96)]) is None
+
+
+def knows_no_ranks(_worker: int) -> None:
+    """As a worker of a rank that `torch.multiprocessing.spawn` started: no variable says how many there are."""
+    del os.environ["WORLD_SIZE"]
+
+
+def test_a_worker_that_is_spawned_knows_of_the_ranks_of_its_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Half of the clips are no half of an epoch there: workers of two ranks told it in the fifth epoch only."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=8))
+    sampler: Any = DistributedSampler(dataset, num_replicas=2, rank=0)
+    loader = DataLoader(
+        dataset, batch_size=4, sampler=sampler, num_workers=1, multiprocessing_context="spawn",
+        persistent_workers=True, worker_init_fn=knows_no_ranks,
+    )  # fmt: skip
+    told = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        assert len(list(loader)) == 3
+        told.append("read for the third time" in capfd.readouterr().err)
+    assert told == [False, False, True]
