@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ..manifests.operations.history import Difference, SnapshotSummary
     from ..manifests.operations.summary import VideoSummary
 
-
 _LINES_AT_ONCE = 500
 
 

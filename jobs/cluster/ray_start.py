@@ -18,7 +18,7 @@ from typing import Any
 import ray
 from ray._private import services
 
-PATIENCE_SECONDS = 180.0
+_PATIENCE_SECONDS = 180.0
 _LOOK_SECONDS = 0.2
 _NODE = "raylet"
 
@@ -32,7 +32,7 @@ class NotStartedError(Exception):
 
 
 @contextlib.contextmanager
-def patient_start(patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+def patient_start(patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
     """For a block that starts a local Ray with `ray.init`. NotStartedError where its node has ended, or has not
     answered for so long."""
     before = {pid for pid, _, _ in _children()}
