@@ -18,6 +18,8 @@ _MOST_COUNTED_WRONGLY = 32
 STATES_SOME_TIMES = ("mpeg", "mpegts")
 # Frames that follow one another within such a part of an interval were not recorded so.
 CROWDED_PART = 8
+# So many frames of a constant rate follow one another at about its interval where a parser counted others wrongly.
+_LEAST_REGULAR_PART = 0.5
 # So many of the frames of a constant rate follow one another at its interval: some may be missing.
 _EVEN_PART = 0.9
 _ALL = slice(0, None)
@@ -205,7 +207,9 @@ def evened(times: Array) -> Array:
     interval = float(np.median(np.diff(times))) if len(times) > 2 else 0.0
     steps = np.diff(times)
     wrong = np.flatnonzero(steps < interval / 2)
-    if interval <= 0 or not len(wrong):
+    # Of a variable rate, many frames may lie as if evenly spaced between two that do.
+    is_constant = np.mean(np.abs(steps - interval) <= interval / 4) >= _LEAST_REGULAR_PART if len(steps) else False
+    if interval <= 0 or not len(wrong) or not is_constant:
         return times
     regular = np.abs(steps - interval) <= 1
     # The first and the last frame have nothing to be compared with on one side.
