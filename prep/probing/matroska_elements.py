@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from .seeking import seek_within
+
 # RFC 9559 (Matroska), 5.1.
 _SEGMENT, _TRACKS, _TRACK_ENTRY, _CLUSTER = 0x18538067, 0x1654AE6B, 0xAE, 0x1F43B675
 _SEEK_HEAD, _SEEK, _SEEK_ID, _SEEK_POSITION = 0x114D9B74, 0x4DBB, 0x53AB, 0x53AC
@@ -55,7 +57,7 @@ def top_element(path: str, wanted: int, begin: int = 0) -> bytes:
                 listed += _content(source, at, kind)
             segment_at = at + header_bytes if kind == _SEGMENT else segment_at
             at += header_bytes + (0 if kind == _SEGMENT else size or 0)
-            source.seek(at)
+            seek_within(source, at)
         entries = [list(elements(body)) for kind, body in elements(listed) if kind == _SEEK]
         places = [number_in(entry, _SEEK_POSITION) for entry in entries if number_in(entry, _SEEK_ID) == wanted]
         return _content(source, segment_at + places[0], wanted) if places else b""
@@ -63,12 +65,12 @@ def top_element(path: str, wanted: int, begin: int = 0) -> bytes:
 
 def _content(source: BinaryIO, at: int, wanted: int) -> bytes:
     """What the element at this position holds; b"" where there is another one, or its size is unknown."""
-    source.seek(at)
+    seek_within(source, at)
     header = _read_header(source.read(_LARGEST_HEADER_BYTES))
     if header is None or header[0] != wanted:
         return b""
     _, size, header_bytes = header
-    source.seek(at + header_bytes)
+    seek_within(source, at + header_bytes)
     return source.read(min(size or 0, _MAX_ELEMENT_BYTES))
 
 
@@ -82,7 +84,7 @@ def segment_end(path: str) -> int | None:
             if kind == _SEGMENT or size is None:
                 return None if size is None else at + header_bytes + size
             at += header_bytes + size
-            source.seek(at)
+            seek_within(source, at)
     return None
 
 

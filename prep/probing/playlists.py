@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from ...errors import NotAVideoError, SourceError, SourceNotFoundError
 from .mp4_fragments import first_times
 from .other_beginnings import Statement, statement_of
+from .seeking import seek_within
 
 _HEAD_BYTES = 4096
 # A playlist of a day in segments of a second takes 3 MB.
@@ -173,7 +174,7 @@ def _statement(place: Path, part: str) -> Statement:
     """What the beginning of an MP4 says in a `part` of a file."""
     begin, length = _range_of(part, 0)
     with place.open("rb") as file:
-        file.seek(begin)
+        seek_within(file, begin)
         return statement_of(file.read(length or _MAX_BYTES))
 
 

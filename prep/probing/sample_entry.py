@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...errors import CorruptDataError
 from ...manifests.mp4 import Box, boxes, read_box_header
+from .seeking import seek_within
 
 # ISO/IEC 14496-12: 8.5.2 (sample entries), 12.1.3 (visual ones).
 _ENTRY_FIELDS_BYTES = 78
@@ -88,7 +89,7 @@ def _moov_of(file: Path) -> tuple[bytes, int]:
             if kind == b"moov" and size <= _MAX_MOOV_BYTES:
                 source.seek(body - len(header), 1)
                 return source.read(size - body), size - body
-            source.seek(size - len(header), 1)
+            seek_within(source, source.tell() + size - len(header))
     return b"", 0
 
 
