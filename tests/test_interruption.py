@@ -40,8 +40,9 @@ _RAISES_ITS_OWN = """
 import os, signal, sys, time, typer
 from shortgop.cli.app import end_tidily_on_signals, errors
 
-# A shell has its background programs ignore SIGINT, and tests may run in one.
+# A shell has its background programs ignore SIGINT, and nohup has SIGHUP ignored; tests may run in either.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 end_tidily_on_signals()
 try:
     with errors():
