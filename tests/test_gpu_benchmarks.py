@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import av
@@ -133,6 +134,19 @@ def test_readers_are_compared_and_those_that_fail_are_named(footage: Path) -> No
     assert found["later"] == {"failed": "MemoryError: no more"}
     assert found["right"]["frames/s"] > 0
     assert (found["right"]["mean difference"], found["brighter"]["mean difference"]) == (0, pytest.approx(1, abs=0.1))
+
+
+def test_a_level_in_one_value_of_many_is_no_equality(footage: Path) -> None:
+    right = ours(footage / CLIPS)
+
+    def one_off(requests: Requests) -> Iterable[torch.Tensor]:
+        first, *others = (clip.clone() for clip in right(requests))
+        first[0, 0, 0, 0] ^= 1
+        return [first, *others]
+
+    draw = partial(random_clips, lengths=[32, 32], count=6, frames=16, stride=1)
+    found = compared({"one off": one_off}, right, draw, seconds=0, rounds=2)
+    assert 0 < found["one off"]["mean difference"] < 1e-5
 
 
 def test_the_same_requests_are_made_of_all_readers(footage: Path) -> None:
