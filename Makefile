@@ -67,8 +67,8 @@ $(STAMP)-bench: $(STAMP)
 # one thread in each, because its threads keep a core busy while they wait for each other.
 TEST_PROCESSES := 3
 
-# A process that crashes ends the run with the name of its test. Started again, it would leave the others waiting for
-# ever: what was left of its file goes to nobody (pytest-xdist 3.8).
+# A process that crashes ends the run with the name of its test. pytest-xdist 3.8 would start another one and that test
+# again, and then the run did not end.
 XDIST := --dist loadfile --max-worker-restart=0
 
 # `make test TESTS=` runs all tests and all their cases, also what starts clusters, kills processes or does much work,
