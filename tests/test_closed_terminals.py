@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
 import shortgop
-from synthetic import constant_rate_pts, make_video
+from unit_sources import make_unit_sources
 
 _VIDEOS = 6
 
@@ -36,18 +35,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for number in range(_VIDEOS):
-        make_video(
-            folder / f"{number}.mp4",
-            pts=constant_rate_pts(Fraction(30), 60),
-            timebase=Fraction(1, 30),
-            size=(320, 256),
-            first_number=1000 * number,
-            # Files of half a megabyte, so that no two share a unit.
-            options={"qp": "1", "preset": "ultrafast"},
-        )
-    return folder
+    return make_unit_sources(tmp_path_factory.mktemp("sources"), _VIDEOS, 60)
 
 
 def status_of_job(sources: Path, dataset: Path, *, ignores: bool = False) -> int:

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from shortgop.storage.interface import Storage
 from started_processes import descendants, kill_workers
 from store_helpers import put
 from sweep import only_in_a_sweep, sample
-from synthetic import constant_rate_pts, make_video
+from unit_sources import make_unit_sources
 
 pytestmark = pytest.mark.long
 
@@ -58,17 +57,7 @@ except typer.Exit as ended:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for number in range(_VIDEOS):
-        make_video(
-            folder / f"{number}.mp4",
-            pts=constant_rate_pts(Fraction(30), _FRAMES),
-            timebase=Fraction(1, 30),
-            size=(320, 256),
-            first_number=1000 * number,
-            # Files of half a megabyte, so that no two share a unit.
-            options={"qp": "1", "preset": "ultrafast"},
-        )
+    folder = make_unit_sources(tmp_path_factory.mktemp("sources"), _VIDEOS, _FRAMES)
     (folder / "broken.mp4").write_text("not a video")
     return folder
 

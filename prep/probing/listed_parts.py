@@ -88,8 +88,9 @@ def _part(path: str, index: int) -> _Part | None:
 def _decodes_alike(first: str, path: str, index: int) -> bool:
     """Whether the first pictures of a part are the same if they are decoded by the parameters of the first one."""
     with open_source(first) as one, open_source(path) as other:
-        stream = other.streams.video[[each.index for each in other.streams.video].index(index)]
-        known = one.streams.video[[each.index for each in one.streams.video].index(index)]
+        known, stream = (
+            next(each for each in container.streams.video if each.index == index) for container in (one, other)
+        )
         packets = [bytes(packet) for packet in islice(packets_of(other, stream), _PACKETS) if packet.size]
         right, misread = (list(islice(_pictures(each.codec_context, packets), _PICTURES)) for each in (stream, known))
     return len(right) == len(misread) and all(map(np.array_equal, right, misread))
