@@ -12,6 +12,7 @@ objects                       objects in a bucket, or files of a web server; bui
   lease                       the lock of the one job that writes
   retrying, network           requests that are made again, and their limits and counts
   connections, object_errors  where credentials and endpoints come from; what obstore's errors mean
+  hub                         repositories of the Hugging Face Hub
   scratch, this_process       temporary files on this host, and which process they belong to
 local_copy                    a file of a store as a local file, of which only what is needed is fetched
 network_folders               which folders other hosts may have too

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ..errors import ToolError
+from .hub import hub_place, request_headers, token_tried
 from .network import NetworkOptions
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ _memory_lock = threading.Lock()
 class StoreRoot:
     """The parts of the URL of a store: `bucket` is a container, a host or a name for some of them.
 
-    `prefix` is what keys in the bucket begin with. For web servers it is empty, and `base` is all of the URL.
+    `prefix` is what keys in the bucket begin with. For web servers it is empty, and `base` is all of the URL: for
+    hf://, which is served like files on the web, the one that it stands for there.
     """
 
     scheme: str
@@ -59,6 +61,8 @@ class StoreRoot:
     def of(url: str) -> StoreRoot:
         scheme, _, rest = url.partition("://")
         bucket, _, prefix = rest.partition("/")
+        if scheme == "hf":
+            return StoreRoot(scheme, bucket, "", hub_place(url).files_url)
         return StoreRoot(scheme, bucket, "", url) if scheme in ("http", "https") else StoreRoot(scheme, bucket, prefix)
 
     def key(self, key: str) -> str:
@@ -83,7 +87,7 @@ def connect(root: StoreRoot, options: NetworkOptions, *, uploads: bool = False) 
     client: ClientConfig = {
         "connect_timeout": timedelta(seconds=options.connect_timeout_seconds),
         "timeout": timedelta(seconds=patience),
-        "allow_http": root.scheme == "http" or endpoint.startswith("http://"),
+        "allow_http": root.base.startswith("http://") or endpoint.startswith("http://"),
     }
     if not uploads:
         client["read_timeout"] = timedelta(seconds=options.timeout_seconds)
@@ -108,6 +112,8 @@ def connect(root: StoreRoot, options: NetworkOptions, *, uploads: bool = False) 
         if key:
             config["account_key"] = key
         return stores.AzureStore(container, config=config, client_options=client, retry_config=retry)
+    if root.scheme == "hf":
+        client["default_headers"] = request_headers()
     url = f"{root.base}?{options.query}" if options.query else root.base
     return stores.HTTPStore(url, client_options=client, retry_config=retry)
 
@@ -248,6 +254,8 @@ def credentials_tried(scheme: str) -> str:
         "gs": "Google's default credentials (GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default login`)",
         "az": "Azure's settings (AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or a SAS token, or AZURE_USE_AZURE_CLI)",
     }
+    if scheme == "hf":
+        return token_tried()
     return _aws_credentials() if scheme == "s3" else others.get(scheme.replace("abfss", "az"), "no credentials")
 
 

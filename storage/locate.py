@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ..errors import UsageError, WrongTypeError
+from .hub import hub_place
 from .interface import Storage
 from .network import NetworkOptions
 
@@ -23,10 +24,11 @@ _SCHEMES = {
     "abfss": "abfss",
     "https": "https",
     "http": "http",
+    "hf": "hf",
     "memory": "memory",
     "file": "file",
 }
-_KNOWN = "s3://, gs://, az://, abfss://, https://, http:// and memory://"
+_KNOWN = "s3://, gs://, az://, abfss://, hf://, https://, http:// and memory://"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 # A path such as s3:/bucket: a slash is missing, or the URL went through pathlib.Path, which drops it.
 _HALF_A_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9]+):/?(?!/)")
@@ -102,6 +104,10 @@ def _checked(text: str, scheme: str, rest: str) -> str:
     """The URL with this scheme and without slashes at its end."""
     if any(ord(character) < 32 for character in rest):
         raise UsageError(f"{text!r} has a line break or another control character; leave it out")
+    if scheme == "hf":
+        url = f"hf://{rest}".rstrip("/")
+        hub_place(url)
+        return url
     bucket, _, prefix = rest.rstrip("/").partition("/")
     if not bucket:
         names = {"az": "container", "abfss": "container", "http": "host", "https": "host", "memory": "name"}

@@ -28,8 +28,13 @@ _CONNECTION_FAILURES = {
     "Request": "the connection broke before the answer",
     "Decode": "the answer makes no sense",
 }
-# What some errors of uploads say in their place: they have one line, without any `kind:`.
-_CONNECTION_TEXTS = {"operation timed out": "Timeout", "error sending request": "Request"}
+# What some errors of uploads and of urllib say in their place: they have one line, without any `kind:`.
+_CONNECTION_TEXTS = {
+    "operation timed out": "Timeout",
+    "error sending request": "Request",
+    "urlopen error timed out": "Timeout",
+    "urlopen error": "Connect",
+}
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,9 @@ class Failure:
 
 
 def failure(error: BaseException) -> Failure:
-    """Read what an error of obstore says."""
+    """Read what an error of obstore, or of urllib, says."""
     text = str(error)
-    status = re.search(r"non-2xx status code: (\d+)|status: (\d+),", text)
+    status = re.search(r"non-2xx status code: (\d+)|status: (\d+),|HTTP Error (\d+):", text)
     code = re.search(r"<Code>(\w+)</Code>", text)
     kinds = re.findall(r"kind: (\w+)", text)
     kinds += [kind for said, kind in _CONNECTION_TEXTS.items() if said in text]
@@ -71,7 +76,7 @@ def failure(error: BaseException) -> Failure:
     # "builder error" is a request that could not even be made: a bad URL, or plain HTTP where it is not allowed.
     if "kind: Builder" in text:
         connection = ""
-    number = int(status[1] or status[2]) if status else 0
+    number = int(status[1] or status[2] or status[3]) if status else 0
     return Failure(number, code[1] if code else "", connection, type(error).__name__, text)
 
 

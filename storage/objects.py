@@ -168,6 +168,8 @@ class ObjectStorage:
     def _writing(self, key: str) -> Iterator[None]:
         """Turns an OSError into an OutputError that names the file and the remedy."""
         with writing(self.place(key)):
+            if self._bucket.is_hub:
+                raise OSError(errno.EROFS, "shortgop writes nothing to the Hugging Face Hub; `hf upload` does")
             if self._bucket.is_web_server:
                 raise OSError(errno.EROFS, "nothing is written to web servers")
             yield

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from .connections import StoreRoot, connect, credentials_tried
+from .hub import hub_place, page_of_files
 from .interface import Stored
 from .network import PIECE_BYTES, NetworkOptions, RequestCounts
 from .object_errors import failure
@@ -42,7 +43,12 @@ class ReadBucket:
 
     @property
     def is_web_server(self) -> bool:
-        return self.root.scheme in ("http", "https")
+        """Whether files are read as those of a web server, and nothing is written. The Hub's can be listed too."""
+        return self.root.scheme in ("http", "https", "hf")
+
+    @property
+    def is_hub(self) -> bool:
+        return self.root.scheme == "hf"
 
     @property
     def is_azure(self) -> bool:
@@ -55,16 +61,30 @@ class ReadBucket:
     def find(self, key: str) -> Stored | None:
         import obstore
 
+        if self.is_hub:
+            return self._find_by_reading(key)
         try:
             meta = self.requests.read(lambda: obstore.head(self._store, self.root.key(key)), self.place(key))
         except FileNotFoundError:
             return None
         return self._stored(meta)
 
+    def _find_by_reading(self, key: str) -> Stored | None:
+        """Like `find`, by reading a byte: the signed URLs that the Hub leads to may be for reading (GET) alone."""
+        try:
+            return self._stored(self._get(key, {"range": (0, 1)})[1])
+        except FileNotFoundError:
+            return None
+        except _NothingThereError:
+            return Stored(key, 0, 0, "empty")
+
     def all_files(self, folder: str, *, odd_keys: bool = False) -> Iterator[Stored]:
         """Like `Storage.files`, with the lock and temporary files."""
         import obstore
 
+        if self.is_hub:
+            yield from self._files_on_the_hub(folder)
+            return
         if self.is_web_server:
             raise OSError(errno.ENOTSUP, "a web server does not list its files", self.place(folder))
         prefix = self.root.key(folder) if folder else self.root.prefix
@@ -96,6 +116,17 @@ class ReadBucket:
         for page in pages_behind(self.root, prefix, last, refused):
             self.requests.counter.add(RequestCounts(requests=1))
             yield from map(self._stored, page)
+
+    def _files_on_the_hub(self, folder: str) -> Iterator[Stored]:
+        """Without times and versions: the Hub's own version of a file is not the one that answers to reads have."""
+        start = len(f"{hub_place(self.url).path}/") if hub_place(self.url).path else 0
+        page = hub_place(self.place(folder)).listing_url
+        while page:
+            files, page = self.requests.make(
+                partial(page_of_files, page, self._options.timeout_seconds), self.place(folder)
+            )
+            for file in files:
+                yield Stored(file.path[start:], file.num_bytes, 0, "")
 
     def read(self, key: str, start: int, stop: int | None) -> bytes:
         if stop is not None:
@@ -206,13 +237,17 @@ class ReadBucket:
         from obstore.exceptions import PreconditionError
 
         options: GetOptions = {"range": (start, stop)}
-        # Only a version that `_stored` made for a server without ETags has a space. The server does not know it.
-        if version is not None and " " not in version:
+        # Only a version that `_stored` made for a server without ETags has a space. The server does not know it. The
+        # Hub's own ETags are not those of where it leads to.
+        if version is not None and " " not in version and not self.is_hub:
             options["if_match"] = version
         try:
-            return self._get(key, options)
+            data, meta = self._get(key, options)
         except PreconditionError as error:
             raise _ReplacedError from error
+        if self.is_hub and version is not None and self._stored(meta).version != version:
+            raise _ReplacedError
+        return data, meta
 
     def _get(self, key: str, options: GetOptions) -> tuple[bytes, ObjectMeta]:
         """_NothingThereError if the file ends before the range begins, or if the store has no such ranges."""

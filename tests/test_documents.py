@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import shortgop
 from documents import PAGES, ROOT, assert_exists, blocks, spans, words_of
+from hub_server import hub_server
 from loader_helpers import comes_true
 from shortgop.cli import app
 from synthetic import constant_rate_pts, make_video, read_number
@@ -29,7 +30,7 @@ FENCED = {
     "gpu.md": ["test_documents.test_reading_on_a_device"],
     "labels.md": ["test_annotate.test_the_pages_snippet_runs"],
     "sampling.md": ["test_documents.test_the_size_of_chunks"],
-    "stores.md": ["test_documents.test_reading_from_a_store"] * 2,
+    "stores.md": [*["test_documents.test_reading_from_a_store"] * 2, "test_hub.test_what_the_page_shows_runs"],
     "training.md": [
         "test_documents.test_a_loop_with_the_loader_of_torch",
         "test_training_page.test_columns_and_some_of_the_videos",
@@ -83,6 +84,7 @@ NO_COMMANDS = {
 # Commands that no test can run or parse, by how they begin.
 ELSEWHERE = {
     "docker run --gpus all": "Docker and a GPU; test_cluster_docs checks the other commands of Docker",
+    "hf upload": "a tool of Hugging Face's, for the Hub alone",
     "azurite-blob": "Microsoft's emulator, an extra of npm; tests/azurite.py starts it so where it is found",
     "export AZURE_STORAGE_ENDPOINT=": "the store's client reads these itself",
     "SHORTGOP_NVDEC=nvcuvid python train.py": "a program of the reader's own",
@@ -231,15 +233,19 @@ SENTENCES = sorted(
 @pytest.mark.first_case_short
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_a_command_within_a_sentence_runs(
-    sentence: str, folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    sentence: str, folder: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = words_of(" ".join(PLACEHOLDERS.get(word, word) for word in sentence.split()))[1:]
     if words[1:2] and words[1].startswith(("URL", "s3://BUCKET/")):
         words[1] = request.getfixturevalue("s3_url")
         run(["prep", "VIDEOS", "--out", words[1]])
+    if words[1:2] and words[1].startswith("hf://"):
+        shutil.copytree(folder, tmp_path / "repository/main")
     if words[0] in {"annotate", "drop"} and "TARGET" in words:
         shutil.copytree("DATASET", "TARGET")
-    run(words)
+    with hub_server({"main": tmp_path / "repository/main"}, repository="OWNER/NAME") as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        run(words)
     written = {"--out", "--report", "--cache-dir"}
     for before, word in zip(words, words[1:], strict=False):
         if before in written or word in {"TARGET", "OUT.mp4"}:

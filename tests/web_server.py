@@ -16,10 +16,12 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class WebServer:
-    """`root` is its URL. It serves the files of a folder to requests with the signature, which holds for GET alone."""
+    """`root` is its URL. It serves the files of a folder to requests with the signature, which holds for GET alone.
+    `tokens` are those that came with requests."""
 
     root: str
     requests: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
 
 
 @contextlib.contextmanager
@@ -32,6 +34,7 @@ def web_server(folder: Path, signature: str, *, etags: bool = True) -> Iterator[
         def do_GET(self) -> None:
             url = urlsplit(self.path)
             running.requests.append(self.headers.get("Range", ""))
+            running.tokens += self.headers.get_all("Authorization", [])
             file = folder / unquote(url.path).lstrip("/")
             if url.query != signature:
                 self.answer(403, b"")
@@ -53,6 +56,9 @@ def web_server(folder: Path, signature: str, *, etags: bool = True) -> Iterator[
             first, last = wanted.groups()
             start = int(first) if first else max(0, len(data) - int(last))
             stop = min(len(data), int(last) + 1) if first and last else len(data)
+            if start >= stop:
+                self.answer(416, b"")
+                return
             version["Content-Range"] = f"bytes {start}-{stop - 1}/{len(data)}"
             self.answer(206, data[start:stop], **version)
 

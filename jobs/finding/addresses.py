@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from ...errors import UsageError
+from ...storage.hub import hub_place
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://(.*)", re.DOTALL)
 _WEB = ("http", "https")
@@ -87,6 +88,8 @@ def parse(text: str) -> Address:
         )
     if scheme in _WEB:
         return _on_the_web(text)
+    if scheme == "hf":
+        return _on_the_hub(text)
     if not host:
         raise UsageError(f"{text!r} names no bucket; write it like {scheme}://bucket/folder")
     key = path.rstrip("/")
@@ -94,6 +97,13 @@ def parse(text: str) -> Address:
         raise UsageError(f"{text!r} has an empty part, `.` or `..` in its path; write the key of the object")
     root = f"{scheme}://{host}"
     return Address(f"{root}/{key}" if key else root, key, root)
+
+
+def _on_the_hub(text: str) -> Address:
+    """The address of a path in a repository of the Hugging Face Hub: the root is the repository."""
+    text = f"hf{text[2:]}".rstrip("/")
+    path = hub_place(text).path
+    return Address(text, path, text.removesuffix(f"/{path}") if path else text)
 
 
 def _on_the_web(text: str) -> Address:

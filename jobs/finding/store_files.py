@@ -34,7 +34,7 @@ class StoreFile:
 
 
 # How the environment variables begin that say how stores are reached.
-_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+_SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HF_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 
 def _storage(address: Address) -> Storage:
@@ -84,7 +84,8 @@ def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> Iterator[S
                     found = storage.find(file.key)
                     if found is None or found.num_bytes:
                         continue
-                yield StoreFile(folder.below(file.key), file)
+                # The Hub's listing does not say which version of a file is read.
+                yield StoreFile(folder.below(file.key), file if file.version else None)
     except SourceError as error:
         raise UsageError(error.message, file=folder.url) from error
 
