@@ -119,14 +119,12 @@ class ReadBucket:
 
     def _files_on_the_hub(self, folder: str) -> Iterator[Stored]:
         """Without times and versions: the Hub's own version of a file is not the one that answers to reads have."""
-        start = len(f"{hub_place(self.url).path}/") if hub_place(self.url).path else 0
-        page = hub_place(self.place(folder)).listing_url
+        root, place = hub_place(self.url).path, self.place(folder)
+        page = hub_place(place).listing_url
         while page:
-            files, page = self.requests.make(
-                partial(page_of_files, page, self._options.timeout_seconds), self.place(folder)
-            )
+            files, page = self.requests.make(partial(page_of_files, page, self._options.timeout_seconds), place)
             for file in files:
-                yield Stored(file.path[start:], file.num_bytes, 0, "")
+                yield Stored(file.path.removeprefix(f"{root}/"), file.num_bytes, 0, "")
 
     def read(self, key: str, start: int, stop: int | None) -> bytes:
         if stop is not None:

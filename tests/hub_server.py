@@ -24,11 +24,13 @@ _FILES_OF_PAGE = 3
 
 @dataclass
 class HubServer:
-    """`endpoint` is its URL, and `files` the server that it leads to. `pages` are the listings that were asked for."""
+    """`endpoint` is its URL, and `files` the server that it leads to. `pages` are the listings that were asked for. So
+    many `refusals` come before the next answers."""
 
     endpoint: str
     files: WebServer
     pages: list[str] = field(default_factory=list)
+    refusals: int = 0
 
 
 @contextlib.contextmanager
@@ -46,7 +48,10 @@ def hub_server(
             head, _, rest = url.path.partition(f"/{repository}/")
             action, _, rest = rest.partition("/")
             revision, _, path = (unquote(each) for each in rest.partition("/"))
-            if token is not None and self.headers.get("Authorization") != f"Bearer {token}":
+            if running.refusals:
+                running.refusals -= 1
+                self.answer(429, {"error": "Too many requests"})
+            elif token is not None and self.headers.get("Authorization") != f"Bearer {token}":
                 self.answer(401, {"error": "Invalid username or password."})
             elif revision not in revisions:
                 self.answer(404, {"error": "Repository or revision not found"})

@@ -119,6 +119,15 @@ def test_files_are_listed_as_hugging_faces_own_client_lists_them(hub: HubServer)
     assert own_pages == [unquote(urlsplit(page).path) for page in hub.pages[len(own_pages) :]]
 
 
+def test_what_the_hub_refuses_for_a_moment_is_asked_for_again(hub: HubServer) -> None:
+    place = storage_at(f"{REPOSITORY}/set #1")
+    hub.refusals = 2
+    assert next(iter(place.files("shards"))).num_bytes > 0
+    hub.refusals = 2
+    assert place.read("zarr.json")
+    assert place.counts().retries == 4
+
+
 def test_a_revision_is_named_behind_an_at(hub: HubServer) -> None:
     assert hub.endpoint
     assert len(shortgop.open(f"{REPOSITORY}@v1.0/set #1")) == len(shortgop.open(f"{REPOSITORY}@main/set #1")) - 1
