@@ -100,7 +100,7 @@ def hub_server(
     with web_server(root, SIGNATURE) as files:
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         running = HubServer(f"http://127.0.0.1:{server.server_port}", files)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         try:
             yield running
         finally:

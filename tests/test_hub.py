@@ -85,16 +85,23 @@ def no_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "no home"))
 
 
+@pytest.fixture(scope="module")
+def revisions(three_videos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset in the folder `set #1` of the revision main, and one of fewer videos in that of v1.0."""
+    root = tmp_path_factory.mktemp("repository")
+    shutil.copytree(three_videos, root / "main/set #1")
+    shutil.copytree(three_videos, root / "v1.0/set #1")
+    drop = ["drop", str(root / "v1.0/set #1"), shortgop.open(three_videos).ids[0]]
+    assert CliRunner().invoke(app, drop).exit_code == 0
+    return root
+
+
 @pytest.fixture
-def hub(three_videos: Path, tmp_path: Path, no_token: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    """A repository that has a dataset in its folder `set #1`, and one of fewer videos at the tag v1.0."""
+def hub(revisions: Path, tmp_path: Path, no_token: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A repository whose revisions lie in tmp_path / "repository"."""
     assert no_token is None
-    shutil.copytree(three_videos, tmp_path / "repository/main/set #1")
-    only = shortgop.open(three_videos).ids[0]
-    earlier = tmp_path / "repository/v1"
-    assert CliRunner().invoke(app, ["copy", str(three_videos), str(earlier / "set #1")]).exit_code == 0
-    assert CliRunner().invoke(app, ["drop", str(earlier / "set #1"), only]).exit_code == 0
-    with hub_server({"main": tmp_path / "repository/main", "v1.0": earlier}) as server:
+    root = shutil.copytree(revisions, tmp_path / "repository")
+    with hub_server({name: root / name for name in ("main", "v1.0")}) as server:
         monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
         yield server
 

@@ -83,7 +83,7 @@ def web_server(folder: Path, signature: str, *, etags: bool = True) -> Iterator[
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     running = WebServer(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
         yield running
