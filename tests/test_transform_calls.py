@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import random
 import re
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
 import shortgop
+from shortgop.errors import WrongTypeError
 from training_videos import make_videos, numbers
 
 
@@ -57,6 +59,24 @@ def test_a_transform_of_a_batch_gets_all_clips(folder: Path) -> None:
     )
     items = dataset.__getitems__([0, 1, 2])
     assert [item["frames"].shape for item in items] == [(2,)] * 3
+
+
+@pytest.mark.parametrize("transform", [Noisy, torch.nn.Upsample, partial(torch.nn.Upsample, mode="nearest")])
+def test_a_class_in_place_of_its_object_is_refused(folder: Path, transform: Any) -> None:
+    """Its objects would be the items' frames: torch.nn.Upsample takes anything for its size."""
+    with pytest.raises(WrongTypeError, match=r"class (Noisy|Upsample), .*; give it an object of that class: "):
+        shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=transform)
+    with pytest.raises(WrongTypeError, match="has to be a function of frames"):
+        shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=cast(Any, 3))
+
+
+class Wrapped(torch.Tensor):
+    """Frames as a class of their own, as torchvision's tv_tensors.Video are."""
+
+
+def test_a_class_that_frames_become_is_a_transform(folder: Path) -> None:
+    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=Wrapped)
+    assert isinstance(dataset[0]["frames"], Wrapped)
 
 
 @pytest.mark.first_case_short

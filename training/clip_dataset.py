@@ -31,7 +31,7 @@ from .policy_index import Policy, index_of, is_random, policy_of
 from .reading_options import dataset_to_read
 from .rows import Rows
 from .stretches import Stretches, within
-from .transforms import Read, Transform, explaining_forks, joined, transformed
+from .transforms import Read, Transform, check_transform, explaining_forks, joined, transformed
 from .unreadable import Otherwise, Skipping, read_what_can_be
 from .video_table import VideoTable
 
@@ -123,7 +123,9 @@ class ClipDataset(DrawnItems):
         if outputs is not None:
             self._opened.check_plain()
             self._outputs = Outputs(outputs, taken=self._metadata, seed=self._seed)
-        _check_transform(transform, transform_batch=transform_batch)
+        check_transform(transform)
+        if transform_batch and transform is None:
+            raise UsageError("transform_batch says how transform is called, and there is no transform")
         self._transform, self._transform_batch = transform, bool(transform_batch)
         limit = at_least_one(max_skipped, "max_skipped")
         self._skipping = None if on_error == "raise" else Skipping(on_error, limit, self._seed)
@@ -376,10 +378,3 @@ def _checked_metadata(metadata: Any, *, has_stretches: bool) -> tuple[str, ...]:
         if name in _KEYS or (name == "stretch" and has_stretches):
             raise UsageError(f"metadata names {name!r}, which items have already; rename that column in the list")
     return tuple(metadata)
-
-
-def _check_transform(transform: Any, *, transform_batch: bool) -> None:
-    if transform is not None and not callable(transform):
-        raise WrongTypeError(f"transform is {transform!r}; it has to be a function of frames, or another callable")
-    if transform_batch and transform is None:
-        raise UsageError("transform_batch says how transform is called, and there is no transform")

@@ -12,7 +12,7 @@ from ..errors import UsageError, WrongTypeError
 from .keyed import key
 from .outputs import Output
 from .reading_options import OF_LOADERS
-from .transforms import Transform
+from .transforms import Transform, check_transform
 
 FRAMES = "frames"
 """What items of one camera call its pictures: an output of this name has the camera's own name in items of robots."""
@@ -114,8 +114,10 @@ def outputs_of(
 def transforms_of(
     transform: Transform | Mapping[str, Transform] | None, cameras: Sequence[str]
 ) -> dict[str, Transform | None]:
-    """The transform of each camera, None where it has none."""
+    """The transform of each camera, None where it has none. WrongTypeError for what is none."""
     found = {} if transform is None else _of_each("transform", transform, cameras)
+    for each in found.values():
+        check_transform(each)
     return {camera: found.get(camera) for camera in cameras}
 
 

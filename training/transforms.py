@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,21 @@ Read = torch.Tensor | list[torch.Tensor]
 """One tensor of all clips, or one for each."""
 
 _FORKED = "Cannot re-initialize CUDA in forked subprocess"
+
+
+def check_transform(transform: Any) -> None:
+    """WrongTypeError for what cannot be called with frames, and for a class whose objects are what is called: it would
+    be made of the frames."""
+    if transform is not None and not callable(transform):
+        raise WrongTypeError(f"transform is {transform!r}; it has to be a function of frames, or another callable")
+    made = transform.func if isinstance(transform, functools.partial) else transform
+    # Other classes make something of frames, as torchvision's tv_tensors.Video does.
+    if isinstance(made, type) and any("__call__" in vars(base) for base in made.__mro__):
+        what = "a functools.partial of the class" if made is not transform else "the class"
+        raise WrongTypeError(
+            f"transform is {what} {made.__qualname__}, of which the frames would become an object; give it an object "
+            f"of that class: {made.__qualname__}(...)"
+        )
 
 
 @contextlib.contextmanager
