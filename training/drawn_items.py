@@ -12,6 +12,7 @@ from ..errors import UsageError
 from .clips import Clips
 from .drawn_from import check_drawn_from, new_name
 from .draws import check_share, checked_epoch, in_epoch, one_draw
+from .ranks import notice_undivided
 from .repetition import notice_repetition, notice_untold_epoch
 from .rows import Rows
 from .shared import SharedNumbers
@@ -32,7 +33,7 @@ class DrawnItems(torch.utils.data.Dataset[Item], ABC):
     def __init__(self) -> None:
         self._shared = SharedNumbers()
         self.made_as = new_name()
-        self._warned_of_repetition = False
+        self._warned_of_repetition = self._warned_of_ranks = False
 
     def __getstate__(self) -> dict[str, Any]:
         # The index is worked out again where it is needed: it would be most of what is sent to a worker.
@@ -69,7 +70,10 @@ class DrawnItems(torch.utils.data.Dataset[Item], ABC):
     def __len__(self) -> int:
         if not self._warned_of_repetition and self.is_random:
             self._warned_of_repetition = notice_untold_epoch(self._shared)
-        return len(self.clip_index)
+        count = len(self.clip_index)
+        if not self._warned_of_ranks:
+            self._warned_of_ranks = notice_undivided(self, count)
+        return count
 
     def __iter__(self) -> Iterator[Item]:
         # Indices never end, as those behind the last are draws of later epochs.

@@ -7,10 +7,16 @@ import sys
 from types import FrameType
 
 import torch.distributed
+from torch.utils.data import DistributedSampler
 
 from ..arguments import integer
 from ..errors import UsageError
+from ..warned import warn
+from ..wording import counted
 from .offsets import at_least_one
+
+# The modules that have a RandomSampler.
+_RANDOM_SAMPLERS = ("torch.utils.data.sampler", "torchdata.stateful_dataloader.sampler")
 
 
 def has_ranks() -> bool:
@@ -54,6 +60,46 @@ def num_ranks() -> int:
         return torch.distributed.get_world_size()
     told = os.environ.get("WORLD_SIZE", "")
     return max(1, int(told)) if told.isdecimal() else 1
+
+
+def notice_undivided(dataset: object, count: int) -> bool:
+    """DatasetWarning, and True, where a pass of torch's RandomSampler over all clips, `count` of them, begins on one of
+    several ranks, and nothing divides what it yields: each rank would read all, or even the same ones at a time.
+
+    To be called where the length of a dataset is asked for, as that sampler does when a pass begins.
+    """
+    if not has_ranks() or (ranks := torch.distributed.get_world_size()) == 1:
+        return False
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # the documented way to the callers
+    if frame is None or not _begins_random_pass(frame, dataset) or ranks_of_accelerate() > 1:
+        return False
+    while frame is not None:
+        if frame.f_code.co_name == "__iter__" and isinstance(frame.f_locals.get("self"), DistributedSampler):
+            return False
+        frame = frame.f_back
+    warn(
+        f"each of {ranks} ranks reads all {counted(count, 'clip')} in an epoch, and with the same seed also the "
+        "same ones in each step: shuffle=True, or RandomSampler, knows of no ranks. Give the loader "
+        "shortgop.ElasticSampler(dataset, global_batch_size) as its sampler, and with tensor or pipeline parallelism "
+        "give that the rank and world_size of data parallelism"
+    )
+    return True
+
+
+def _begins_random_pass(frame: FrameType, dataset: object) -> bool:
+    """Whether this is where a RandomSampler of torch or torchdata begins to yield all clips of this dataset."""
+    if frame.f_globals.get("__name__") not in _RANDOM_SAMPLERS:
+        # What its variables are is not asked: the answer would keep their values alive as long as the frame is.
+        return False
+    begun = frame.f_locals.get("self")
+    # torchdata has an iterator, which has the sampler.
+    sampler = begun if frame.f_code.co_name == "__iter__" else getattr(begun, "sampler", None)
+    return (
+        type(sampler).__name__ == "RandomSampler"
+        and getattr(sampler, "data_source", None) is dataset
+        # With a number of samples each rank may be meant to draw from all clips.
+        and getattr(sampler, "_num_samples", None) is None
+    )
 
 
 def check_divided_once(world_size: int) -> None:
