@@ -110,6 +110,28 @@ def test_datasets_with_other_outputs_are_told_as_such(folder: Path) -> None:
             list(shortgop.ClipLoader(both, sampler, workers=0))
 
 
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("by_clip_loader", [False, True])
+def test_a_batch_of_padded_and_whole_clips_has_a_mask_for_all(folder: Path, padding: int, by_clip_loader: bool) -> None:
+    """The mask was left out, so that frames that stand in were trained on as others, or it was a KeyError. The third
+    video has 9 frames, too few for 12."""
+    policies = [shortgop.CenterClips(12, ends="drop"), shortgop.CenterClips(12, ends="repeat_last")]
+    both = shortgop.MixedClips([shortgop.ClipDataset(folder, policies[padding ^ number ^ 1]) for number in range(2)])
+    sampler = shortgop.ElasticSampler(both, 5, order=shortgop.Sequential())
+    loader: Any = (
+        shortgop.ClipLoader(both, sampler, workers=0) if by_clip_loader else DataLoader(both, 5, sampler=sampler)
+    )
+    (batch,) = loader
+    clips = zip(*(batch[name].tolist() for name in ("dataset", "video", "mask")), strict=True)
+    assert {(dataset, video): mask for dataset, video, mask in clips} == {
+        **{(dataset, video): [True] * 12 for dataset in range(2) for video in range(2)},
+        (padding, 2): [True] * 9 + [False] * 3,
+    }
+    # With no dataset that pads, there is none.
+    whole = shortgop.MixedClips([shortgop.ClipDataset(folder, policies[0])] * 2)
+    assert "mask" not in whole[0]
+
+
 def test_bytes_and_floats_in_a_batch_are_told(folder: Path) -> None:
     """torch makes floats from 0 to 255 of the bytes, and others are from 0 to 1."""
     both, sampler = both_of(folder, {}, {"dtype": torch.float16})

@@ -27,8 +27,9 @@ class MixedClips(DrawnItems):
         sampler = shortgop.ElasticSampler(both, global_batch_size=64, order=shortgop.Mixture([3, 1]))
 
     Items have `dataset`, the number of the dataset that they are from, and are otherwise those of that dataset; `draw`
-    is the one of this dataset. To be collated, frames have to be of one shape, and items have the same columns. Reads
-    of several items are planned together for each dataset. `torch.utils.data.ConcatDataset` does neither.
+    is the one of this dataset. Where one of the datasets pads clips, items of all have a `mask`. To be collated, frames
+    have to be of one shape, and items have the same columns. Reads of several items are planned together for each
+    dataset. `torch.utils.data.ConcatDataset` does neither.
     """
 
     _FIXED = "clip_table() of each ClipDataset"
@@ -109,7 +110,7 @@ class MixedClips(DrawnItems):
     def example(self, draw: int) -> Item:
         """As ClipDataset.example."""
         ((part, own),) = self.clip_index.located([draw])
-        return {**self._datasets[part].example(own), "draw": draw, "dataset": part}
+        return {**self._with_mask(part, self._datasets[part].example(own)), "draw": draw, "dataset": part}
 
     @property
     def transforms_batches(self) -> bool:
@@ -151,9 +152,16 @@ class MixedClips(DrawnItems):
             read = dataset.items([located[place][1] for place in places], own) if places else []
             joined = self.clip_index.joined(part, np.array([item["draw"] for item in read], dtype=np.int64)).tolist()
             for place, item, draw in zip(places, read, joined, strict=True):
-                items[place] = {**item, "draw": draw, "dataset": part}
+                items[place] = {**self._with_mask(part, item), "draw": draw, "dataset": part}
         self._notice_other_entries(items)
         return items
+
+    def _with_mask(self, part: int, item: Item) -> Item:
+        """An item of a dataset that never pads, where others do: it has a mask as well, which is True everywhere."""
+        whole = self.clip_index.pads and not self._datasets[part].clip_index.pads
+        if not whole or "mask" in item or "frame_numbers" not in item:
+            return item
+        return {**item, "mask": torch.ones(len(item["frame_numbers"]), dtype=torch.bool, device="cpu")}
 
     def _notice_other_entries(self, items: Sequence[Item]) -> None:
         """DatasetWarning, once in a process, where items that are read together differ in what they have: torch's
