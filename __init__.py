@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .readers.stats import Stats
     from .readers.video import Video
     from .training.bucket_sampler import BucketSampler
+    from .training.class_batches import ClassBatches
     from .training.clip_dataset import ClipDataset
     from .training.clip_table import ClipTable
     from .training.clips_by import ClipsBy
@@ -92,6 +93,7 @@ __all__ = [
     "CenterClips",
     "Chunked",
     "ClassBalanced",
+    "ClassBatches",
     "ClipBatch",
     "ClipDataset",
     "ClipLoader",
@@ -172,6 +174,7 @@ _MODULES = {
     "readers.stats": ("Stats",),
     "readers.video": ("Video",),
     "training.bucket_sampler": ("BucketSampler",),
+    "training.class_batches": ("ClassBatches",),
     "training.clip_dataset": ("ClipDataset",),
     "training.clip_table": ("ClipTable",),
     "training.clips_by": ("ClipsBy",),

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.training.class_batches import ClassBatches
 from shortgop.training.keyed import below, hashes, key, permuted
 from shortgop.training.mixing import MixedIndex
 from shortgop.training.orders import (
@@ -51,6 +52,7 @@ def every_order(videos: int) -> list[Any]:
     return [
         Sequential(), Shuffled(), Chunked(3), Chunked(3, window=7), OneClipPerVideo(), Weighted(weights),
         Systematic(weights), Systematic(weights, num_samples=40), ClassBalanced(weights), Mixture([3]),
+        ClassBatches([0] * videos, 1, 3),
     ]  # fmt: skip
 
 

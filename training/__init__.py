@@ -8,8 +8,8 @@ clips, starts, references, clip_reach, table_index, segments, clips_by, joined  
 video_table, stretches, running_counts  the videos, or stretches of them, that clips are taken from, and which of them
                                has the n-th clip
 keyed                          random numbers that are functions of a key
-orders, weights, mixing, slices, ranks, sampler, sampler_states  in which order clips come, and the sampler that deals
-                               them to ranks
+orders, class_batches, class_labels, weights, mixing, slices, ranks, sampler, sampler_states  in which order clips come,
+                               and the sampler that deals them to ranks
 buckets, bucket_sampler, kept_buckets  the same for batches of which each is of one of several datasets
 drawn_from, out_of_order       what goes wrong between a sampler and a DataLoader: other clips, another order
 outputs, random_crops, named_outputs  what the frames of a clip become: one output, its random crops, and all

@@ -123,6 +123,7 @@ class BatchOrder:
                     f"the order of dataset {dataset} shuffles within a window, which batches of other datasets would "
                     "lie between: give it Chunked(chunk) without one"
                 )
+            order.check_batch(size, f"the batch size of dataset {dataset} of MixedClips")
             if self.drop_last and order.length < size:
                 raise UsageError(
                     f"dataset {dataset} of MixedClips has {counted(order.length, 'sample')} in an epoch, fewer than "

@@ -27,13 +27,12 @@ import numpy as np
 
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
-from ..warned import warn
-from ..wording import counted
+from .class_labels import classes_of
 from .clips import Clips
 from .keyed import below, hashes, key, permuted, permuted_blocks
 from .mixing import MixedIndex
 from .offsets import at_least_one, listed
-from .weights import WeightLine, check_present, one_for_each, systematic_points, weight_line
+from .weights import WeightLine, systematic_points, weight_line
 
 _MAX_SLOTS = 1 << 31
 # A draw is round * N + index and an int64. So many epochs have to fit beside the rounds within an epoch.
@@ -49,6 +48,7 @@ class BoundOrder:
 
     `draws(epoch, positions)` takes and returns int64, (positions,). `fingerprint` differs where draws do. `chunk` is
     how many neighbours come together, `window` how long the runs of positions are within which they are then shuffled.
+    Batches have to be of a multiple of `batch` samples.
     """
 
     length: int
@@ -56,6 +56,16 @@ class BoundOrder:
     fingerprint: str
     chunk: int = 1
     window: int = 1
+    batch: int = 1
+
+    def check_batch(self, size: int, what: str) -> None:
+        """UsageError for batches of this size, of which the message calls the number `what`, that the order is not
+        for."""
+        if size % self.batch:
+            raise UsageError(
+                f"{what} is {size}, and the order is ClassBatches, of batches of {self.batch} clips (num_classes * "
+                f"clips_per_class): make it {self.batch}, or a multiple"
+            )
 
 
 class Order(Protocol):
@@ -178,13 +188,13 @@ class Weighted:
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
         line = weight_line(clips, self.weights, self.of)
         count, length = len(clips), _num_samples(self.num_samples, clips)
-        rounds = min(length, max(1, (1 << 62) // (count * _EPOCHS)))
+        rounds = rounds_of(length, count)
 
         def draws(epoch: int, positions: Array) -> Array:
             points = below(hashes(key(seed, "weighted", epoch), positions), line.total)
             return (epoch * rounds + positions % rounds) * count + clips.clip_numbers(line.places(points))
 
-        return BoundOrder(length, draws, f"Weighted({length}, {_digest(line)})")
+        return BoundOrder(length, draws, f"Weighted({length}, {digest_of(line)})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,41 +227,13 @@ class ClassBalanced:
     num_samples: int | None = None
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
-        given = one_for_each(self.labels, "labels")
-        check_present(given, "label", clips)
-        counts = np.diff(clips.firsts)
-        classes = _classes(given)
-        if classes.shape != counts.shape:
-            raise UsageError(f"there are {len(given)} labels and {len(counts)} videos; each has one")
-        are_numbers = getattr(getattr(given, "dtype", None), "kind", "") in ("i", "u", "f", "b")
-        empty = 0 if are_numbers else sum(isinstance(label, str) and not label for label in given)
-        if 0 < empty < len(classes):
-            warn(
-                f"{empty} of {counted(len(classes), 'label')} {'is' if empty == 1 else 'are'} an empty text, as an "
-                "empty cell of a CSV list is: a class of their own, drawn as often as each other one. For the videos "
-                "that have a label give ClipDataset dataset.where(lambda columns: columns[name] != '')"
-            )
+        counts, classes = np.diff(clips.firsts), classes_of(self.labels, clips)
         of_class = np.bincount(classes, weights=counts)
         weights = 1.0 / np.maximum(of_class, 1)[classes]
         # Classes side by side on the line: the points in each are as many as in any other, to within one.
         arranged = np.argsort(classes, kind="stable")
         line = weight_line(clips, weights, "videos", arranged)
         return _systematic(line, clips, seed, _num_samples(self.num_samples, clips), "ClassBalanced")
-
-
-def _classes(labels: Any) -> Array:
-    """The number of each label among all that there are. WrongTypeError for labels that have no order."""
-    if getattr(getattr(labels, "dtype", None), "kind", "") == "O":
-        labels = np.asarray(labels).tolist()
-    if isinstance(labels, list):
-        # As an array, 1 and "1" would be the same text, and large integers the same float.
-        values = [label.item() if hasattr(label, "item") and label.ndim == 0 else label for label in labels]
-        try:
-            numbers = {label: number for number, label in enumerate(sorted(set(values)))}
-        except TypeError:
-            raise WrongTypeError("labels have to be all numbers or all texts: others have no order") from None
-        return np.array([numbers[label] for label in values], dtype=np.int64)
-    return np.unique(np.asarray(labels), return_inverse=True)[1]
 
 
 def _systematic(line: WeightLine, clips: Clips, seed: int, length: int, name: str) -> BoundOrder:
@@ -267,7 +249,7 @@ def _systematic(line: WeightLine, clips: Clips, seed: int, length: int, name: st
         points = systematic_points(line.total, phase, slots, length)
         return (epoch * rounds + slots % rounds) * count + clips.clip_numbers(line.places(points))
 
-    return BoundOrder(length, draws, f"{name}({length}, {_digest(line)})")
+    return BoundOrder(length, draws, f"{name}({length}, {digest_of(line)})")
 
 
 @dataclass(frozen=True)
@@ -306,6 +288,8 @@ class Mixture:
                 "leave it out of MixedClips, or see ClipDataset.too_short"
             )
         bound = [order.bound(part, seed) for order, part in zip(orders, parts, strict=True)]
+        for each, quota in zip(bound, self.quotas, strict=True):
+            each.check_batch(quota, "a quota of the mixture")
         block = sum(self.quotas)
         needed = max(-(-each.length // quota) for each, quota in zip(bound, self.quotas, strict=True))
         blocks = needed if self.num_blocks is None else at_least_one(self.num_blocks, "num_blocks")
@@ -322,7 +306,8 @@ class Mixture:
             return result
 
         described = ", ".join(each.fingerprint for each in bound)
-        return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, [{described}])")
+        whole = block if any(each.batch > 1 for each in bound) else 1
+        return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, [{described}])", batch=whole)
 
 
 def check_order(order: Any, what: str) -> None:
@@ -356,11 +341,17 @@ def _turns(order: BoundOrder, turns: Array) -> Array:
     return result
 
 
+def rounds_of(wanted: int, count: int) -> int:
+    """So many rounds in an epoch of `count` clips, or as many as draws of 64 bits hold."""
+    return min(wanted, max(1, (1 << 62) // (count * _EPOCHS)))
+
+
 def _num_samples(given: int | None, clips: Clips) -> int:
     return len(clips) if given is None else at_least_one(given, "num_samples")
 
 
-def _digest(line: WeightLine) -> str:
+def digest_of(line: WeightLine) -> str:
+    """A few characters that differ where lines do."""
     digest = hashlib.blake2b(digest_size=8)
     for column in (line.bounds, line.weight, line.first_places):
         digest.update(np.ascontiguousarray(column, dtype="<i8").data)

@@ -63,8 +63,9 @@ def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *
         warn(
             f"index {twice} comes several times in a batch, and stands for the same random clip each time: a sampler "
             "that repeats indices, such as WeightedRandomSampler, has no other clips for them. Take "
-            "shortgop.ElasticSampler, with order=shortgop.Weighted(weights) or shortgop.ClassBalanced(labels), where "
-            f"each is drawn anew (for clips that are to stay the same, {fixed})"
+            "shortgop.ElasticSampler, with order=shortgop.Weighted(weights), shortgop.ClassBalanced(labels) or "
+            "shortgop.ClassBatches(labels, num_classes, clips_per_class), where each is drawn anew (for clips that are "
+            f"to stay the same, {fixed})"
         )
         return True
     # Indices from `count` on are draws of later epochs. Of several ranks each reads a part of every epoch, which is

@@ -122,12 +122,14 @@ class ElasticSampler(DistributedSampler[int]):
         self._moves = 0
 
     def _check_epoch(self) -> None:
-        """UsageError where an epoch has no batch, DatasetWarning where ranks have different numbers of them."""
+        """UsageError where an epoch has no batch, or the order is for other batches; DatasetWarning where ranks have
+        different numbers of them."""
         if not len(self._clips):
             raise UsageError(
                 f"{self._dataset!r} has no clips: give it videos, or clips that are short enough for them "
                 "(ClipDataset.too_short names those that are left out)"
             )
+        self._order.check_batch(self.global_batch_size, "global_batch_size")
         if self.drop_last and self._order.length < self.global_batch_size:
             raise UsageError(
                 f"an epoch has {self._order.length} samples, fewer than global_batch_size {self.global_batch_size}; "
