@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch.utils._pytree import tree_map
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
@@ -357,6 +357,11 @@ def test_what_is_no_clip_dataset_and_what_lacks_a_batch_size(folder: Path) -> No
     clips = shortgop.ClipDataset(folder, shortgop.AllClips(2))
     with pytest.raises(UsageError, match="batch_size is missing"):
         shortgop.ClipLoader(clips, range(3))
+    batches: Any = BatchSampler(range(4), 2, drop_last=True)
+    with pytest.raises(
+        WrongTypeError, match=r"the sampler, a BatchSampler, yields batches such as \[0, 1\], .* or a Data"
+    ):
+        next(iter(shortgop.ClipLoader(clips, batches, batch_size=2, workers=0)))
     sampler: Any = 4
     with pytest.raises(WrongTypeError, match="sampler is 4; it has to be a"):
         shortgop.ClipLoader(clips, sampler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from reprlib import repr as shortened
 from typing import Any, Protocol
 
 from ...errors import UsageError, WrongTypeError
@@ -131,6 +132,13 @@ class _OfIndices:
         draws, planned = iter(self._sampler), False
         while batch := list(itertools.islice(draws, self.batch_size)):
             planned = True
+            first: object = batch[0]
+            if isinstance(first, (list, tuple)):
+                raise WrongTypeError(
+                    f"the sampler, a {type(self._sampler).__name__}, yields batches such as {shortened(first)}, and "
+                    "ClipLoader makes batches itself, of batch_size clips: give it a sampler that yields one index "
+                    "after the other, or a DataLoader this one as batch_sampler"
+                )
             yield PlannedBatch(self._dataset.full_draws(batch))
         if not planned and draws is self._sampler:
             warn(
