@@ -73,6 +73,33 @@ def test_training_gets_the_latent_of_its_clip(dataset: Path, tmp_path: Path) -> 
     assert [number for batch in loader for number in shown(batch["latent"])] == firsts
 
 
+def test_a_run_that_computes_latents_goes_on_with_any_number_of_ranks(dataset: Path, tmp_path: Path) -> None:
+    """Two ranks are stopped after a batch, and one process does the rest: each row is written once."""
+    clips = shortgop.ClipDataset(dataset, shortgop.AllClips(17, step=17, ends="drop"))
+
+    def computed(rank: int, world_size: int, state: Any, stop: int | None) -> Any:
+        every = shortgop.ElasticSampler(
+            clips, 4, order=shortgop.Sequential(), drop_last=False, rank=rank, world_size=world_size
+        )
+        if state is not None:
+            every.load_state_dict(state)
+        rows = np.lib.format.open_memmap(tmp_path / "latents.npy", "r+")
+        for number, batch in enumerate(shortgop.ClipLoader(clips, every, workers=0)):
+            rows[batch["draw"].numpy()] += [read_number(clip[0]) + 1 for clip in batch["frames"]]
+            state = batch.state
+            if number + 1 == stop:
+                break
+        rows.flush()
+        return state
+
+    np.save(tmp_path / "latents.npy", np.zeros(len(clips), np.int64))
+    states = [computed(rank, 2, None, 1) for rank in range(2)]
+    assert {state["position"] for state in states} == {4}
+    computed(0, 1, states[1], None)
+    firsts = [1000 * video + 17 * clip for video, count in enumerate(COUNTS) for clip in range(count // 17)]
+    assert (np.load(tmp_path / "latents.npy") - 1).tolist() == firsts
+
+
 def test_a_draw_of_buckets_is_a_clip_of_all_of_them(dataset: Path) -> None:
     buckets = [
         shortgop.ClipDataset(dataset, shortgop.AllClips(*each, ends="drop")) for each in ((17, 1, 17), (9, 1, 5))
