@@ -36,6 +36,7 @@ FENCED = {
         "test_training_page.test_columns_and_some_of_the_videos",
         "test_training_page.test_training_and_validation_have_no_file_in_common",
         "test_training_page.test_columns_and_some_of_the_videos",
+        "test_overlapping_windows.test_every_frame_has_the_score_of_its_windows",
         "test_training_page.test_a_rule_of_ones_own",
         "test_training_page.test_clips_of_frames_one_second_apart",
         "test_training_page.test_parts_of_videos",
