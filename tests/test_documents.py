@@ -47,6 +47,7 @@ FENCED = {
         "test_training_page_items.test_labels_for_each_frame_and_several_cameras",
         "test_training_page_items.test_boxes_follow_crops_and_flips",
         "test_training_page_items.test_pairs_of_clips_are_of_one_video",
+        "test_training_page_items.test_pairs_at_different_speeds",
         "test_training_page_items.test_clips_of_other_stretches_of_the_same_video",
         "test_training_page_items.test_the_sound_of_a_clip_is_what_is_heard_while_it_is_shown",
         "test_training_page_items.test_labels_for_each_frame_and_several_cameras",

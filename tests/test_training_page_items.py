@@ -10,7 +10,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from datasets import make_dataset
 from shortgop.prep.profile import Size
 from shortgop.prep.running.ffmpeg import find_ffmpeg
 from synthetic import GRID_MARGIN, constant_rate_pts, make_video, read_number
-from training_videos import damaged_copy, make_videos
+from training_videos import LENGTHS, damaged_copy, make_videos
 
 PAGE = Path(__file__).parents[1] / "docs" / "training.md"
 
@@ -64,6 +64,31 @@ def test_pairs_of_clips_are_of_one_video(tmp_path: Path) -> None:
         starts.add((shown[0][0], shown[1][0]))
     assert len(starts) > 40
     assert names["pairs"].skipped
+
+
+def test_pairs_at_different_speeds(tmp_path: Path) -> None:
+    names: dict[str, Any] = {"shortgop": shortgop, "np": np, "view": shortgop.Output, "batches": []}
+    block = example("def two_speeds").replace('"DATASET"', repr(str(make_videos(tmp_path / "videos"))))
+    for there, here in (
+        ("15 *", "3 *"), ("arange(16)", "arange(4)"), ("range(16)", "range(4)"), ("range(16, 32)", "range(4, 8)"),
+        (", 32, ends", ", 8, ends"), ("(2, 16)", "(2, 4)"), ("(speeds, 32))", "(speeds, 3), workers=0)"),
+        ("    numbers =", "    batches.append(batch)\n    numbers ="),
+    ):  # fmt: skip
+        assert there in block
+        block = block.replace(there, here)
+    exec(block, names)
+    (batch,) = names["batches"]
+    assert {tuple(sorted(pair)) for pair in names["stride"].tolist()} <= {(1, 2), (1, 4), (2, 4)}
+    for row, (video, strides) in enumerate(zip(batch["video"].tolist(), names["stride"].tolist(), strict=True)):
+        for view, stride in zip(("first", "second"), strides, strict=True):
+            shown = [read_number(frame) - 1000 * video for frame in batch[view][row]]
+            last = LENGTHS[video] - 1
+            assert shown[1] - shown[0] == stride
+            assert all(after - before in (stride, 0) for before, after in pairwise(shown))
+            assert all(after > before or before + stride > last for before, after in pairwise(shown))
+    items = names["speeds"].items(range(90))
+    steps = {tuple((item["frame_numbers"][[1, 5]] - item["frame_numbers"][[0, 4]]).tolist()) for item in items}
+    assert steps == {(1, 2), (2, 1), (1, 4), (4, 1), (2, 4), (4, 2)}
 
 
 @pytest.mark.filterwarnings("ignore:draw .* is skipped")
