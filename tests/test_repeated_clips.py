@@ -69,6 +69,34 @@ def test_random_clips_that_never_change_are_noticed_on_several_ranks(
     assert epochs_until_told([range(24), range(24, 48), range(48, 72), range(72, 96)]) is None
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_epoch_that_a_distributed_sampler_was_told_alone_is_told_as_it_begins(folder: Path, workers: int) -> None:
+    """It was told in the third epoch, and where neither a process group nor a variable says how many ranks there are,
+    in the fifth."""
+    clips = [shortgop.ClipDataset(folder, policy(4)) for policy in (shortgop.RandomClips, shortgop.AllClips)]
+    untold, fixed, told = clips[0], clips[1], shortgop.MixedClips(clips[:1])
+    for dataset in (untold, fixed, told):
+        sampler: Any = DistributedSampler(cast(Any, dataset), num_replicas=2, rank=0)
+        loader = DataLoader(
+            dataset, batch_size=2, sampler=sampler, num_workers=workers,
+            multiprocessing_context="forkserver" if workers else None,
+        )  # fmt: skip
+        list(loader)
+        for epoch in range(1, 4):
+            sampler.set_epoch(epoch)
+            if dataset is told:
+                told.set_epoch(epoch)
+            if dataset is untold and epoch == 1:
+                with pytest.warns(DatasetWarning, match="epoch 1 begins with the random clips of epoch 0: .* as well"):
+                    list(loader)
+            else:
+                list(loader)
+
+
+class OfOnesOwn(DistributedSampler[Any]):
+    """A sampler of which nobody knows what its epochs are."""
+
+
 def knows_no_ranks(_worker: int) -> None:
     """As a worker of a rank that `torch.multiprocessing.spawn` started: no variable says how many there are."""
     del os.environ["WORLD_SIZE"]
@@ -80,7 +108,7 @@ def test_a_worker_that_is_spawned_knows_of_the_ranks_of_its_process(
     """Half of the clips are no half of an epoch there: workers of two ranks told it in the fifth epoch only."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=8))
-    sampler: Any = DistributedSampler(dataset, num_replicas=2, rank=0)
+    sampler: Any = OfOnesOwn(dataset, num_replicas=2, rank=0)
     loader = DataLoader(
         dataset, batch_size=4, sampler=sampler, num_workers=1, multiprocessing_context="spawn",
         persistent_workers=True, worker_init_fn=knows_no_ranks,

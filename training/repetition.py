@@ -15,35 +15,41 @@ _READ_TWICE, _READ_ONCE = 2, 1
 _BATCHES_TO_SPARE = 2
 # Between the sampler of Accelerate and the dataset whose length it asks for: those of torch's RandomSampler.
 _MOST_FRAMES_BETWEEN = 4
+# Samplers that know of epochs, and what became of the dataset's.
+_UNTOLD = {
+    "SeedableRandomSampler": "Accelerate tells its sampler the epoch, but not the dataset on several ranks, or where a "
+    "run goes on in mid-epoch. Call dataset.set_epoch(epoch) before each epoch: with Hugging Face's Trainer in "
+    "on_epoch_begin of a TrainerCallback",
+    "DistributedSampler": "the epoch of a DistributedSampler was set, and that of the dataset was not. Call "
+    "dataset.set_epoch(epoch) before each epoch as well, or take shortgop.ElasticSampler, which needs its own alone",
+}
 
 
 def notice_untold_epoch(shared: SharedNumbers) -> bool:
-    """DatasetWarning, and True, where the sampler of Accelerate begins a later epoch than the dataset was told of.
+    """DatasetWarning, and True, where torch's DistributedSampler or the sampler of Accelerate begins a later epoch than
+    the dataset was told of.
 
-    To be called where the length of a dataset of random clips is asked for, as the sampler does when a pass begins.
-    Accelerate tells a dataset no epoch on several ranks, nor where a run goes on in mid-epoch.
+    To be called where the length of a dataset of random clips is asked for, as these samplers do when a pass begins.
+    Accelerate tells a dataset no epoch on several ranks, nor where a run goes on in mid-epoch; Lightning tells none.
     """
-    if (begun := _epoch_of_accelerate()) is None or begun <= shared.epoch:
+    sampler = _beginning_sampler()
+    epoch = int(getattr(sampler, "epoch", 0))
+    if sampler is None or epoch <= shared.epoch:
         return False
-    warn(
-        f"epoch {begun} begins with the random clips of epoch {shared.epoch}: Accelerate tells its sampler the epoch, "
-        "but not the dataset on several ranks, or where a run goes on in mid-epoch. Call dataset.set_epoch(epoch) "
-        "before each epoch: with Hugging Face's Trainer in on_epoch_begin of a TrainerCallback"
-    )
+    untold = _UNTOLD[type(sampler).__name__]
+    warn(f"epoch {epoch} begins with the random clips of epoch {shared.epoch}: {untold}")
     return True
 
 
-def _epoch_of_accelerate() -> int | None:
-    """The epoch of Accelerate's sampler where that begins a pass here; None elsewhere."""
-    if "accelerate.data_loader" not in sys.modules:
-        return None
+def _beginning_sampler() -> object | None:
+    """The sampler that knows of epochs and begins a pass here, if there is one."""
     frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # the documented way to the callers
     for _ in range(_MOST_FRAMES_BETWEEN + 1):
         if frame is None:
             return None
         sampler = frame.f_locals.get("self") if frame.f_code.co_name == "__iter__" else None
-        if type(sampler).__name__ == "SeedableRandomSampler":
-            return int(getattr(sampler, "epoch", 0))
+        if type(sampler).__name__ in _UNTOLD:
+            return sampler
         frame = frame.f_back
     return None
 
