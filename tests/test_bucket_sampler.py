@@ -201,7 +201,9 @@ def test_wrong_use_is_told_with_the_remedy(folder: Path, buckets: shortgop.Mixed
     with pytest.raises(UsageError, match="a batch size is 0"):
         shortgop.BucketSampler(buckets, [0, 1, 1])
     sampler = shortgop.BucketSampler(buckets, BATCH_SIZES)
-    with pytest.raises(UsageError, match="DataLoader with sampler=BucketSampler.*: give it batch_sampler= alone"):
+    with pytest.raises(
+        UsageError, match="DataLoader whose sampler= yields batches, as BucketSampler .*: give it as batch_s"
+    ):
         next(iter(DataLoader(buckets, sampler=sampler, batch_size=2)))
     with pytest.raises(UsageError, match="the sampler is of another dataset, or of other clips"):
         shortgop.ClipLoader(shortgop.MixedClips([clips]), sampler)

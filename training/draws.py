@@ -76,8 +76,8 @@ def check_share(draws: Sequence[int] | int) -> None:
     first: object = draws[0] if len(draws) else None
     if isinstance(first, list):
         raise UsageError(
-            f"a batch of {len(first)} draws is read as one, as by a DataLoader with sampler=BucketSampler(...), "
-            "which yields batches: give it batch_sampler= alone"
+            f"a batch of {len(first)} draws is read as one, as by a DataLoader whose sampler= yields batches, as "
+            "BucketSampler does and torch's BatchSampler: give it as batch_sampler= alone"
         )
     share = share_of(draws)
     if share is not None and len(draws) > share.samples:
