@@ -153,9 +153,13 @@ def test_other_batches_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        (lambda: ClassBatches([0, 1, 0], 3, 2), "num_classes is 3, and the videos that have clips have 2 labels"),
+        (lambda: ClassBatches([0, 1, 0], 3, 2), "num_classes is 3, and the clips have 2 labels: the classes"),
         (lambda: ClassBatches([0, 1, None], 2, 2), "1 of 3 labels is missing"),
-        (lambda: ClassBatches([0, 1], 2, 2), "2 labels and 3 videos"),
+        (lambda: ClassBatches([0, 1], 2, 2), "2 labels and 3 videos; each has one$"),
+        (lambda: ClassBatches([0] * 9, 2, 2), r"9 labels and 3 videos; each has one; those of clips take of='clips'"),
+        (lambda: ClassBatches([0, 1, 0], 2, 2, of="clips"), "3 labels and 9 clips; each has one$"),
+        (lambda: ClassBatches([0, 1] * 4 + [None], 2, 2, of="clips"), "1 of 9 labels is missing .* that of clip 8;"),
+        (lambda: ClassBatches([0, 1, 0], 2, 2, of="frames"), "of is 'frames'; labels are of \"videos\" or of"),
         (lambda: ClassBatches([0, 1, 0], 0, 2), "num_classes is 0"),
         (lambda: ClassBatches([0, 1, 0], 2, 2, num_batches=0), "num_batches is 0"),
     ],
@@ -163,6 +167,30 @@ def test_other_batches_are_refused(folder: Path) -> None:
 def test_what_makes_no_batches_is_refused(order: Any, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         order().bound(clips_of(AllClips(1), [3, 3, 3]), 0)
+
+
+def test_labels_may_be_of_clips(folder: Path) -> None:
+    """Clips of a table, which are not in the order of the videos: each label is that of its row."""
+    videos, starts = ["c.mp4", "a.mp4", "b.mp4", "a.mp4", "a.mp4", "c.mp4"], [3, 30, 8, 5, 11, 0]
+    labels = ["jump", "run", "run", "jump", "jump", "jump"]
+    clips = shortgop.ClipDataset(folder, shortgop.ClipsAt(videos, frames=starts))
+    row_of = {
+        1000 * "abc".index(video[0]) + start: row for row, (video, start) in enumerate(zip(videos, starts, strict=True))
+    }
+    for order in (
+        shortgop.ClassBatches(labels, 2, 2, num_batches=40, of="clips"),
+        shortgop.ClassBalanced(labels, 160, of="clips"),
+    ):
+        times: Counter[int] = Counter()
+        for batch in DataLoader(clips, 4, sampler=shortgop.ElasticSampler(clips, 4, order=order)):
+            rows = [row_of[numbers(frames)[0]] for frames in batch["frames"]]
+            assert (batch["draw"] % len(clips)).tolist() == rows
+            if isinstance(order, ClassBatches):
+                assert [[labels[row] for row in pair] for pair in (rows[:2], rows[2:])] in (
+                    [["run"] * 2, ["jump"] * 2], [["jump"] * 2, ["run"] * 2],
+                )  # fmt: skip
+            times.update(rows)
+        assert [times[row] for row in range(6)] == [20, 40, 40, 20, 20, 20]
 
 
 def test_a_mixture_keeps_batches_of_classes_together() -> None:

@@ -11,12 +11,11 @@ import numpy as np
 from ..errors import UsageError
 from ..manifests.ragged import Array, offsets_of
 from ..wording import counted
-from .class_labels import classes_of
+from .class_labels import class_line
 from .clips import Clips
 from .keyed import key, permuted
 from .offsets import at_least_one
 from .orders import BoundOrder, digest_of, rounds_of
-from .weights import weight_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,20 +27,22 @@ class ClassBatches:
         batch 1       b5 b4 | a3 a1
         batch 2       c8 c7 | b6 b5
 
-    The classes of a batch are different ones, in random order: no class comes again before all others came, but for
-    those that make no whole batch then. The clips of a class come in random order in the same way, each once before any
-    comes again, but for those that make no whole `clips_per_class`. A class with fewer clips has each of them as often
-    as the others, to within one, and each time with other random choices.
+    The classes of a batch are different ones, in random order: no class comes again before all others had their turn.
+    Those at the end that make no whole batch are left out, other ones each time. The clips of a class come in random
+    order in the same way, some at each turn of the class: none comes again before all others of it had their turn. A
+    class with fewer clips than `clips_per_class` has each of them as often as the others, to within one, and each time
+    with other random choices.
 
-    `labels` has one label for each video, as for ClassBalanced. An epoch has `num_batches`; when not given, those that
-    have as many clips as there are, one at least. The sampler's `global_batch_size` is num_classes * clips_per_class.
-    Each rank has a run of it, so whole classes if the number of ranks divides num_classes.
+    `labels` are as for ClassBalanced, with `of="clips"` one for each clip. An epoch has `num_batches`; when not given,
+    those that have as many clips as there are, one at least. The sampler's `global_batch_size` is num_classes *
+    clips_per_class. Each rank has a run of it, so whole classes if the number of ranks divides num_classes.
     """
 
     labels: Any
     num_classes: int
     clips_per_class: int
     num_batches: int | None = None
+    of: str = "videos"
 
     def __post_init__(self) -> None:
         for name in ("num_classes", "clips_per_class"):
@@ -50,17 +51,14 @@ class ClassBatches:
             object.__setattr__(self, "num_batches", at_least_one(self.num_batches, "num_batches"))
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
-        each = self.clips_per_class
-        classes, counts, batch = classes_of(self.labels, clips), np.diff(clips.firsts), self.num_classes * each
-        # All clips side by side, those of each class together; classes without any are none.
-        line = weight_line(clips, np.ones(len(counts)), "videos", np.argsort(classes, kind="stable"))
-        sizes = np.bincount(classes, weights=counts).astype(np.int64)
-        sizes = sizes[sizes > 0]
-        firsts, count = offsets_of(sizes), len(clips)
+        each, count = self.clips_per_class, len(clips)
+        batch = self.num_classes * each
+        found = class_line(self.labels, clips, self.of, equal_classes=False)
+        line, sizes, firsts = found.line, found.sizes, offsets_of(found.sizes)
         if len(sizes) < self.num_classes:
             raise UsageError(
-                f"num_classes is {self.num_classes}, and the videos that have clips have "
-                f"{counted(len(sizes), 'label')}: the classes of a batch are different ones"
+                f"num_classes is {self.num_classes}, and the clips have {counted(len(sizes), 'label')}: the "
+                "classes of a batch are different ones"
             )
         num_batches = max(1, count // batch) if self.num_batches is None else self.num_batches
         batches_per_turn = len(sizes) // self.num_classes

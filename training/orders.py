@@ -11,6 +11,7 @@ number of ranks can each work out their own part.
     Weighted        5 1 5 5 3 0 1 5      drawn with replacement: independent of each other
     Systematic      1 5 3 5 0 1 5 5      each as often as its weight says, to within one
     ClassBalanced                        each class as often as the others, to within one
+    ClassBatches                         each batch has some clips of each of some classes: see `class_batches`
     Mixture                              of each block of positions a fixed number from each dataset
 """
 
@@ -27,7 +28,7 @@ import numpy as np
 
 from ..errors import UsageError, WrongTypeError
 from ..manifests.ragged import Array
-from .class_labels import classes_of
+from .class_labels import class_line
 from .clips import Clips
 from .keyed import below, hashes, key, permuted, permuted_blocks
 from .mixing import MixedIndex
@@ -218,21 +219,18 @@ class Systematic:
 class ClassBalanced:
     """`num_samples` clips an epoch (as many as there are): each class as often as the others, to within one.
 
-    `labels` has one label, a number or a text, for each video; missing ones, None or NaN, are a UsageError, and of
-    empty texts beside others a DatasetWarning tells. Within a class each clip is drawn as often as the others, to
-    within one.
+    `labels` has one label, a number or a text, for each video, or with `of="clips"` for each clip; missing ones, None
+    or NaN, are a UsageError, and of empty texts beside others a DatasetWarning tells. Within a class each clip is drawn
+    as often as the others, to within one.
     """
 
     labels: Any
     num_samples: int | None = None
+    of: str = "videos"
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
-        counts, classes = np.diff(clips.firsts), classes_of(self.labels, clips)
-        of_class = np.bincount(classes, weights=counts)
-        weights = 1.0 / np.maximum(of_class, 1)[classes]
         # Classes side by side on the line: the points in each are as many as in any other, to within one.
-        arranged = np.argsort(classes, kind="stable")
-        line = weight_line(clips, weights, "videos", arranged)
+        line = class_line(self.labels, clips, self.of, equal_classes=True).line
         return _systematic(line, clips, seed, _num_samples(self.num_samples, clips), "ClassBalanced")
 
 

@@ -61,6 +61,7 @@ def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = No
     negative, not finite, all 0, or not as many.
     """
     given = one_for_each(weights, "weights")
+    check_of(of, "weights")
     check_present(given, "weight", clips, of)
     values = np.asarray(given)
     if values.ndim != 1 or values.dtype.kind not in "iuf":
@@ -69,10 +70,8 @@ def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = No
         counts, first_places = np.ones(len(clips), dtype=np.int64), np.arange(len(clips))
         # One weight a clip by its number: where a table has another order than the videos', they are taken along.
         values = values[clips.clip_numbers(first_places)] if len(values) == len(clips) else values
-    elif of == "videos":
-        counts, first_places = np.diff(clips.firsts), clips.firsts[:-1]
     else:
-        raise UsageError(f'of is {of!r}; weights are of "videos" or of "clips"')
+        counts, first_places = np.diff(clips.firsts), clips.firsts[:-1]
     if len(values) != len(counts):
         raise UsageError(f"there are {len(values)} weights and {len(counts)} {of}; each has one")
     if not np.isfinite(values).all() or (values < 0).any() or not (values * (counts > 0)).any():
@@ -82,6 +81,12 @@ def weight_line(clips: Clips, weights: Any, of: str, arranged: Array | None = No
     whole = _whole(values, counts)
     # Groups without length are never found; their weight must not be divided by.
     return WeightLine(offsets_of(whole * counts), np.maximum(whole, 1), first_places)
+
+
+def check_of(of: Any, what: str) -> None:
+    """UsageError for what has no weights or labels."""
+    if of not in ("videos", "clips"):
+        raise UsageError(f'of is {of!r}; {what} are of "videos" or of "clips"')
 
 
 def check_present(given: Any, what: str, clips: Clips, of: str = "videos") -> None:
