@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import shortgop
-from odd_pictures import encode_pictures, numbered
+from odd_pictures import encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.mp4 import boxes
 from shortgop.prep.options import SourcePolicy
@@ -82,6 +82,58 @@ def test_a_recording_with_other_parameters_is_not_decoded_by_those_of_the_first(
 
 def test_a_recording_with_the_same_parameters_goes_on(tmp_path: Path) -> None:
     assert shown(two_of(tmp_path, "mp4", ONE)) == [*range(2 * HALF)]
+
+
+HUFFYUV, MPEG4 = ("-c:v", "huffyuv"), ("-c:v", "mpeg4", "-q:v", "3", "-bf", "0")
+TONE = ("-f", "lavfi", "-i", "sine=r=8000:d=1")
+
+
+def avi(path: Path, first: int, coded: Sequence[str], *, rate: int = 30, size: tuple[int, int] = (96, 64)) -> Path:
+    return encode_pictures(path, numbered(range(first, first + HALF), size), *coded, rate=rate)
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize(
+    ("coded", "other", "rate"),
+    [
+        # FFmpeg shows it two and a half times as fast.
+        (MPEG4, MPEG4, 12),
+        # Its pictures were noise, without a word.
+        (HUFFYUV, (*HUFFYUV, "-pred", "median", "-pix_fmt", "yuv422p"), 30),
+    ],
+)
+def test_an_avi_of_another_rate_or_format_is_not_read_by_the_header_of_the_first(
+    coded: Sequence[str], other: Sequence[str], rate: int, tmp_path: Path
+) -> None:
+    one, two = avi(tmp_path / "1.avi", 0, coded), avi(tmp_path / "2.avi", HALF, other, rate=rate)
+    source = tmp_path / "x.avi"
+    source.write_bytes(one.read_bytes() + two.read_bytes())
+    (failure,) = report_of(source).failures
+    assert f"another recording from byte {one.stat().st_size} on" in failure.reason
+    for command in re.findall("`(.*?)`", failure.reason):
+        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
+    assert shown(tmp_path / "OUT2.avi") == [*range(HALF, 2 * HALF)]
+
+
+def test_an_avi_whose_sound_comes_first_is_not_read_as_the_sound_of_one_whose_picture_does(tmp_path: Path) -> None:
+    parts = []
+    for first, order in ((0, ("0", "1")), (HALF, ("1", "0"))):
+        picture, both = avi(tmp_path / "picture.avi", first, MPEG4), tmp_path / f"{first}.avi"
+        copied = [word for stream in order for word in ("-map", stream)]
+        ffmpeg("-i", picture, *TONE, *copied, "-c:v", "copy", "-c:a", "pcm_s16le", both)
+        parts.append(both.read_bytes())
+    source = tmp_path / "x.avi"
+    source.write_bytes(b"".join(parts))
+    (failure,) = report_of(source).failures
+    assert "another recording from byte" in failure.reason
+
+
+def test_an_avi_that_is_read_as_the_first_one_goes_on(tmp_path: Path) -> None:
+    """Frames of MPEG-4 say themselves how large they are."""
+    one, two = avi(tmp_path / "1.avi", 0, MPEG4), avi(tmp_path / "2.avi", HALF, MPEG4, size=(128, 96))
+    source = tmp_path / "x.avi"
+    source.write_bytes(one.read_bytes() + two.read_bytes())
+    assert shown(source) == [*range(2 * HALF)]
 
 
 def test_a_recording_with_other_units_of_time_is_not_timed_by_those_of_the_first(tmp_path: Path) -> None:

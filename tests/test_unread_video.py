@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+import subprocess
 import tracemalloc
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from shortgop.manifests.mp4 import boxes
 from shortgop.prep.kept_frames.scan import scan
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.mp4_fragments import Fragment, unread_fragments, unread_of
+from shortgop.prep.probing.next_file import begin_of_next
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
@@ -73,6 +75,44 @@ def test_mp4s_that_were_joined_byte_by_byte_are_not_half_left_out_in_silence(pla
     )
     _, shown = prepared(tmp_path / "x.mp4", data + data, salvage=True)
     assert shown == list(range(FRAMES))
+
+
+JOINED = {
+    "ivf": ("-c:v", "libvpx"),
+    "wmv": ("-c:v", "wmv2", "-q:v", "3", "-f", "asf"),
+    "wtv": ("-c:v", "mpeg2video", "-q:v", "3"),
+    "swf": ("-c:v", "flv1", "-q:v", "3"),
+    "apng": ("-f", "apng"),
+    "flv": H264,
+}
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("suffix", JOINED)
+def test_a_file_that_was_joined_behind_another_is_not_left_out_in_silence(suffix: str, tmp_path: Path) -> None:
+    """Of these FFmpeg reads the first one only. The commands in the message take both apart."""
+    files = [
+        encode_pictures(tmp_path / f"{first}.{suffix}", numbered(range(first, first + FRAMES)), *JOINED[suffix])
+        for first in (0, FRAMES)
+    ]
+    source = tmp_path / f"x.{suffix}"
+    report, _ = prepared(source, b"".join(file.read_bytes() for file in files))
+    reason = reason_of(report)
+    assert "all of the 30 frames that are found decode, but others may be missing (another file follows in it" in reason
+    for number, command in enumerate(re.findall("`(.*?)`", reason)):
+        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
+        part = tmp_path / f"OUT{number + 1}.{suffix}"
+        assert part.read_bytes() == files[number].read_bytes()
+    _, shown = prepared(source, source.read_bytes(), salvage=True)
+    assert shown == list(range(FRAMES))
+
+
+def test_zeros_behind_an_ivf_are_no_frames_to_follow(tmp_path: Path) -> None:
+    """There may be gigabytes of them, each twelve of which would be an empty frame."""
+    source = encode_pictures(tmp_path / "x.ivf", numbered(range(3)), *JOINED["ivf"])
+    with source.open("ab") as file:
+        file.truncate(source.stat().st_size + (1 << 32))
+    assert begin_of_next(str(source), "ivf") is None
 
 
 def test_a_beginning_before_each_fragment_is_no_other_mp4(fragments: list[bytes], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from av.video.stream import VideoStream
 
 from ..probing.chains import Break, first_break, lacks_movi
 from ..probing.mp4_fragments import Unread, unread_fragments
+from ..probing.next_file import begin_of_next
 from ..probing.opening import HOLDING_BACK, open_source, packets_from, packets_of
 from ..probing.playlists import whole_segments
 from ..probing.programs import frames_meanwhile
@@ -46,7 +47,8 @@ def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Sc
         stream = _video(container, stream_index, has_unknown_delay=has_unknown_delay)
         fragments = unread_fragments(path, stream.id) if is_fragmented(container, stream) else Unread()
         source = _Source(path, container, stream, first_break(path, container.format.name), fragments)
-        scanner = Scanner(container, stream, packets_of(container, stream), _beforehand(source))
+        packets = packets_of(container, stream, begin_of_next(path, container.format.name))
+        scanner = Scanner(container, stream, packets, _beforehand(source))
         found = _with_left_out(scanner.run(), fragments)
         found = _with_end(found, source, scanner)
         return _with_unread(found, source, scanner.last_position)
@@ -147,7 +149,7 @@ def _with_unread(found: Scan, source: _Source, last_position: int | None) -> Sca
         unread = ANOTHER_FRAGMENTED
     if cut:
         found = replace(found, unread=max(0, stream.frames - len(found.packets)))
-    return replace(found, stopped=cut or found.stopped or unread)
+    return replace(found, stopped=cut or unread or found.stopped)
 
 
 @contextmanager

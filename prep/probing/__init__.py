@@ -23,5 +23,5 @@ hevc_end                    HEVC that ends within a picture
 motion_jpeg                 pictures that lack an end, and what the lines between those of a web camera say
 transport_packets, programs, cut_end  what is missing from a transport stream, what it shows besides the stream that is
                             read, and files that end before their end
-unread, mp4_fragments       video that FFmpeg does not read
+unread, mp4_fragments, next_file  video that FFmpeg does not read
 """

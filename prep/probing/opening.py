@@ -227,8 +227,11 @@ def _is_one_frame(stream: VideoStream) -> bool:
     return end is not None and rate is not None and end * rate < 2
 
 
-def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packet[VideoStream]]:
-    """The packets of a stream in decode order, usually with an empty one at the end.
+def packets_of(
+    container: InputContainer, stream: VideoStream, stop: int | None = None
+) -> Iterator[Packet[VideoStream]]:
+    """The packets of a stream in decode order, usually with an empty one at the end. `stop`: the position in the file
+    at which it has no more of them, if that is known.
 
     Instead of the empty one, PyAV raises IndexError where a stream was found after the file was opened, as in transport
     streams whose programme changes. Left out are packets without a picture: some recorders of cameras write parameter
@@ -238,6 +241,8 @@ def packets_of(container: InputContainer, stream: VideoStream) -> Iterator[Packe
     may_be_split = decoder.name in ("h264", "hevc")
     with suppress(IndexError):
         for number, packet in enumerate(_demuxed(container, stream)):
+            if stop is not None and packet.pos is not None and packet.pos >= stop:
+                return
             # Packets are not copied to look at them, but for the shortest ones, and the first: some encoders say in it
             # at length what they are.
             is_short = may_be_split and (packet.size <= _MOST_HEADER_BYTES or number == 0)

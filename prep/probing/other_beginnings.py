@@ -7,7 +7,8 @@ parameters H.264 decodes to wrong pictures without an error.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,6 +23,14 @@ from .mp4_fragments import top_boxes
 # Sample entries with which frames of H.264 and HEVC say how they are decoded, as those of other codecs do.
 _SAY_IN_FRAMES = (b"avc3", b"hev1", b"dvav", b"dvhe")
 _SAY_THEMSELVES = ("vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "libaom-av1", "mjpeg")
+# Of AVI, those of other codecs as well.
+_SAY_IN_AVI = ("h264", "hevc", "mpeg4", "mpeg1video", "mpeg2video", "dvvideo")
+_RIFF = struct.Struct("<4sI4s")
+# In the header of a stream: the units in a second, as a quotient.
+_AVI_RATE = slice(20, 28)
+# In its format: how many bytes a picture has, which says nothing of how it is decoded.
+_AVI_IMAGE_BYTES = slice(20, 24)
+_MAX_HDRL_BYTES = 1 << 20
 _ENTRY_FIELDS_BYTES, _STSD_FIELDS_BYTES = 78, 8
 # As elsewhere, a longer one is damaged.
 _MAX_MOOV_BYTES = 1 << 26
@@ -57,6 +66,18 @@ def why_misread_segments(path: str, stream: VideoStream) -> str:
     return _why([(begin, each) for begin, each in stated if each], Path(path).suffix)
 
 
+def why_misread_riffs(path: str, stream: VideoStream) -> str:
+    """The same for AVI files that were joined, of which FFmpeg reads all frames by the first header."""
+    stated = list(_riffs(path))
+    if len(stated) < 2:
+        return ""
+    decodes_by_header = stream.codec_context.name not in (*_SAY_THEMSELVES, *_SAY_IN_AVI)
+    return _why(
+        [(begin, _avi_streams(header, stream.index, with_format=decodes_by_header)) for begin, header in stated],
+        Path(path).suffix,
+    )
+
+
 def statement_of(init: bytes) -> Statement:
     """What the beginning of an MP4 says of its tracks of pictures; nothing where it cannot be read."""
     try:
@@ -76,6 +97,49 @@ def _why(stated: Sequence[tuple[int, Statement | bytes]], suffix: str) -> str:
         f"those of the first one; give both by themselves: OUT1{suffix} of `head -c {at} FILE > OUT1{suffix}` and "
         f"OUT2{suffix} of `tail -c +{at + 1} FILE > OUT2{suffix}`"
     )
+
+
+def _riffs(path: str) -> Iterator[tuple[int, bytes]]:
+    """Where each AVI begins in a file of several, one behind the other, and the list of its headers."""
+    size, at = Path(path).stat().st_size, 0
+    with Path(path).open("rb") as file:
+        while at + _RIFF.size <= size:
+            file.seek(at)
+            riff, length, kind = _RIFF.unpack(file.read(_RIFF.size))
+            if riff != b"RIFF" or not length:
+                return
+            if kind == b"AVI ":
+                _, header_length, name = _RIFF.unpack(file.read(_RIFF.size).ljust(_RIFF.size, b"\0"))
+                is_header = name == b"hdrl" and header_length <= _MAX_HDRL_BYTES
+                yield at, file.read(header_length - 4) if is_header else b""
+            at += 8 + length + length % 2
+
+
+def _avi_streams(header: bytes, index: int, *, with_format: bool) -> bytes:
+    """What the headers of an AVI say of its streams: the kind of each, and the rate of that of this index. Its format
+    too, where that says how frames are decoded."""
+    lists = [body for kind, body in _chunks(header) if kind == b"LIST" and body.startswith(b"strl")]
+    streams = [dict(_chunks(body[4:])) for body in lists]
+    kinds = b"".join(each.get(b"strh", b"")[:4] for each in streams)
+    chosen = streams[index] if index < len(streams) else {}
+    rate = chosen.get(b"strh", b"")[_AVI_RATE]
+    told = chosen.get(b"strf", b"") if with_format else b""
+    return kinds + _in_lowest_terms(rate) + told[: _AVI_IMAGE_BYTES.start] + told[_AVI_IMAGE_BYTES.stop :]
+
+
+def _in_lowest_terms(rate: bytes) -> bytes:
+    if len(rate) < _AVI_RATE.stop - _AVI_RATE.start:
+        return rate
+    scale, units = struct.unpack("<II", rate)
+    return str(Fraction(units, scale or 1)).encode()
+
+
+def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 0
+    while at + 8 <= len(data):
+        kind, length = struct.unpack_from("<4sI", data, at)
+        yield kind, data[at + 8 : at + 8 + length]
+        at += 8 + length + length % 2
 
 
 def _moovs(path: str) -> list[tuple[int, int, int]]:

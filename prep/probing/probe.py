@@ -23,6 +23,7 @@ from .dolby_vision import profile_without_base
 from .edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits, why_edits_are_misread
 from .edited_times import edited_times, retimed
 from .listed_parts import why_misread_part
+from .next_file import begin_of_next
 from .opening import (
     best_video,
     demuxer_of,
@@ -34,7 +35,7 @@ from .opening import (
     video_stream,
 )
 from .ordered_chapters import has_other_order
-from .other_beginnings import why_misread_fragments, why_misread_segments
+from .other_beginnings import why_misread_fragments, why_misread_riffs, why_misread_segments
 from .packet_times import (
     begins_with_leading,
     decode_times,
@@ -111,6 +112,8 @@ def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
         )
     if is_fragmented(container, stream) and (why := why_misread_fragments(path)):
         raise EncodeError(f"{path} {why}", file=path)
+    if container.format.name == "avi" and (why := why_misread_riffs(path, stream)):
+        raise EncodeError(f"{path} {why}", file=path)
     if container.format.name == "concat" and (why := why_misread_part(path, stream.index)):
         raise EncodeError(f"{path} {why}", file=path)
     return stream
@@ -153,7 +156,7 @@ def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, 
     keyframes: list[int] = []
     first: Packet[VideoStream] | None = None
     try:
-        for packet in packets_of(container, stream):
+        for packet in packets_of(container, stream, begin_of_next(path, demuxer_of(container))):
             if not packet.size:
                 continue
             if by_index:
