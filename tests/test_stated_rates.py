@@ -160,3 +160,23 @@ def test_a_rate_that_is_none_changes_none() -> None:
     assert found is not None
     assert np.diff(found[0]).tolist() == [4, 4, 4]
     assert counted_times([0, 0, 4, 2], [0, 2, 3]) is None
+
+
+def test_a_raw_stream_that_states_a_rate_only_further_on_is_told(tmp_path: Path) -> None:
+    """Its beginning is taken as 25 frames/s, like a stream that states none."""
+    parts = []
+    for first, coded in ((0, ("-c:v", "libopenh264", "-b:v", "1M")), (GOP, encoded("h264", 0))):
+        part = encode_pictures(tmp_path / "part.h264", numbered(range(first, first + GOP)), *coded, rate=15)
+        parts.append(part.read_bytes())
+    source = tmp_path / "x.h264"
+    source.write_bytes(b"".join(parts))
+    assert make_dataset([source], tmp_path / "dataset").guessed_rates == ("x.h264",)
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert video.changes.given_up == (GUESSED_RATE,)
+    shown = dict(zip(numbers(video), video.source_seconds(range(len(video))).tolist(), strict=True))
+    assert [shown[number] - shown[0] for number in range(2 * GOP)] == pytest.approx(
+        [number / 25 for number in range(GOP)] + [GOP / 25 + number / 15 for number in range(GOP)]
+    )
+    # One that states it from its beginning on is not told of, whatever follows.
+    source.write_bytes(b"".join(parts[::-1]))
+    assert make_dataset([source], tmp_path / "other").guessed_rates == ()

@@ -47,7 +47,7 @@ from .packet_times import (
     without_leading,
 )
 from .picture import UNSPECIFIED, picture_of
-from .probed_frames import first_frames, frame_of
+from .probed_frames import first_frames, frame_of, states_rate
 from .recordings import is_joined, period_of
 from .sample_entry import is_index_cut_off
 from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, UNSIZED, PacketLog, suspicion_of_end
@@ -139,11 +139,13 @@ def _with_edited_times(source: SourceVideo, stream: VideoStream, edits: TrackEdi
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """What the packets of a stream say. `first` is the first one with a frame that is shown. `places`: where it is
-    probed by the index, (pts, position, bytes) of each packet. `keyframes`: the numbers of frames."""
+    """What the packets of a stream say. `first` is the first one with a frame that is shown, `keyframe` the first of
+    those that are keyframes. `places`: where it is probed by the index, (pts, position, bytes) of each packet.
+    `keyframes`: the numbers of frames."""
 
     packets: PacketLog
     first: Packet[VideoStream] | None
+    keyframe: Packet[VideoStream] | None
     places: list[tuple[int | None, int | None, int]]
     keyframes: list[int]
 
@@ -155,6 +157,7 @@ def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, 
     places: list[tuple[int | None, int | None, int]] = []
     keyframes: list[int] = []
     first: Packet[VideoStream] | None = None
+    keyframe: Packet[VideoStream] | None = None
     try:
         for packet in packets_of(container, stream, begin_of_next(path, demuxer_of(container))):
             if not packet.size:
@@ -169,11 +172,12 @@ def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, 
             else:
                 if packet.is_keyframe:
                     keyframes.append(len(packets.pts))
+                    keyframe = keyframe or packet
                 packets.add(packet)
                 first = first or packet
     except av.error.FFmpegError as error:
         packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
-    return _Read(packets, first, places, keyframes)
+    return _Read(packets, first, keyframe, places, keyframes)
 
 
 def _refuse_packets(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> None:
@@ -256,13 +260,19 @@ def _probe_stream(
         num_hidden=frames_before_cut(path, stream, edits) if is_without_edits(container) else 0,
         has_hidden=packets.has_hidden,
         is_by_fragment=is_by_fragment(container),
-        has_guessed_rate=demuxer in _WITHOUT_TIMES and not stream.codec_context.framerate,
+        has_guessed_rate=demuxer in _WITHOUT_TIMES and not _states_rate(stream, read.keyframe),
         places=np.array([] if order is None else read.places, dtype=np.int64).reshape(-1, 3),
     )
     if demuxer in RAW_DEMUXERS and (counted := counted_times(durations, read.keyframes)) is not None:
         return _at_stated_rates(source, *counted, first=read.keyframes[0])
     source = source if order is None else with_pts(source, order, durations[last])
     return _without_bursts(source, stated_times(packets, stream, order))
+
+
+def _states_rate(stream: VideoStream, keyframe: Packet[VideoStream] | None) -> bool:
+    """Whether a stream without times states its rate, from its first keyframe on."""
+    decoder = stream.codec_context
+    return bool(decoder.framerate) and (keyframe is None or states_rate(bytes(keyframe), decoder.name))
 
 
 def _at_stated_rates(source: SourceVideo, times: Array, last_duration: int, *, first: int) -> SourceVideo:

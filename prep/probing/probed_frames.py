@@ -6,8 +6,10 @@ import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from typing import Any
 
 import av
+from av.codec.context import CodecContext
 from av.container import InputContainer
 from av.packet import Packet
 from av.video.frame import VideoFrame
@@ -38,6 +40,18 @@ def frame_of(packet: Packet[VideoStream], stream: VideoStream) -> list[VideoFram
         # Without the end of the stream a decoder gives the frame only after several packets.
         found = [*packet.decode(), *decoder.decode(None)]
     return _sound(found)[:1]
+
+
+def states_rate(keyframe: bytes, codec: str) -> bool:
+    """Whether the headers with a keyframe of H.264 or HEVC state a rate; True for other codecs, and where it does not
+    decode. A stream has the rate that its later headers state, which may not be that of its beginning."""
+    if codec not in ("h264", "hevc"):
+        return True
+    decoder: Any = CodecContext.create(codec, "r")
+    with contextlib.suppress(av.error.FFmpegError):
+        frames = [*decoder.decode(av.Packet(keyframe)), *decoder.decode(None)]
+        return bool(decoder.framerate) or not frames
+    return True
 
 
 def first_frames(path: str, stream_index: int, opened: InputContainer | None = None) -> list[VideoFrame]:
