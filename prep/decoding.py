@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from ..errors import DamagedSourceError
 from ..manifests.ragged import Array
 from .command import decode_argv
@@ -12,9 +14,11 @@ from .kept_frames.complaints import first_complaint
 from .kept_frames.damage import Damage, assess
 from .kept_frames.joins import Evened, Joined, continued_scan
 from .kept_frames.scan import scan
+from .kept_frames.scanned import Scan
+from .probing.bursts import without_bursts
 from .probing.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probed_frames import UNREADABLE_REMEDY
-from .probing.source_video import SourceVideo
+from .probing.source_video import NO_ENTRIES, SourceVideo, with_pts
 from .running.attempts import raise_if_failed, raise_if_killed, tried_again
 from .running.ffmpeg import filters_packets, running
 from .running.frame_report import Shown, parse_stats
@@ -27,10 +31,12 @@ _MAX_HOLE_SECONDS = 10
 
 
 class DamageFoundError(Exception):
-    """Frames of the source are damaged or missing."""
+    """Frames of the source are damaged or missing. `source`: with its times as they are, if only those of damaged
+    frames made it look like a recording whose frames arrived several at once."""
 
-    def __init__(self, damage: Damage, joined: Joined | Evened | None) -> None:
+    def __init__(self, source: SourceVideo, damage: Damage, joined: Joined | Evened | None) -> None:
         super().__init__(damage.complaint)
+        self.source = source
         self.damage = damage
         self.joined = joined
 
@@ -49,8 +55,11 @@ def look_closer(source: SourceVideo) -> None:
     found, joined = continued_scan(found, source.timebase, source.period)
     evened = None
     if joined is None and source.has_bursts and source.pts is not None:
-        evened = Evened(source.arrivals, source.pts)
-        found = evened.scan(found)
+        if _has_bursts_anyhow(source, found):
+            evened = Evened(source.arrivals, source.pts)
+            found = evened.scan(found)
+        else:
+            source = replace(with_pts(source, source.arrivals), arrivals=NO_ENTRIES, has_decode_times=found.lacks_times)
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None and source.in_pauses is not None:
         raise DamagedSourceError(
@@ -59,7 +68,16 @@ def look_closer(source: SourceVideo) -> None:
             file=path,
         )
     if damage is not None:
-        raise DamageFoundError(replace(damage, is_only_cut=damage.is_only_cut and joined is None), joined or evened)
+        damage = replace(damage, is_only_cut=damage.is_only_cut and joined is None)
+        raise DamageFoundError(source, damage, joined or evened)
+
+
+def _has_bursts_anyhow(source: SourceVideo, found: Scan) -> bool:
+    """Whether frames of a source arrived several at once by the times of those packets that are not damaged, of which
+    any may be wrong."""
+    times = [packet.pts for packet in found.packets if not packet.complaint]
+    stated = np.array(sorted(each for each in times if each is not None), dtype=np.int64)
+    return len(times) == len(found.packets) or without_bursts(stated, source.timebase, source.rate_hints) is not stated
 
 
 def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> tuple[SourceVideo, Array]:

@@ -113,7 +113,7 @@ def _prepare(
         return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
     except DamageFoundError as found:
         check_salvage(path, found.damage, source.timebase, options.policy)
-        return _prepare_sound_part(source, found, options, ffmpeg_path, shards, watcher)
+        return _prepare_sound_part(found, options, ffmpeg_path, shards, watcher)
 
 
 def _prepare_whole(
@@ -162,18 +162,13 @@ def _encoded(
     return None if videos is None else videos[0]
 
 
-def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
-    source: SourceVideo,
-    found: DamageFoundError,
-    options: Options,
-    ffmpeg_path: str,
-    shards: ShardWriter,
-    watcher: _Watcher,
+def _prepare_sound_part(
+    found: DamageFoundError, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
     """Encode the sound frames of a damaged source, and in place of each lost frame between them the frame before it."""
-    damage = found.damage
+    source, damage = found.source, found.damage
     differences: list[str] = []
-    for sound in _sound_plans(source, found, options, ffmpeg_path):
+    for sound in _sound_plans(found, options, ffmpeg_path):
         plan = sound.plan
         video = _encoded(plan, ffmpeg_path, shards, watcher, on_difference=differences.append)
         if video is not None:
@@ -186,11 +181,9 @@ def _prepare_sound_part(  # noqa: PLR0917  # six unrelated inputs
     raise not_as_planned(source.path, damage, differences)
 
 
-def _sound_plans(
-    source: SourceVideo, found: DamageFoundError, options: Options, ffmpeg_path: str
-) -> Iterator[_SoundPlan]:
+def _sound_plans(found: DamageFoundError, options: Options, ffmpeg_path: str) -> Iterator[_SoundPlan]:
     """The plans for the sound frames of a damaged source: where ffmpeg shows other frames, the next one counts."""
-    damage = found.damage
+    source, damage = found.source, found.damage
     if not damage.has_times:
         source, decoded_pts = decoded(source, ffmpeg_path, tolerant=True)
         run = damage.sound_run_of(len(decoded_pts))

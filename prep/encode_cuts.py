@@ -133,7 +133,7 @@ class _Work:
             self._cut_whole(source)
         except DamageFoundError as found:
             check_salvage(path, found.damage, source.timebase, self.options.policy)
-            self._cut_sound_part(source, found)
+            self._cut_sound_part(found)
 
     def _cut_whole(self, source: SourceVideo) -> None:
         """Cut a source of which all frames are sound; DamageFoundError when some are damaged or missing."""
@@ -192,9 +192,9 @@ class _Work:
         runs = runs_of(self._pieces(source), times_of(source), NO_ENTRIES, source.timebase, 0)
         self._encode(source, runs, look, decoded_pts=known, kept=kept, joins=joins)
 
-    def _cut_sound_part(self, source: SourceVideo, found: DamageFoundError) -> None:
+    def _cut_sound_part(self, found: DamageFoundError) -> None:
         """Cut from the sound frames of a damaged source; in place of each lost frame there is the sound one before."""
-        damage = found.damage
+        source, damage = found.source, found.damage
         if not damage.is_only_cut:
             self.refuse(
                 [number for number in self.left() if self.cuts[number].stretch.in_frames],

@@ -70,14 +70,16 @@ def h264_packets(path: Path, numbers: range, *options: str) -> list[tuple[int, b
     return [(numbers[shown.index(pts)], data) for pts, data in found]
 
 
-def timed(template: Path, target: Path, packets: Iterable[tuple[int, int, bytes]]) -> Path:
-    """Write packets of H.264, each with its pts, its dts, in frames, and its data, as a stream like the one in
-    `template`."""
+def timed(
+    template: Path, target: Path, packets: Iterable[tuple[int, int, bytes]], timebase: Fraction = Fraction(1, RATE)
+) -> Path:
+    """Write packets of H.264, each with its pts, its dts, in `timebase` seconds, and its data, as a stream like the one
+    in `template`."""
     with av.open(template) as container, av.open(target, "w") as out:
         stream = out.add_stream_from_template(container.streams.video[0])
         for pts, dts, data in packets:
             packet = av.Packet(data)
-            packet.stream, packet.time_base, packet.pts, packet.dts = stream, Fraction(1, RATE), pts, dts
+            packet.stream, packet.time_base, packet.pts, packet.dts = stream, timebase, pts, dts
             packet.is_keyframe = b"\0\0\1\x65" in data
             out.mux(packet)
     return target

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shortgop
-from odd_pictures import h264_packets
+from odd_pictures import h264_packets, timed
 from packets_at import packets_at
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.options import SourcePolicy
@@ -232,3 +232,19 @@ def test_bursts_that_lack_their_beginning_or_a_packet_are_even_as_well(tmp_path:
     shown = [read_number(frame) for frame in video]
     first, stop = video.changes.salvaged[0]
     assert shown == [number if not first <= number < stop else first - 1 for number in range(FRAMES)]
+
+
+def test_wrong_times_of_damaged_frames_tell_of_no_bursts(tmp_path: Path) -> None:
+    """Frames of 25 in a second, some of which are missing, and two damaged ones with wrong times. As if these had come
+    late, sound ones were shown at the times of others; and the rate was that of the wrong times."""
+    packets = dict(h264_packets(tmp_path / "x.ts", range(32), "-g", "8"))
+    sound = [(40 * number, data) for number, data in packets.items() if number not in (4, 5, 7, 15)]
+    damaged = [(time, packets[5][:20] + bytes([0x55]) * 80) for time in (344, 416)]
+    written = [(time, time, data) for time, data in sorted(sound + damaged)]
+    video = prepared(timed(tmp_path / "x.ts", tmp_path / "x.mkv", written, MS), salvage=True)
+    assert video.metadata.fps == 25
+    assert video.changes.given_up == ()
+    shown = [read_number(frame) for frame in video]
+    marked = {frame for first, stop in video.changes.salvaged for frame in range(first, stop)}
+    assert [number for frame, number in enumerate(shown) if frame not in marked] == [*range(3), *range(16, 32)]
+    assert marked == {*range(3, 16)}

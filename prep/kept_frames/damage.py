@@ -15,7 +15,7 @@ from itertools import pairwise
 import numpy as np
 
 from ...manifests.ragged import Array
-from ..probing.holes import after_holes, frames_behind_hole, spacing_of
+from ..probing.holes import after_holes, frames_behind_hole, off_beat, spacing_of
 from ..probing.unread import LEFT_OUT, MISSING_FRAGMENT
 from .complaints import FORGETS_ANOTHER, HALF, MAY_BE_INCOMPLETE, MISSING_SEGMENT
 from .kept import Kept, kept_range, kept_times
@@ -106,9 +106,10 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     if is_only_cut:
         sound = _up_to_the_cut(packets, sound)
     known = _known(packets)
-    due = [each for each in known if each[1] not in mistimed]
-    all_due = _due(due, sound, packets, max_hole_units)
     sound_pts = [pts for pts, number in known if sound[number]]
+    stray = off_beat(sound_pts, [pts for pts, number in known if not sound[number]])
+    due = [each for each in known if each[1] not in mistimed and (sound[each[1]] or each[0] not in stray)]
+    all_due = _due(due, sound, packets, max_hole_units)
     lost = {pts for pts, number in due if not sound[number]} | set(all_due).difference(sound_pts)
     total = scan.unread + sum(not packet.is_hidden for packet in packets)
     complaints = [scan.left_out, scan.stopped]

@@ -14,6 +14,8 @@ _EVEN_SHARE = 0.8
 # By how much of an interval evenly spaced frames may be closer or further apart: the milliseconds of Matroska are a
 # quarter of one at 240 frames/s.
 _EVEN_PART = 0.3
+# Lost frames that are further than this part of an interval from where one of even ones would be have wrong times.
+_OFF_PART = 0.25
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,18 @@ def spacing_of(times: Sequence[int]) -> Spacing:
     interval = int(np.median(intervals)) if intervals else 0
     is_even = sum(abs(each - interval) <= interval / 10 for each in intervals) >= _EVEN_SHARE * len(intervals)
     return Spacing(interval, is_even)
+
+
+def off_beat(sound: Sequence[int], lost: Sequence[int]) -> set[int]:
+    """The times of lost frames that cannot be right, as the sound ones, at these times, are evenly spaced: of what is
+    damaged in a frame its time may be a part. Times rise."""
+    spacing = spacing_of(sound)
+    if not (sound and spacing.is_even and spacing.interval):
+        return set()
+    known, times = np.array(sound), np.array(lost, dtype=np.int64)
+    before = known[np.maximum(0, np.searchsorted(known, times) - 1)]
+    off = (times - before) % spacing.interval
+    return set(times[np.minimum(off, spacing.interval - off) > _OFF_PART * spacing.interval].tolist())
 
 
 def after_holes(
