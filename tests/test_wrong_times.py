@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from fractions import Fraction
@@ -51,6 +52,31 @@ def test_a_rate_that_no_video_has_is_refused(tmp_path: Path) -> None:
     ffmpeg("-r", "30", "-i", tmp_path / "v.h264", tmp_path / "timed.mp4")
     assert make_dataset([tmp_path / "timed.mp4"], tmp_path / "timed").failures == ()
     assert [read_number(frame) for frame in shortgop.open(tmp_path / "timed")[0]] == list(range(60))
+
+
+@pytest.mark.parametrize(("codec", "b_frames"), [("libx264", 2), ("libx265", 0), ("mpeg4", 0)])
+def test_frames_that_all_have_one_time_are_refused_with_the_command_that_gives_them_times(
+    codec: str, b_frames: int, tmp_path: Path
+) -> None:
+    """An MP4 each of whose samples lasts 0. FFmpeg gives frames one time, or those of a far slower rate."""
+    pts = constant_rate_pts(RATE, 20)
+    video = make_video(tmp_path / "v.mp4", pts=pts, timebase=1 / RATE, codec=codec, b_frames=b_frames)
+    data = bytearray(video.path.read_bytes())
+    at = data.index(b"stts") + 8
+    for entry in range(int.from_bytes(data[at : at + 4])):
+        data[at + 8 * entry + 8 : at + 8 * entry + 12] = bytes(4)
+    (tmp_path / "v.mp4").write_bytes(data)
+    for salvage in (False, True):
+        (failure,) = prepared(tmp_path / "v.mp4", tmp_path / "dataset", salvage=salvage).failures
+        assert "gives all of its frames one time" in failure.reason
+    (command,) = re.findall("`(.*?)`", failure.reason)
+    command = command.replace("FILE", "v.mp4").replace("RATE", "30")
+    command = command.replace("ffmpeg", f"{imageio_ffmpeg.get_ffmpeg_exe()} -v error")
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert prepared(tmp_path / "OUT.mp4", tmp_path / "right", salvage=False).failures == ()
+    right = shortgop.open(tmp_path / "right")[0]
+    assert [read_number(frame) for frame in right] == list(range(20))
+    assert right.metadata.fps == RATE
 
 
 def test_a_time_that_is_none_is_a_gap_and_no_other_error() -> None:

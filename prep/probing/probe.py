@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -58,6 +59,9 @@ from .unread import is_fragmented
 
 # Formats of streams without times, whose frames FFmpeg puts at 25 frames/s where the stream does not state a rate.
 _WITHOUT_TIMES = ("apv", "avs2", "avs3", "cavsvideo", "dnxhd", "evc", "h264", "hevc", "mjpeg", "obu", "vc1", "vvc")
+# Two frames may well have one time, as where a recorder was stopped at once.
+_FEWEST_AT_ONE_TIME = 3
+_GIVEN_TIMES = "ffmpeg -i FILE -map 0:v:0 -c copy -f {codec} - | ffmpeg -r RATE -f {codec} -i - -c copy OUT.mp4"
 _WITHOUT_CHAPTERS = "ffmpeg -i FILE -map 0 -c copy -map_chapters -1 OUT.mkv"
 
 
@@ -191,8 +195,25 @@ def _refuse_packets(path: str, container: InputContainer, stream: VideoStream, p
         )
     if why := packets.why_out_of_order(container.format.name):
         raise EncodeError(f"{path} is {why}", file=path)
+    if _have_one_time(container, stream, packets):
+        codec = stream.codec_context.name
+        remedy = _GIVEN_TIMES.format(codec=codec) if codec in ("h264", "hevc") else "ffmpeg -r RATE -i FILE OUT.mp4"
+        raise EncodeError(
+            f"{path} gives all of its frames one time, as if each lasted 0 s, so it is not known "
+            f"when they are shown; give OUT.mp4 of `{remedy}`, with the rate that they have",
+            file=path,
+        )
     if len(packets.pts) == 1 and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
+
+
+def _have_one_time(container: InputContainer, stream: VideoStream, packets: PacketLog) -> bool:
+    """Whether all frames have one time. Of an MP4 the index says so; FFmpeg may give its packets other times, each as
+    much later as all of the track lasts."""
+    times: Sequence[int | None] = packets.dts
+    if "mp4" in container.format.name and stream.frames:
+        times = [entry.timestamp for entry in stream.index_entries]
+    return len(times) >= _FEWEST_AT_ONE_TIME and times[0] is not None and len({*times}) == 1
 
 
 def _probe_stream(
