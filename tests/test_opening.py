@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from fractions import Fraction
@@ -282,6 +283,27 @@ def test_of_two_lenses_the_first_is_prepared_whichever_has_more_bits(suffix: str
         assert "other video dropped" in shortgop.open(folder / "dataset")[0].changes.given_up
     ffmpeg("-i", tmp_path / f"both0.{suffix}", "-map", "0:v:1", "-c", "copy", tmp_path / "OUT.mp4")
     assert shown(tmp_path / "OUT.mp4", tmp_path) == list(range(100, 120))
+
+
+def test_a_track_of_depth_is_not_taken_for_the_pictures_that_it_belongs_to(tmp_path: Path) -> None:
+    """FFmpeg takes the larger one, or that with more bits, as it does not tell auxiliary tracks from others."""
+    tracks = [
+        make_video(
+            tmp_path / f"{first}.mp4", pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30),
+            size=size, first_number=first,
+        ).path
+        for first, size in ((0, (96, 64)), (100, (192, 128)))
+    ]  # fmt: skip
+    for number, order in enumerate((tracks, tracks[::-1])):
+        source = tmp_path / f"both{number}.mp4"
+        ffmpeg("-i", order[0], "-i", order[1], "-map", 0, "-map", 1, "-c", "copy", source)
+        data = bytearray(source.read_bytes())
+        kinds = [match.end() - 4 for match in re.finditer(b"hdlr.{8}vide", data)]
+        assert len(kinds) == 2
+        depth = kinds[order.index(tracks[1])]
+        data[depth : depth + 4] = b"auxv"
+        source.write_bytes(data)
+        assert shown(source, tmp_path / f"{number}") == list(range(20))
 
 
 @pytest.mark.parametrize(("hundredths", "rate"), [(0, 10), (1, 10), (2, 50), (3, Fraction(100, 3))])

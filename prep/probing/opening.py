@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import dropwhile
@@ -22,12 +23,13 @@ from av.packet import Packet
 from av.stream import Disposition
 from av.video.stream import VideoStream
 
-from ...errors import NotAVideoError, SourceError
+from ...errors import CorruptDataError, NotAVideoError, SourceError
 from .access_units import has_only_headers
 from .edit_list import changes_speed, hides_decoded_first, track_edits
 from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
 from .mp4_fragments import ends_in_moof
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
+from .sample_entry import track_box
 from .signs import promised_end, why_mp4_does_not_open
 from .transport_packets import has_transport_packets
 
@@ -67,6 +69,8 @@ FRAGMENT_BY_FRAGMENT = {"fflags": "+ignidx"}
 
 _RAW_FORMATS = ("mpegvideo", "m4v", "h264", "hevc", "vvc", "mp3", "aac", "ac3", "eac3")
 
+# The kind of a track, in the box that says it (ISO/IEC 14496-12, 8.4.3 and 12.1).
+_HANDLER, _AUXILIARY = slice(8, 12), b"auxv"
 _NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"
 # Packets of H.264 and HEVC that have headers alone are shorter.
 _MOST_HEADER_BYTES = 256
@@ -199,8 +203,9 @@ def video_stream(path: str, container: InputContainer) -> VideoStream:
 
 
 def best_video(container: InputContainer) -> VideoStream | None:
-    """FFmpeg's best video stream, without cover art and thumbnails, or the first one that is as large: of two lenses
-    FFmpeg would take the one that has more bits, in each file another one. None where there is none."""
+    """FFmpeg's best video stream, without cover art, thumbnails, and tracks of depth or alpha, or the first one that is
+    as large: of two lenses FFmpeg would take the one that has more bits, in each file another one. None where there is
+    none."""
     pictures = Disposition.attached_pic | Disposition.timed_thumbnails
     streams = [stream for stream in container.streams.video if not stream.disposition & pictures]
     best = container.streams.best("video")
@@ -208,8 +213,18 @@ def best_video(container: InputContainer) -> VideoStream | None:
         return None
     # A thumbnail may be an ordinary track with one frame, even the default track.
     moving = [stream for stream in streams if not _is_one_frame(stream)] or streams
+    moving = [stream for stream in moving if not (len(moving) > 1 and _is_auxiliary(container, stream))] or moving
     chosen = next((stream for stream in moving if stream.index == best.index), moving[0])
     return next(stream for stream in moving if stream is chosen or _is_alike(stream, chosen))
+
+
+def _is_auxiliary(container: InputContainer, stream: VideoStream) -> bool:
+    """Whether a track of an MP4 has what belongs to the pictures of another one, such as depth or alpha."""
+    if "mp4" not in container.format.name:
+        return False
+    with suppress(CorruptDataError, struct.error, OSError):
+        return track_box(container.name.removeprefix("file:"), stream.id, b"mdia", b"hdlr")[_HANDLER] == _AUXILIARY
+    return False
 
 
 def _is_alike(one: VideoStream, other: VideoStream) -> bool:
