@@ -12,7 +12,7 @@ from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from ..probing.access_units import HeaderReader
+from ..probing.access_units import HeaderReader, refers_to_others
 from ..probing.hevc_end import LastPictures
 from ..probing.motion_jpeg import PictureEnds
 from ..probing.packet_times import falls
@@ -190,14 +190,14 @@ class Scanner:
             broken = broken or NO_CHAIN
             self._timed = number if self._is_avi else None
             self._break_at = None
-        said = self._decode(packet)
+        said, refers = self._decode(packet), refers_to_others(self._decoder.name, packet)
         incomplete = self._why_incomplete(packet)
         seen.packets.append(
             ScannedPacket(
                 pts=packet.pts,
                 dts=packet.dts,
                 is_entry=bool(unit.is_entry),
-                promised_entry=packet.is_keyframe and self._headers.has_sequence,
+                promised_entry=packet.is_keyframe and self._headers.has_sequence and not refers,
                 is_incomplete=bool(incomplete),
                 complaint=incomplete or said or (HALF if unit.lacks_field else ""),
                 break_before=broken,

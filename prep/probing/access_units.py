@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import SupportsBytes
 
 from .h264_sps import Bits, Sps, parse_sps
 
@@ -29,6 +30,7 @@ _START_CODE = b"\0\0\1"
 # With what a picture begins, in codecs whose pictures say what they are: 11172-2 (MPEG-1) 2.4.3.4, 13818-2 6.3.9, and
 # 14496-2 (MPEG-4) 6.3.5.
 _HAVE_B_PICTURES = {"mpeg1video": b"\0\0\1\0", "mpeg2video": b"\0\0\1\0", "mpeg4": b"\0\0\1\xb6"}
+_I_PICTURE, _B_PICTURE = 1, 3
 
 
 @dataclass(frozen=True)
@@ -263,14 +265,26 @@ def has_only_headers(codec: str, data: bytes, extradata: bytes | None) -> bool:
     return bool(nals) and all(nal[0] & 31 in _H264_HEADERS for nal in nals)
 
 
+def refers_to_others(codec: str, packet: SupportsBytes) -> bool:
+    """Whether the first picture in a packet of MPEG-1, MPEG-2 or MPEG-4 refers to others, so that no decoder may start
+    there, whatever a container says; False for other codecs."""
+    return codec in _HAVE_B_PICTURES and _kind_of_picture(codec, bytes(packet)) not in (None, _I_PICTURE)
+
+
 def _is_b_picture(codec: str, data: bytes) -> bool:
     """Whether the first picture in a packet of one of these codecs is a B-picture."""
+    return _kind_of_picture(codec, data) == _B_PICTURE
+
+
+def _kind_of_picture(codec: str, data: bytes) -> int | None:
+    """The kind of the first picture in a packet of one of these codecs, by the codes of MPEG-1; None where there is no
+    picture."""
     start = _HAVE_B_PICTURES[codec]
     at = data.find(start) + len(start)
     if at < len(start) or at + 1 >= len(data):
-        return False
-    # Of MPEG-1 and MPEG-2 a number of ten bits comes first.
-    return data[at] >> 6 == 2 if codec == "mpeg4" else data[at + 1] >> 3 & 7 == 3
+        return None
+    # Of MPEG-1 and MPEG-2 a number of ten bits comes first, and the codes are one more than those of MPEG-4.
+    return (data[at] >> 6) + 1 if codec == "mpeg4" else data[at + 1] >> 3 & 7
 
 
 def _mpeg2_pictures(data: bytes) -> list[_Picture]:

@@ -155,7 +155,7 @@ class _Read:
 
 
 def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> _Read:
-    keyframes_at = frozenset(entry.pos for entry in stream.index_entries if entry.is_keyframe) if by_index else None
+    keyframes_at = _keyframes_at(stream) if by_index else None
     is_unsized = container.format.name in UNSIZED and not by_index
     packets = PacketLog(stream.codec_context, keyframes_at=keyframes_at, is_unsized=is_unsized)
     places: list[tuple[int | None, int | None, int]] = []
@@ -182,6 +182,15 @@ def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, 
     except av.error.FFmpegError as error:
         packets.suspect(f"reading stops at packet {len(packets.pts)} of its video ({error.strerror})")
     return _Read(packets, first, keyframe, places, keyframes)
+
+
+def _keyframes_at(stream: VideoStream) -> frozenset[int]:
+    """The positions of keyframes by the index of an MP4; none where it lists none of MPEG-4, so that each frame counts
+    as one: FFmpeg would decode from there on, with grey in place of what is missing."""
+    positions = [(entry.pos, entry.is_keyframe) for entry in stream.index_entries]
+    if stream.codec_context.name == "mpeg4" and len(positions) > 1 and all(is_key for _, is_key in positions):
+        return frozenset()
+    return frozenset(position for position, is_keyframe in positions if is_keyframe)
 
 
 def _refuse_packets(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> None:

@@ -19,7 +19,7 @@ from av.video.stream import VideoStream
 
 from ...manifests.ragged import Array
 from ...wording import counted
-from .access_units import HeaderReader, has_alpha_layer
+from .access_units import HeaderReader, has_alpha_layer, refers_to_others
 from .chains import Break, first_break, lacks_asf_end
 from .hevc_end import LastPictures
 from .holes import frames_behind_hole
@@ -107,6 +107,7 @@ class PacketLog:
         # Whether some packets have frames that are not shown.
         self.has_hidden = False
         self._seen = 0
+        self._has_false_keyframes = False
         self.suspicion = ""
         self._headers = HeaderReader(decoder.name, decoder.extradata)
         self._extradata, self._codec = decoder.extradata, decoder.name
@@ -121,7 +122,10 @@ class PacketLog:
 
     def see(self, packet: Packet[VideoStream]) -> None:
         """Read the headers of a packet, whether its frame is shown or only referred to."""
-        if not self._seen and not packet.is_keyframe:
+        is_keyframe = packet.is_keyframe
+        if is_keyframe and self._keyframes_at is None and refers_to_others(self._codec, packet):
+            is_keyframe, self._has_false_keyframes = False, True
+        if not self._seen and not is_keyframe:
             self.suspect("its video begins without a keyframe")
         if not self._seen and self._codec == "hevc":
             self.has_alpha_layer = has_alpha_layer(self._extradata, bytes(packet))
@@ -134,7 +138,7 @@ class PacketLog:
         self._seen += 1
         self._last_packet = packet
         self.last_position, self.last_end = packet.pos, (packet.pos or 0) + packet.size
-        self._is_entry = packet.is_keyframe if self._codec in _KEYFRAME_CODECS else None
+        self._is_entry = is_keyframe if self._codec in _KEYFRAME_CODECS else None
         self._is_second_field = False
         if self._keyframes_at is not None:
             may_have_entries = self._codec in (*_KEYFRAME_CODECS, "h264", "hevc")
@@ -177,8 +181,9 @@ class PacketLog:
 
     def entries(self, container_format: str) -> Array:
         """The pts of the frames at which reading and decoding may start, int64, rising; none in containers without an
-        index of exact lengths and times."""
-        found = self._entries if may_have_index(container_format) else ()
+        index of exact lengths and times, nor where FFmpeg may begin to read at frames that are no keyframes: of an MP4
+        that lists none, each counts as one."""
+        found = () if self._has_false_keyframes or not may_have_index(container_format) else self._entries
         return np.array(found, dtype=np.int64)
 
     def suspect(self, why: str) -> None:
