@@ -84,6 +84,25 @@ def test_a_recording_with_the_same_parameters_goes_on(tmp_path: Path) -> None:
     assert shown(two_of(tmp_path, "mp4", ONE)) == [*range(2 * HALF)]
 
 
+@pytest.mark.parametrize("second", [ONE, OTHER])
+def test_a_recording_whose_times_go_on_is_not_decoded_by_other_parameters_either(
+    second: Sequence[str], tmp_path: Path
+) -> None:
+    """Files as FFmpeg's segments are, each with the times of a part of one recording."""
+    data = b""
+    for number, coded in enumerate((ONE, second)):
+        numbers = range(number * HALF, (number + 1) * HALF)
+        options = (*BASELINE, *coded, "-output_ts_offset", str(number * HALF / 30))
+        data += encode_pictures(tmp_path / f"{number}.mkv", numbered(numbers), *options).read_bytes()
+    source = tmp_path / "x.mkv"
+    source.write_bytes(data)
+    if second == ONE:
+        assert shown(source) == [*range(2 * HALF)]
+        return
+    (failure,) = report_of(source).failures
+    assert "another recording from byte" in failure.reason
+
+
 HUFFYUV, MPEG4 = ("-c:v", "huffyuv"), ("-c:v", "mpeg4", "-q:v", "3", "-bf", "0")
 TONE = ("-f", "lavfi", "-i", "sine=r=8000:d=1")
 

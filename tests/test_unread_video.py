@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import struct
 import subprocess
 import tracemalloc
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import shortgop
-from odd_pictures import X264, encode_pictures, ffmpeg, numbered
+from odd_pictures import RATE, X264, encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.mp4 import boxes
 from shortgop.prep.kept_frames.scan import scan
@@ -105,6 +106,27 @@ def test_a_file_that_was_joined_behind_another_is_not_left_out_in_silence(suffix
         assert part.read_bytes() == files[number].read_bytes()
     _, shown = prepared(source, source.read_bytes(), salvage=True)
     assert shown == list(range(FRAMES))
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "webm"])
+def test_of_three_matroska_files_that_were_joined_the_last_one_is_not_left_out_in_silence(
+    suffix: str, tmp_path: Path
+) -> None:
+    """FFmpeg reads two of them, also where the times of each go on behind those of the one before."""
+    coded = H264 if suffix == "mkv" else ("-c:v", "libvpx", "-g", "10")
+    files = []
+    for number in range(3):
+        options = (*coded, "-output_ts_offset", str(number * FRAMES / RATE))
+        numbers = numbered(range(number * FRAMES, (number + 1) * FRAMES))
+        files.append(encode_pictures(tmp_path / f"{number}.{suffix}", numbers, *options).read_bytes())
+    source = tmp_path / f"x.{suffix}"
+    report, shown = prepared(source, b"".join(files[:2]))
+    assert shown == list(range(2 * FRAMES))
+    shutil.rmtree(tmp_path / "dataset-False")
+    report, _ = prepared(source, b"".join(files))
+    assert f"another file follows in it from byte {len(files[0] + files[1])} on" in reason_of(report)
+    _, shown = prepared(source, source.read_bytes(), salvage=True)
+    assert shown == list(range(2 * FRAMES))
 
 
 def test_zeros_behind_an_ivf_are_no_frames_to_follow(tmp_path: Path) -> None:

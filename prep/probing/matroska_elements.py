@@ -18,6 +18,8 @@ _STREAM_TYPES = (1, 2, 17, 33)
 _MAX_ELEMENT_BYTES = 1 << 28
 # With what a file begins (RFC 8794, 11.2.1).
 _EBML = b"\x1a\x45\xdf\xa3"
+# What the header of a file says it is: DocType, and its length in a byte.
+_DOC_TYPE, _HEAD_BYTES = re.compile(rb"\x42\x82[\x84-\x90](matroska|webm)"), 1 << 8
 _READ_BYTES = 1 << 20
 # An id of four bytes and a size of eight.
 _LARGEST_HEADER_BYTES = 12
@@ -31,15 +33,37 @@ def track_of(path: str, stream_index: int, begin: int = 0) -> list[tuple[int, by
     return streams[stream_index] if stream_index < len(streams) else []
 
 
-def files_in(path: str) -> Iterator[int]:
-    """Where each of the Matroska files begins that were joined to this one, and the one itself. All of it is read."""
-    at, overlap = 0, len(_EBML) - 1
+def files_in(path: str, begin: int = 0) -> Iterator[int]:
+    """Where each of the Matroska files begins that were joined to this one, and the one itself, of those that begin at
+    this position or later. All of it is read from there on."""
+    at, overlap = begin, len(_EBML) - 1
     with Path(path).open("rb") as source:
+        source.seek(begin)
         data = b""
         while more := source.read(_READ_BYTES):
             data = data[-overlap:] + more
             at += len(more)
             yield from (at - len(data) + match.start() for match in re.finditer(re.escape(_EBML), data))
+
+
+def has_file_behind(path: str) -> bool:
+    """Whether another Matroska file begins where the segment of this one ends, by its header."""
+    end = segment_end(path)
+    if end is None:
+        return False
+    with Path(path).open("rb") as source:
+        seek_within(source, end)
+        return source.read(len(_EBML)) == _EBML
+
+
+def file_behind(path: str, position: int) -> int | None:
+    """Where a Matroska file begins that was joined to this one behind this position; None where none does."""
+    with Path(path).open("rb") as source:
+        for begin in files_in(path, position):
+            source.seek(begin)
+            if _DOC_TYPE.search(source.read(_HEAD_BYTES)):
+                return begin
+    return None
 
 
 def top_element(path: str, wanted: int, begin: int = 0) -> bytes:

@@ -24,6 +24,7 @@ from .dolby_vision import profile_without_base
 from .edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits, why_edits_are_misread
 from .edited_times import edited_times, retimed
 from .listed_parts import why_misread_part
+from .matroska_elements import has_file_behind
 from .next_file import begin_of_next
 from .opening import (
     best_video,
@@ -243,7 +244,8 @@ def _probe_stream(
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
     demuxer = demuxer_of(container)
     joined = is_joined(packets.dts, stream.time_base, period_of(demuxer))
-    if demuxer == "matroska" and falls(packets.dts) and (why := why_misread_segments(path, stream)):
+    may_be_joined = demuxer == "matroska" and (falls(packets.dts) or has_file_behind(path))
+    if may_be_joined and (why := why_misread_segments(path, stream)):
         raise EncodeError(f"{path} {why}", file=path)
     order, has_decode_times = (None, False) if joined else frame_times(packets, stream, demuxer, frames)
     order = without_leading(order, frames) if leads and order is not None and not has_decode_times else order

@@ -8,6 +8,7 @@ from pathlib import Path
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
+from .matroska_elements import file_behind
 from .mp4_fragments import Unread, top_boxes
 from .next_file import begin_of_next
 from .programs import frames_meanwhile
@@ -18,7 +19,7 @@ _MAX_INDEX_BYTES = 1 << 26
 _ANOTHER_MP4 = "another MP4 follows in it, and FFmpeg reads the first one only; give each in a file of its own"
 ANOTHER_FRAGMENTED = "another MP4 follows in it, of which FFmpeg leaves out fragments; give each in a file of its own"
 _ANOTHER_FILE = (
-    "another file follows in it from byte {begin} on, and FFmpeg reads the first one only; give both by themselves: "
+    "another file follows in it from byte {begin} on, which FFmpeg does not read; give both by themselves: "
     "OUT1{suffix} of `head -c {begin} FILE > OUT1{suffix}` and OUT2{suffix} of `tail -c +{tail} FILE > OUT2{suffix}`"
 )
 _ANOTHER_STREAM = (
@@ -56,7 +57,10 @@ def unread_video(path: str, container: InputContainer, stream: VideoStream, posi
     """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none."""
     if "mp4" in container.format.name:
         return _ANOTHER_MP4 if has_another_mp4([kind for kind, *_ in _without_repeated_index(path)]) else ""
-    begin = begin_of_next(path, container.format.name)
+    if "matroska" in container.format.name:
+        begin = file_behind(path, position or 0)
+    else:
+        begin = begin_of_next(path, container.format.name)
     if begin is not None:
         return _ANOTHER_FILE.format(begin=begin, tail=begin + 1, suffix=Path(path).suffix)
     if container.format.name != "mpegts" or position is None:
