@@ -189,6 +189,24 @@ def test_h264_without_b_frames_in_avi_has_its_pauses_behind_the_frames_that_last
     assert [read_number(frame) for frame in video] == [sum(time <= tick for time in shown) - 1 for tick in range(46)]
 
 
+@pytest.mark.parametrize("begins_late", [False, True])
+def test_a_first_frame_that_lasts_is_told_from_a_video_that_begins_after_its_sound(
+    begins_late: bool, tmp_path: Path
+) -> None:
+    """In an AVI both look alike, but for the sound in front. A first frame that lasted two seconds was shown for one
+    interval."""
+    later = [50 + frame for frame in range(30)]
+    times = later if begins_late else [0, *later]
+    source = make_video(tmp_path / "x.mp4", pts=times, timebase=1 / RATE, b_frames=0)
+    tone = ("-f", "lavfi", "-i", "sine=r=8000:d=3.2", "-map", "0", "-map", "1", "-c:v", "copy", "-c:a", "pcm_s16le")
+    ffmpeg("-copyts", "-i", source.path, *tone, tmp_path / "x.avi")
+    assert make_dataset([tmp_path / "x.avi"], tmp_path / "dataset").failures == ()
+    video = shortgop.open(tmp_path / "dataset")[0]
+    shown = [*range(30)] if begins_late else [*[0] * 50, *range(1, 31)]
+    assert [read_number(frame) for frame in video] == shown
+    assert video.source_seconds([0]).item() == (2 if begins_late else 0)
+
+
 @pytest.mark.first_case_short
 @pytest.mark.parametrize("offset", ["0", "0.1", "1.5"])
 @pytest.mark.parametrize("codec", ["h264", "mp4"])

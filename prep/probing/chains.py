@@ -18,6 +18,7 @@ from .zero_tail import zeros_from
 
 _HEADER = struct.Struct("<4sI")
 _KNOWN = re.compile(rb"\d\d(dc|db|wb|tx|pc|iv|__)|ix\d\d|idx1|JUNK|junk|hdrl|INFO|LIST|RIFF")
+_NUMBERED = re.compile(rb"\d\d(dc|db|wb)")
 _OPENED = (b"movi", b"rec ", b"AVIX", b"AVI ")
 # Other chunks that recorders write between frames, of places and accelerations. Damaged names of frames have digits.
 _FOREIGN = re.compile(rb"[A-Za-z]{3}[A-Za-z0-9_ ]")
@@ -171,6 +172,24 @@ def lacks_movi(path: str) -> bool:
                 return False
             at += _HEADER.size + length + length % 2
     return True
+
+
+def bytes_before(path: str, stream_index: int) -> dict[int, int]:
+    """How many bytes of each other stream of an AVI lie before the first chunk of this one, by the numbers of streams;
+    none where it has no chunk."""
+    size, at, found = Path(path).stat().st_size, 12, dict[int, int]()
+    with Path(path).open("rb") as file:
+        while at + 12 <= size:
+            kind, length = _header(file, at)
+            if kind == b"LIST" and file.read(4) in (b"movi", b"rec "):
+                at += 12
+                continue
+            if _NUMBERED.fullmatch(kind):
+                if int(kind[:2]) == stream_index:
+                    return found
+                found[int(kind[:2])] = found.get(int(kind[:2]), 0) + length
+            at += _HEADER.size + length + length % 2
+    return {}
 
 
 def _header(file: BinaryIO, at: int) -> tuple[bytes, int]:

@@ -18,6 +18,8 @@ from .signs import PacketLog
 _ONE_TIME = ("avi", "asf", "gxf")
 # Of how many intervals the rate of a stream is known, and how many frames an encoder holds back for B-frames at most.
 _FEWEST_STEPS, _MOST_HELD_BACK = 8, 4
+# Chunks of sound last some time, so that what lies before a frame may be longer or shorter than it is late.
+_SOUND_PART = 1.25
 # FFmpeg copies a time that it does not know as the least number of 64 bits. Distances have to have 64 bits as well.
 _MOST_APART = (1 << 63) - 1
 _NO_STEPS = np.zeros(0, dtype=np.int64)
@@ -30,14 +32,15 @@ def may_be_times_of_decoding(packets: PacketLog, stream: VideoStream) -> bool:
 
 
 def frame_times(
-    packets: PacketLog, stream: VideoStream, demuxer: str, frames: Sequence[VideoFrame]
+    packets: PacketLog, stream: VideoStream, demuxer: str, frames: Sequence[VideoFrame], *, sound_before: int = 0
 ) -> tuple[Array | None, bool]:
     """The times of a stream's frames, int64, rising, or None where packets do not tell them, and whether they are those
-    of decoding. `frames`: the first ones that decode."""
+    of decoding. `frames`: the first ones that decode; `sound_before`: for how long, in units of the timebase, the sound
+    lasts that lies before them in an AVI."""
     order = rising(packets.pts)
     if not stream.codec_context.has_b_frames:
         # FFmpeg expected them, and took each time for that of decoding, and the next one for that at which it is shown.
-        even = _only_times(packets, order, demuxer) if demuxer in _ONE_TIME else order
+        even = _only_times(packets, order, sound_before) if demuxer in _ONE_TIME else order
         even = _as_browsers(order) if demuxer == "gif" else even
         return even, _differ(even, order)
     if demuxer in _ONE_TIME:
@@ -67,16 +70,18 @@ def _with_their_chunks(times: Array | None, packets: PacketLog) -> Array | None:
     return times - int(np.median(np.diff(times)))
 
 
-def _only_times(packets: PacketLog, order: Array | None, demuxer: str) -> Array | None:
+def _only_times(packets: PacketLog, order: Array | None, sound_before: int) -> Array | None:
     """The one time of each packet, in rising order, of a stream without B-frames. `order`: the pts of packets, if they
     rise when they are sorted."""
     decoded = rising(packets.dts)
     if decoded is None or not _differ(decoded, order):
         return _with_even_end(_in_order(packets.pts))
     steps = np.diff(decoded)
-    # FFmpeg reads the first frame of an AVI as if it began at 0, however late that is.
-    if demuxer == "avi" and len(steps) > 1 and steps[0] > 1.5 * np.median(steps):
-        return np.concatenate([[decoded[1] - int(np.median(steps))], decoded[1:]])
+    # FFmpeg writes the first frame of an AVI as if it began at 0, however late that is, but behind the sound before it.
+    # Where there is no sound before it, the first frame lasts so long.
+    interval = np.median(steps) if len(steps) > 1 else 0
+    if len(steps) > 1 and interval / 2 < steps[0] - interval <= _SOUND_PART * sound_before:
+        return np.concatenate([[decoded[1] - int(interval)], decoded[1:]])
     return decoded
 
 

@@ -18,6 +18,7 @@ from ...errors import DamagedSourceError, EncodeError, NotAVideoError, SourceErr
 from ...manifests.ragged import Array
 from ...wording import missing
 from .bursts import without_bursts
+from .chains import bytes_before
 from .container_crop import container_crop
 from .cut_end import is_cut_off
 from .dolby_vision import profile_without_base
@@ -247,7 +248,10 @@ def _probe_stream(
     may_be_joined = demuxer == "matroska" and (falls(packets.dts) or has_file_behind(path))
     if may_be_joined and (why := why_misread_segments(path, stream)):
         raise EncodeError(f"{path} {why}", file=path)
-    order, has_decode_times = (None, False) if joined else frame_times(packets, stream, demuxer, frames)
+    sound_before = _sound_before(path, container, stream) if demuxer == "avi" else 0
+    order, has_decode_times = (
+        (None, False) if joined else frame_times(packets, stream, demuxer, frames, sound_before=sound_before)
+    )
     order = without_leading(order, frames) if leads and order is not None and not has_decode_times else order
     has_decoded = stream.codec_context.has_b_frames and not joined
     decoded = decode_times(packets, rising(pts)) if has_decoded else None
@@ -299,6 +303,16 @@ def _probe_stream(
         return _at_stated_rates(source, *counted, first=read.keyframes[0])
     source = source if order is None else with_pts(source, order, durations[last])
     return _without_bursts(source, stated_times(packets, stream, order))
+
+
+def _sound_before(path: str, container: InputContainer, stream: VideoStream) -> int:
+    """For how long the sound lasts that lies before the first frame of an AVI, in units of the stream's timebase."""
+    seconds = [Fraction(0)]
+    for index, length in bytes_before(path, stream.index).items():
+        decoder = container.streams[index].codec_context if index < len(container.streams) else None
+        if decoder is not None and decoder.type == "audio" and decoder.bit_rate:
+            seconds.append(Fraction(8 * length, decoder.bit_rate))
+    return int(max(seconds) / (stream.time_base or 1))
 
 
 def _states_rate(stream: VideoStream, keyframe: Packet[VideoStream] | None) -> bool:
