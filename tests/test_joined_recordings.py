@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shortgop
+from odd_pictures import encode_pictures, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.kept_frames.joins import Join, Joined, continued_times, joins_of
 from shortgop.prep.options import SourcePolicy
@@ -95,6 +96,22 @@ def test_recordings_that_lack_an_end_and_a_beginning_are_continued_with_what_is_
         assert len({places[number] - number for number in sound if number // 200 == first // 200}) == 1
     assert sound[-FRAMES + GOP :] == list(range(400 + GOP, 400 + FRAMES))
     assert video.changes.dropped
+
+
+@pytest.mark.parametrize("coded", [("-c:v", "libtheora", "-q:v", "8"), ("-c:v", "libvpx", "-f", "ogg")])
+def test_ogg_that_was_joined_continues_without_a_loss(coded: tuple[str, ...], tmp_path: Path) -> None:
+    """FFmpeg gives the headers of the second one as packets, which were taken for damaged frames."""
+    parts = [
+        encode_pictures(tmp_path / f"{first}.ogv", numbered(range(first, first + FRAMES)), *coded, rate=25)
+        for first in (0, FRAMES)
+    ]
+    source = joined(tmp_path, *(part.read_bytes() for part in parts)).rename(tmp_path / "joined.ogv")
+    (failure,) = job(source, tmp_path / "strict", salvage=False).failures
+    assert "its timestamps jump back" in failure.reason
+    video, numbers, stands_in = salvaged(source, tmp_path / "dataset")
+    assert numbers == list(range(2 * FRAMES))
+    assert not any(stands_in)
+    assert video.changes.dropped == 0
 
 
 def test_a_join_that_nothing_else_tells_of_is_continued_as_well(tmp_path: Path) -> None:

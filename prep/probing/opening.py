@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -72,6 +73,12 @@ _RAW_FORMATS = ("mpegvideo", "m4v", "h264", "hevc", "vvc", "mp3", "aac", "ac3", 
 # The kind of a track, in the box that says it (ISO/IEC 14496-12, 8.4.3 and 12.1).
 _HANDLER, _AUXILIARY = slice(8, 12), b"auxv"
 _NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it again"
+# With what headers begin that Ogg has as packets, of codecs whose pictures begin otherwise.
+_OGG_HEADERS = {
+    "theora": re.compile(rb"[\x80-\x82]theora"),
+    "vp8": re.compile(rb"OVP80"),
+    "libvpx": re.compile(rb"OVP80"),
+}
 # Packets of H.264 and HEVC that have headers alone are shorter.
 _MOST_HEADER_BYTES = 256
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
@@ -250,16 +257,19 @@ def packets_of(
 
     Instead of the empty one, PyAV raises IndexError where a stream was found after the file was opened, as in transport
     streams whose programme changes. Left out are packets without a picture: some recorders of cameras write parameter
-    sets as samples of their own, and of ASF, FFmpeg splits headers of H.264 from the frame behind them.
+    sets as samples of their own, of ASF, FFmpeg splits headers of H.264 from the frame behind them, and an Ogg stream
+    behind another one in a file begins with headers too.
     """
     decoder = stream.codec_context
-    may_be_split = decoder.name in ("h264", "hevc")
+    may_be_split, headers = decoder.name in ("h264", "hevc"), _OGG_HEADERS.get(decoder.name)
     with suppress(IndexError):
         for number, packet in enumerate(_demuxed(container, stream)):
             if stop is not None and packet.pos is not None and packet.pos >= stop:
                 return
             # Packets are not copied to look at them, but for the shortest ones, and the first: some encoders say in it
             # at length what they are.
+            if headers is not None and packet.size and headers.match(memoryview(packet)):
+                continue
             is_short = may_be_split and (packet.size <= _MOST_HEADER_BYTES or number == 0)
             if not (is_short and has_only_headers(decoder.name, bytes(packet), decoder.extradata)):
                 yield packet
