@@ -148,10 +148,11 @@ def test_an_avi_whose_sound_comes_first_is_not_read_as_the_sound_of_one_whose_pi
 
 
 def test_an_avi_that_is_read_as_the_first_one_goes_on(tmp_path: Path) -> None:
-    """Frames of MPEG-4 say themselves how large they are."""
+    """Frames of MPEG-4 say themselves how large they are, and sound behind the picture changes nothing."""
     one, two = avi(tmp_path / "1.avi", 0, MPEG4), avi(tmp_path / "2.avi", HALF, MPEG4, size=(128, 96))
-    source = tmp_path / "x.avi"
-    source.write_bytes(one.read_bytes() + two.read_bytes())
+    source, both = tmp_path / "x.avi", tmp_path / "both.avi"
+    ffmpeg("-i", two, *TONE, "-map", "0", "-map", "1", "-c:v", "copy", "-c:a", "pcm_s16le", both)
+    source.write_bytes(one.read_bytes() + both.read_bytes())
     assert shown(source) == [*range(2 * HALF)]
 
 

@@ -9,7 +9,7 @@ from typing import BinaryIO
 from .chains import first_break
 from .seeking import seek_within
 
-_IVF_SIZE_AT, _IVF_FRAME_HEADER = 6, 12
+_IVF_HEADER, _IVF_FRAME_HEADER = 32, 12
 _ASF_START, _ASF_OBJECT = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), 24
 _WTV_SECTORS_AT, _WTV_SECTOR = 0x5C, 4096
 _SWF_LENGTH_AT = 4
@@ -30,7 +30,8 @@ def begin_of_next(path: str, demuxer: str) -> int | None:
     one does not say how long it is."""
     starts = _STARTS.get(demuxer)
     end = _end_of(path, demuxer) if starts else None
-    if starts is None or end is None:
+    # A file does not end at its start, whatever a damaged header says.
+    if not (starts and end):
         return None
     with Path(path).open("rb") as file:
         seek_within(file, end)
@@ -56,14 +57,14 @@ def _number(file: BinaryIO, at: int, size: int, *, is_big: bool = False) -> int 
 
 def _ivf_end(file: BinaryIO) -> int | None:
     """Behind the last frame, each of which has its length before it, or before zeros."""
-    at = begin = _number(file, _IVF_SIZE_AT, 2)
-    while at is not None:
+    at = _IVF_HEADER
+    while True:
         seek_within(file, at)
         header = file.read(_IVF_FRAME_HEADER)
-        if header.startswith(_STARTS["ivf"]) or len(header) < _IVF_FRAME_HEADER or (at != begin and not any(header)):
+        is_empty = at > _IVF_HEADER and not any(header)
+        if header.startswith(_STARTS["ivf"]) or len(header) < _IVF_FRAME_HEADER or is_empty:
             return at
         at += _IVF_FRAME_HEADER + int.from_bytes(header[:4], "little")
-    return None
 
 
 def _asf_end(file: BinaryIO) -> int | None:

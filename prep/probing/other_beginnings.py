@@ -26,8 +26,8 @@ _SAY_THEMSELVES = ("vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "lib
 # Of AVI, those of other codecs as well.
 _SAY_IN_AVI = ("h264", "hevc", "mpeg4", "mpeg1video", "mpeg2video", "dvvideo")
 _RIFF = struct.Struct("<4sI4s")
-# In the header of a stream: the units in a second, as a quotient.
-_AVI_RATE = slice(20, 28)
+# In the header of a stream: what it is, and the units in a second, as a quotient.
+_AVI_KIND, _AVI_RATE = slice(0, 4), slice(20, 28)
 # In its format: how many bytes a picture has, which says nothing of how it is decoded.
 _AVI_IMAGE_BYTES = slice(20, 24)
 _MAX_HDRL_BYTES = 1 << 20
@@ -68,12 +68,12 @@ def why_misread_segments(path: str, stream: VideoStream) -> str:
 
 def why_misread_riffs(path: str, stream: VideoStream) -> str:
     """The same for AVI files that were joined, of which FFmpeg reads all frames by the first header."""
-    stated = list(_riffs(path))
+    stated = [(begin, header) for begin, header in _riffs(path) if header]
     if len(stated) < 2:
         return ""
     decodes_by_header = stream.codec_context.name not in (*_SAY_THEMSELVES, *_SAY_IN_AVI)
     return _why(
-        [(begin, _avi_streams(header, stream.index, with_format=decodes_by_header)) for begin, header in stated],
+        [(begin, _avi_stream(header, stream.index, with_format=decodes_by_header)) for begin, header in stated],
         Path(path).suffix,
     )
 
@@ -115,16 +115,19 @@ def _riffs(path: str) -> Iterator[tuple[int, bytes]]:
             at += 8 + length + length % 2
 
 
-def _avi_streams(header: bytes, index: int, *, with_format: bool) -> bytes:
-    """What the headers of an AVI say of its streams: the kind of each, and the rate of that of this index. Its format
-    too, where that says how frames are decoded."""
+def _avi_stream(header: bytes, index: int, *, with_format: bool) -> bytes:
+    """What the headers of an AVI say of the stream of this index: its kind and its rate, and its format if that says
+    how frames are decoded."""
     lists = [body for kind, body in _chunks(header) if kind == b"LIST" and body.startswith(b"strl")]
     streams = [dict(_chunks(body[4:])) for body in lists]
-    kinds = b"".join(each.get(b"strh", b"")[:4] for each in streams)
     chosen = streams[index] if index < len(streams) else {}
-    rate = chosen.get(b"strh", b"")[_AVI_RATE]
-    told = chosen.get(b"strf", b"") if with_format else b""
-    return kinds + _in_lowest_terms(rate) + told[: _AVI_IMAGE_BYTES.start] + told[_AVI_IMAGE_BYTES.stop :]
+    header, told = chosen.get(b"strh", b""), chosen.get(b"strf", b"") if with_format else b""
+    return (
+        header[_AVI_KIND]
+        + _in_lowest_terms(header[_AVI_RATE])
+        + told[: _AVI_IMAGE_BYTES.start]
+        + told[_AVI_IMAGE_BYTES.stop :]
+    )
 
 
 def _in_lowest_terms(rate: bytes) -> bytes:
