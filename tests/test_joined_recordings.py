@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import shortgop
@@ -151,6 +151,7 @@ def test_a_pause_within_a_recording_stays_one() -> None:
 
 
 @given(st.integers(0, 30), st.integers(1, 60), st.integers(1, 60), st.integers(10, 60))
+@example(1, 23, 4, 10)
 def test_stretches_that_changed_places_are_no_recordings(before: int, first: int, second: int, after: int) -> None:
     stretches = (range(before), range(first), range(second), range(after))
     starts = np.cumsum([0, *map(len, stretches)])

@@ -112,7 +112,8 @@ def _stretches(times: Sequence[int | None], jump: int, pause: int) -> list[_Stre
             if is_earlier and later >= _FEWEST_LATER:
                 steps = sorted(after - before for before, after in pairwise(current))
                 longest_step, usual_step, end_before = steps[-1], steps[len(steps) // 2], current[-1]
-                long_step = steps[len(steps) * 3 // 4]
+                # Of a few steps the longest may be that to what lies in the wrong place.
+                long_step = steps[(len(steps) - 1) * 3 // 4]
                 is_behind_back = True
                 stretches.append(_Stretch(number))
         elif current:
