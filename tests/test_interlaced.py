@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -182,3 +183,37 @@ def test_the_shortest_interlaced_sources(frames: int, tmp_path: Path) -> None:
     video, _ = prepare(source, tmp_path)
     # How long the last frame lasts is the container's guess.
     assert sorted({read_number(frame) for frame in video}) == list(range(frames))
+
+
+def field_packets(folder: Path, frames: int, *, top_first: bool) -> list[bytes]:
+    """Motion JPEG as cards that captured video wrote it: two pictures in a packet, each with every second row."""
+    fields = []
+    for second in (False, True):
+        rows = slice(int(second == top_first), None, 2)
+        pictures = [bar(frame + second / 2)[rows].copy() for frame in range(frames)]
+        path = encode_pictures(folder / "field.avi", pictures, "-c:v", "mjpeg", "-q:v", "2", "-pix_fmt", "yuvj422p")
+        with av.open(path) as container:
+            fields.append([bytes(packet) for packet in container.demux(video=0) if packet.size])
+    return [first + other for first, other in zip(*fields, strict=True)]
+
+
+@pytest.mark.parametrize("top_first", [True, False])
+def test_motion_jpeg_with_two_pictures_in_a_packet_is_deinterlaced(top_first: bool, tmp_path: Path) -> None:
+    """FFmpeg puts them together without saying that they are fields, the first one always into the lower rows."""
+    whole = encode_pictures(tmp_path / "whole.avi", [bar(0)], "-c:v", "mjpeg", "-q:v", "2", "-pix_fmt", "yuvj422p")
+    packets = field_packets(tmp_path, 12, top_first=top_first)
+    with av.open(whole) as container, av.open(tmp_path / "x.avi", "w") as out:
+        stream = out.add_stream_from_template(container.streams.video[0])
+        for number, data in enumerate(packets):
+            packet = av.Packet(data)
+            packet.stream, packet.time_base, packet.is_keyframe = stream, Fraction(1, 30), True
+            packet.pts = packet.dts = number
+            out.mux(packet)
+    combed, _ = prepare(tmp_path / "x.avi", tmp_path, deinterlace="never")
+    video, told = prepare(tmp_path / "x.avi", tmp_path)
+    assert "deinterlaced" in told
+    assert len(video) == 12
+    for number in range(2, 10):
+        assert combing(video[number].numpy()) < combing(combed[number].numpy()) / 3
+        # As in the first field.
+        assert bar_left(video[number].numpy()) == pytest.approx(8 + 4 * number, abs=1)

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 # Markers of JPEG: ISO/IEC 10918-1, B.1.1.3. Neither occurs within the data of a picture.
-_START_OF_SCAN, _END = b"\xff\xda", b"\xff\xd9"
+_START, _START_OF_SCAN, _END = b"\xff\xd8", b"\xff\xda", b"\xff\xd9"
+# Headers that say how large a picture is, and where in them the height is.
+_FRAME_HEADERS, _SIZE_AT = range(0xC0, 0xC4), 5
 # The lines before a picture: a boundary, fields, and an empty line.
 _LINES = re.compile(rb"(?i)\s*--[ -~]+\r?\n((?:[!-9;-~]+:[ -~\t]*\r?\n)+)\r?\n")
 _LENGTH = re.compile(rb"(?im)^content-length:\s*(\d+)")
@@ -39,6 +41,16 @@ class PictureEnds:
 def _has_end(picture: bytes) -> bool:
     # Pictures within the headers, as of Exif, have an end too.
     return picture.rfind(_END) > picture.rfind(_START_OF_SCAN)
+
+
+def is_field(packet: bytes, height: int) -> bool:
+    """Whether the first picture in a packet is one of the two fields of a frame of this height, as FFmpeg tells it."""
+    at = len(_START)
+    while at + _SIZE_AT + 2 <= len(packet) and packet[at] == 0xFF:
+        if packet[at + 1] in _FRAME_HEADERS:
+            return 4 * int.from_bytes(packet[at + _SIZE_AT : at + _SIZE_AT + 2]) < 3 * height
+        at += 2 + int.from_bytes(packet[at + 2 : at + 4])
+    return False
 
 
 def first_wrong_part(path: str) -> int | None:

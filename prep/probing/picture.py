@@ -99,9 +99,11 @@ def picture_of(
     has_alpha_layer: bool,
     aspect_changes: bool,
     dolby_vision_profile: int,
+    has_field_pairs: bool,
 ) -> SourcePicture:
     """The properties, from one or more first frames of a stream. PyAV does not decode alpha layers, hence
-    `has_alpha_layer`. `dolby_vision_profile`: as the container states it."""
+    `has_alpha_layer`. `dolby_vision_profile`: as the container states it. `has_field_pairs`: packets of Motion JPEG
+    have two pictures, one for each field."""
     first, codec = frames[0], stream.codec_context
     pixels = first.format
     kinds = {name for name, _ in _side_data(first)}
@@ -123,7 +125,9 @@ def picture_of(
         aspect_changes=aspect_changes,
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
-        fields=_fields([frame.interlaced_frame for frame in frames], codec.name, codec.field_order),
+        fields=_fields(
+            [frame.interlaced_frame for frame in frames], codec.name, codec.field_order, in_pairs=has_field_pairs
+        ),
         mirrored=_is_mirrored(first),
         false_matrix=pixels.name.startswith("yuv") and int(first.colorspace) == _RGB_MATRIX,
         dolby_vision_profile=dolby_vision_profile
@@ -157,7 +161,7 @@ def _has_alpha(frame: VideoFrame) -> bool:
     return any(component.is_alpha for component in frame.format.components)
 
 
-def _fields(flagged: Sequence[bool], codec: str, field_order: int) -> Fields:
+def _fields(flagged: Sequence[bool], codec: str, field_order: int, *, in_pairs: bool) -> Fields:
     """Which frames have two fields, by the decoder's flags and the container. HEVC codes each field as a picture of its
     own, which stays as it is: none of its frames has two."""
     if codec == "hevc":
@@ -168,7 +172,8 @@ def _fields(flagged: Sequence[bool], codec: str, field_order: int) -> Fields:
         if codec in _FRAMES_TELL:
             return Fields.FLAGGED
         return Fields.TOP_FIRST if field_order in _TOP_FIRST else Fields.BOTTOM_FIRST
-    return Fields.NO
+    # FFmpeg puts the first picture of a packet into the lower rows, and flags no frame.
+    return Fields.BOTTOM_FIRST if in_pairs else Fields.NO
 
 
 def _is_mirrored(frame: VideoFrame) -> bool:

@@ -26,6 +26,7 @@ from .edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits
 from .edited_times import edited_times, retimed
 from .listed_parts import why_misread_part
 from .matroska_elements import has_file_behind
+from .motion_jpeg import is_field
 from .next_file import begin_of_next
 from .opening import (
     best_video,
@@ -259,6 +260,7 @@ def _probe_stream(
     picture = picture_of(
         frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
         dolby_vision_profile=profile_without_base(path, container.format.name, stream.index, stream.id),
+        has_field_pairs=stream.codec_context.name == "mjpeg" and bool(first and is_field(bytes(first), frame.height)),
     )  # fmt: skip
     source = SourceVideo(
         path=path,
