@@ -53,6 +53,10 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2]) or "0 s"
 
 
+NOT_THERE = "does not exist"
+"""Part of what is said of a file that is not there."""
+
+
 def missing(path: str, remedy: str) -> str:
     """What a message says behind the name of a file that is not there: that its link leads nowhere, or that it does not
     exist, with the remedy for that; that its name begins or ends with a space, which is hard to see; and that a folder
@@ -64,10 +68,8 @@ def missing(path: str, remedy: str) -> str:
     if link.name != link.name.strip():
         remedy = f"its name is {link.name!r}, with a space at an end: take that out, or {remedy}"
     if (folder := _empty_folder(link)) is not None:
-        return (
-            f"does not exist, and the folder {str(folder)!r} is empty; mount the disk if one belongs there, or {remedy}"
-        )
-    return f"does not exist; {remedy}"
+        return f"{NOT_THERE}, and the folder {str(folder)!r} is empty; mount the disk if one belongs there, or {remedy}"
+    return f"{NOT_THERE}; {remedy}"
 
 
 def unreplaced(path: str) -> str:

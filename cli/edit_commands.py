@@ -16,7 +16,15 @@ from ..storage.locate import storage_at
 from ..wording import byte_size, counted
 from .app import EXIT_SOMETHING_MISSING, app, err, errors, out
 from .job_reports import show_types, some_of
-from .parameters import CutsOption, DatasetArgument, JsonOption, KeepSnapshotsOption, TypesOption, on_this_host
+from .parameters import (
+    CutsOption,
+    DatasetArgument,
+    JsonOption,
+    KeepSnapshotsOption,
+    ListRootOption,
+    TypesOption,
+    on_this_host,
+)
 from .printing import print_json, snapshot_table
 from .progress import loop_bar
 
@@ -42,6 +50,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
     ] = None,
     types: TypesOption = None,
     cuts: CutsOption = None,
+    list_root: ListRootOption = None,
     keep_snapshots: KeepSnapshotsOption = "1d",
     as_json: JsonOption = False,
 ) -> None:
@@ -51,6 +60,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
     """
     with errors():
         from ..jobs.finding.column_types import parse_types
+        from ..jobs.finding.label_lists import goes_by_paths
         from ..jobs.labels import annotate as set_columns
         from ..manifests.dataset_files.tidy import parse_duration
         from ..manifests.operations.column_changes import told_new
@@ -62,16 +72,20 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             warnings.simplefilter("ignore", DatasetWarning)
             done = set_columns(
                 dataset, labels, remove=remove or [], types=parse_types(types or []), on_types=show_types, cuts=cuts,
+                list_root=list_root,
                 keep_snapshots_seconds=parse_duration(keep_snapshots),
             )  # fmt: skip
         if as_json:
             print_json(dataclasses.asdict(done))
         else:
-            by_path = labels is not None and not done.changed and not done.unchanged
+            fits_nothing = labels is not None and not done.changed and not done.unchanged
+            by_path = fits_nothing and goes_by_paths(str(labels))
             _print_unknown(
                 done.unknown,
                 done.near,
-                "; a list without a column `id` goes by its paths, which are relative to it" if by_path else "",
+                "; a list without a column `id` goes by its paths, which begin in its own folder, or in --list-root"
+                if by_path
+                else "",
             )
             if done.added:
                 err.print_line(told_new(done.added))

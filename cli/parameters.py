@@ -37,6 +37,12 @@ CutsOption = Annotated[
         "its first frame and the one after its last.",
     ),
 ]
+ListRootOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FOLDER", help="The folder or URL in which relative paths of lists begin.  [each list's own folder]"
+    ),
+]
 ImageFpsOption = Annotated[
     str | None,
     typer.Option(

@@ -16,6 +16,7 @@ from .parameters import (
     ImageFpsOption,
     JsonOption,
     KeepSnapshotsOption,
+    ListRootOption,
     MaxGapOption,
     MaxStallOption,
     RunnerOption,
@@ -62,6 +63,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     segment_seconds: Annotated[str | None, typer.Option(help="Length of a segment.  [10]")] = None,
     shard_mb: Annotated[int | None, typer.Option(help="Size at which a new shard starts.  [256]")] = None,
     cuts: CutsOption = None,
+    list_root: ListRootOption = None,
     image_fps: ImageFpsOption = None,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
@@ -121,7 +123,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
                 check=check, address=address, workers=workers, runner=runner, streams_per_gpu=streams_per_gpu,
                 keep_snapshots=keep_snapshots, include_dropped=include_dropped, max_failures=max_failures,
                 retry_failed=retry_failed, types=parse_types(types or []), on_types=show_types, cuts=cuts,
-                image_fps=image_fps, on_progress=on_progress,
+                list_root=list_root, image_fps=image_fps, on_progress=on_progress,
                 on_recognised=err.print_line,
             )  # fmt: skip
         if as_json:

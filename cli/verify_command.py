@@ -24,6 +24,7 @@ from .parameters import (
     ImageFpsOption,
     JsonOption,
     KeepSnapshotsOption,
+    ListRootOption,
     MaxGapOption,
     MaxStallOption,
     RunnerOption,
@@ -64,6 +65,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         bool, typer.Option("--accept-loss", help="With --repair: also if parts are lost as well.")
     ] = False,
     cuts: CutsOption = None,
+    list_root: ListRootOption = None,
     image_fps: ImageFpsOption = None,
     salvage: SalvageOption = False,
     gaps: GapsOption = "fail",
@@ -105,7 +107,8 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             with job_progress(err) as on_update:
                 report = make_again(
                     sources, storage, checked.manifest, checked.damaged, policy=policy, where=where,
-                    importing=importing_of(cuts, image_fps), keep_snapshots_seconds=keep_seconds, on_update=on_update,
+                    importing=importing_of(cuts, image_fps, list_root=list_root),
+                    keep_snapshots_seconds=keep_seconds, on_update=on_update,
                 )  # fmt: skip
         if as_json:
             found = {"gops": len(checked.manifest.gops), "decoded": decode, "problems": checked.lines}

@@ -18,12 +18,12 @@ from ..manifests.shared_memory.host_copies import copies_in
 from ..storage.interface import Storage
 from ..storage.locate import from_home, storage_at
 from ..warned import warn
-from .finding.addresses import is_store_url, parse
+from .finding.addresses import is_store_url, parse, url_below
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of
 from .finding.label_lists import Labels, columns_by_id, read_labels
 from .finding.list_lines import is_list
-from .finding.places import absolute, absolute_below, without_scheme
+from .finding.places import absolute, absolute_below, text_of, without_scheme
 from .finding.plain_values import NotJsonError, plain, valid_text
 from .finding.source_parts import stretch_of_row
 from .finding.typed_lines import OnTypes, ignore_types
@@ -41,6 +41,7 @@ def annotate(
     types: Mapping[str, str] | None = None,
     on_types: OnTypes = ignore_types,
     cuts: str | None = None,
+    list_root: str | PathLike[str] | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
 ) -> Annotation:
     """Set columns of a dataset's videos without encoding anything. Readers see them in the next snapshot.
@@ -49,7 +50,8 @@ def annotate(
     with an `id`, or a `path`: one from which prep would make the id, or that of a file that was prepared. Columns that
     it names are set, `remove` are taken from all videos, and others stay. `types` gives types of columns of CSV and TSV
     lists in place of inferred ones, and `on_types` is called with the types of all columns. `cuts` names the columns
-    with the times of stretches, like prep's --cuts. Returns the ids whose columns changed, those that are not in the
+    with the times of stretches, and `list_root` is where relative paths begin, like prep's --cuts and --list-root.
+    Returns the ids whose columns changed, those that are not in the
     dataset, and which columns are new. DatasetWarning where none of the ids is in the dataset, where no video has a
     column that is to be removed, where the values of a column are of several types since, as 3 is not "3", and where a
     column has the name of one of the dataset's own.
@@ -72,8 +74,10 @@ def annotate(
         )
     else:
         file = from_home(str(labels))
-        lines = _listed(file, types, on_types, importing_of(cuts))
-        columns = columns_by_id(_with_known_ids(storage_at(dataset), file, lines))
+        importing = importing_of(cuts, list_root=None if list_root is None else text_of(list_root))
+        lines = _listed(file, types, on_types, importing)
+        folder = importing.list_root or str(absolute(Path(file)).parent)
+        columns = columns_by_id(_with_known_ids(storage_at(dataset), folder, lines))
     done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
     for told in (*done.absent, *done.mixed, *done.hiding):
         warn(str(told))
@@ -99,13 +103,14 @@ def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, impor
     return lines
 
 
-def _with_known_ids(dataset: Storage, file: str, lines: list[Labels]) -> list[Labels]:
+def _with_known_ids(dataset: Storage, folder: str, lines: list[Labels]) -> list[Labels]:
     """The lines of a list; one that names a file that was prepared gets the id of its video, whatever id the path would
-    make: that may be the id of another file. A folder that was prepared gave its videos paths below it as ids."""
+    make: that may be the id of another file. A folder that was prepared gave its videos paths below it as ids. Relative
+    paths begin in `folder`, which may be a URL."""
     if not any(line.path for line in lines):
         return lines
     _, manifest = open_current(dataset, copies=copies_in(None))
-    folder, known = str(absolute(Path(file)).parent), KnownPaths(manifest)
+    known = KnownPaths(manifest)
 
     def known_id(line: Labels) -> str | None:
         place = _place(folder, line.path) if line.path else None
@@ -118,7 +123,9 @@ def _place(folder: str, path: str) -> str | None:
     """Where the file of a line lies, as datasets keep it: an absolute path, or a URL. None for what can be neither."""
     try:
         path = without_scheme(path)
-        return parse(path).url if is_store_url(path) else absolute_below(folder, from_home(path))
+        if is_store_url(path) or (is_store_url(folder) and not path.startswith("/")):
+            return parse(url_below(folder, path)).url
+        return absolute_below(folder, from_home(path))
     except UsageError:
         return None
 

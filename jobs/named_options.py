@@ -71,6 +71,7 @@ def prepare_without_warning(
     changed: str = "keep",
     id_root: StrPath | None = None,
     cuts: str | tuple[str, ...] | None = None,
+    list_root: StrPath | None = None,
     image_fps: Number | None = None,
     include_dropped: bool = False,
     max_failures: int | str | None = None,
@@ -95,7 +96,8 @@ def prepare_without_warning(
     `max_failures` is a number of sources, or a part of them such as "5%". `types` gives the types of columns of CSV
     lists that are not to be inferred ("text", "integer", "float", "boolean", "json"), and `on_types` is called with
     each list and the types of its columns. `cuts` names the columns of a list with the times of stretches, "start,end",
-    or with their frames, "start,end,frames", and `image_fps` is the rate of folders and lists of pictures;
+    or with their frames, "start,end,frames", `list_root` is the folder or URL in which relative paths of lists begin,
+    by default each list's own folder, and `image_fps` is the rate of folders and lists of pictures;
     `on_recognised` is called with a text for each source that is a dataset of another tool. Each GPU prepares
     `streams_per_gpu` sources at a time; with 0 no GPU is used. `on_progress` is called with a `Progress` often; what it
     raises ends the job.
@@ -116,7 +118,8 @@ def prepare_without_warning(
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
     named_cuts = ",".join(cuts) if isinstance(cuts, tuple | list) else cuts
     rate = None if image_fps is None else _rate_text(image_fps, "--image-fps")
-    importing = importing_of(named_cuts, rate, on_recognised)
+    named_root = None if list_root is None else text_of(list_root)
+    importing = importing_of(named_cuts, rate, on_recognised, named_root)
     keep_seconds = parse_duration(str(keep_snapshots))
     dataset = storage_at(out)
     named = {} if profile is None else named_profile(profile, given.get("codec"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.jobs.finding.addresses import Address, beside, is_store_url, parse, shown
+from shortgop.jobs.finding.addresses import Address, is_store_url, parse, shown, url_below
 
 
 @pytest.mark.parametrize("text", ["s3://bucket/a.mp4", "S3://bucket", "https://host/a.mp4", "memory://x/a"])
@@ -70,11 +70,11 @@ def test_no_query_or_password_of_the_web_is_ever_shown(rest: str, scheme: str) -
     assert "topsecret" not in said
 
 
-def test_paths_in_a_list_in_a_store_are_beside_it() -> None:
-    listed = parse("s3://in/lists/train.csv")
-    assert beside(listed, "a/b.mp4") == "s3://in/lists/a/b.mp4"
-    assert beside(listed, "../b.mp4") == "s3://in/b.mp4"
-    assert beside(listed, "s3://other/c.mp4") == "s3://other/c.mp4"
+def test_paths_of_a_list_begin_in_a_folder_of_a_store() -> None:
+    assert url_below("s3://in/lists", "a/b.mp4") == "s3://in/lists/a/b.mp4"
+    assert url_below("s3://in/lists", "../b.mp4") == "s3://in/b.mp4"
+    assert url_below("s3://in", "./b.mp4") == "s3://in/b.mp4"
+    assert url_below("s3://in/lists", "s3://other/c.mp4") == "s3://other/c.mp4"
 
 
 def test_the_address_of_another_key_has_the_same_root() -> None:

@@ -47,8 +47,7 @@ def test_paths_that_are_relative_to_the_current_folder_are_noticed(tmp_path: Pat
     Path("lists/train.csv").write_text("path,label\nvideos/a.mp4,1\nvideos/b.mp4,2\n")
     assert complaint("lists/train.csv") == (
         "line 2 of 'lists/train.csv' has 'videos/a.mp4', which is there from the current folder on; paths in a list "
-        f"begin in the list's own folder, {str(tmp_path / 'lists')!r}; move the list to the current folder, or write "
-        "absolute paths"
+        f"begin in the list's own folder, {str(tmp_path / 'lists')!r}; --list-root . lets them begin in the current one"
     )
     # Where there is something of the path beside the list, the file is missing there.
     make("lists/videos/b.mp4")

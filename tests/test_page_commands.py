@@ -64,8 +64,8 @@ def test_labels(folder: Path) -> None:
     (folder / "labels.csv").write_text(example("labels.md", "path,label,split"))
     (folder / "corrected.csv").write_text("path,label\nkitchen/001.mp4,7\n")
     (folder / "ids.txt").write_text("kitchen/001.mp4\n")
-    prep, typed, again, annotate, remove, drop, drop_fitting, drop_dry, gc, snapshots, back, back_one = commands(
-        "labels.md"
+    prep, elsewhere, typed, again, annotate, remove, drop, drop_fitting, drop_dry, gc, snapshots, back, back_one = (
+        commands("labels.md")
     )
 
     run(prep)
@@ -85,6 +85,11 @@ def test_labels(folder: Path) -> None:
     assert len(shortgop.open("DATASET")) == 0
     run(gc)
     assert list((folder / "DATASET" / "shards").iterdir()) == []
+
+    (folder / "lists").mkdir()
+    (folder / "lists/train.csv").write_text("path,label\n001.mp4,3\n")
+    run(elsewhere.replace("videos", "kitchen").replace("DATASET", "ELSEWHERE"))
+    assert shortgop.open("ELSEWHERE")["001.mp4"].attributes == {"label": 3}
 
     (folder / "labels.csv").write_text("path,code,score\nkitchen/001.mp4,0070,3\n")
     run(typed.replace("DATASET", "TYPED"))

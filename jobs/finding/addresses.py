@@ -65,12 +65,12 @@ def shown(text: str) -> str:
     return f"{scheme}://{host}{slash}{path}"
 
 
-def beside(address: Address, path: str) -> str:
-    """What a path in a list in a store means: a URL, or a path relative to that of the list."""
+def url_below(folder: str, path: str) -> str:
+    """What a path in a list means whose paths begin in the folder at a URL: a URL, or a path relative to it."""
     if is_store_url(path):
         return path
-    scheme, _, rest = address.url.partition("://")
-    return f"{scheme}://{posixpath.normpath(posixpath.join(posixpath.dirname(rest), path))}"
+    scheme, _, rest = folder.partition("://")
+    return f"{scheme}://{posixpath.normpath(posixpath.join(rest, path))}"
 
 
 def parse(text: str) -> Address:

@@ -1,13 +1,17 @@
-"""How a job reads its sources beyond their paths: which columns of a list are times, the rate of picture sequences."""
+"""How a job reads its sources beyond their paths: which columns of a list are times, where its paths begin, the rate of
+picture sequences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 
 from ...errors import UsageError
 from ...prep.profile import parse_fps
+from .addresses import is_store_url, parse, shown
+from .places import absolute, can_be_a_path, without_scheme
 
 
 @dataclass(frozen=True)
@@ -15,12 +19,14 @@ class Importing:
     """`cuts`: the names of two columns of lists. They hold the times in seconds at which the stretch of a row's file
     that becomes a video starts and ends; with `in_frames` its first frame and the one after its last. `image_fps`: the
     frames per second of sequences of pictures; without it there are none. `tell` is called with a line of text for each
-    argument that is taken for another tool's format."""
+    argument that is taken for another tool's format. `list_root` is the absolute folder, or the URL of one, in which
+    relative paths of lists begin; without it that is each list's own folder."""
 
     cuts: tuple[str, str] | None = None
     image_fps: Fraction | None = None
     tell: Callable[[str], None] = field(default=lambda _text: None, compare=False)
     in_frames: bool = False
+    list_root: str | None = None
 
     def __post_init__(self) -> None:
         if self.cuts is not None and (len(set(self.cuts)) < 2 or not all(self.cuts) or {"path", "id"} & set(self.cuts)):
@@ -35,7 +41,10 @@ PLAIN = Importing()
 
 
 def importing_of(
-    cuts: str | None, image_fps: str | None = None, tell: Callable[[str], None] | None = None
+    cuts: str | None,
+    image_fps: str | None = None,
+    tell: Callable[[str], None] | None = None,
+    list_root: str | None = None,
 ) -> Importing:
     """The settings as the command line spells them. UsageError for text that makes no sense."""
     rate = None
@@ -53,4 +62,29 @@ def importing_of(
             f"--cuts is {cuts!r}; it takes two names of columns: --cuts start,end, or with numbers of frames in them: "
             "--cuts start,end,frames"
         )
-    return Importing((names[0], names[1]) if names else None, rate, tell or PLAIN.tell, in_frames)
+    return Importing(
+        (names[0], names[1]) if names else None,
+        rate,
+        tell or PLAIN.tell,
+        in_frames,
+        None if list_root is None else _folder_of_lists(list_root),
+    )
+
+
+def _folder_of_lists(text: str) -> str:
+    """The folder in which the paths of lists begin, whatever the current folder: an absolute path, or a URL without a
+    slash at its end."""
+    if not is_store_url(text):
+        path = without_scheme(text)
+        if not can_be_a_path(path):
+            raise UsageError(f"--list-root is {text!r}, which is not a path; name the folder of the videos, or its URL")
+        return str(absolute(Path(path)))
+    url = text.rstrip("/")
+    if url != shown(url):
+        raise UsageError(
+            f"--list-root is {shown(url)!r} with a query or a password, which URLs of files below it would not have; "
+            "leave that out, or write whole URLs in the list"
+        )
+    # For what is wrong with it.
+    parse(f"{url}/file")
+    return url

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...errors import UsageError
 from .line_values import attributes_of_line, id_of_line
+from .list_lines import batches_of
 from .source_lists import Row, id_of_path
 from .typed_lines import OnTypes, ignore_types, lines_of
 
@@ -48,6 +49,12 @@ def read_labels(
         part = part_of(Row(place, str(path), None, json.dumps(columns))) or ""
         found.append(Labels(place, id_of_path(str(path)) + (f"@{part}" if part else ""), columns, str(path), str(part)))
     return found
+
+
+def goes_by_paths(file: str) -> bool:
+    """Whether the first line of a list of labels names its video by a path."""
+    _, values = next(batches_of(file, ("id", "path")))[0]
+    return values.get("id") in (None, "")
 
 
 def columns_by_id(lines: Iterable[Labels]) -> dict[str, dict[str, Any]]:

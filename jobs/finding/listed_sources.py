@@ -8,7 +8,8 @@ from pathlib import Path
 
 from ...errors import UsageError
 from ...storage.locate import from_home
-from .addresses import Address, beside, is_store_url, parse, shown
+from .addresses import Address, is_store_url, parse, shown, url_below
+from .ids import folder_of
 from .importers.images import picture_of_row
 from .importing import Importing
 from .places import absolute_below, is_shortest, without_scheme
@@ -23,16 +24,18 @@ ReadList = Callable[[str], Iterable[Row]]
 
 def found_in_list(file: str, read: ReadList, importing: Importing) -> Iterator[Found]:
     """The sources of a list on a disk."""
-    return _found(_rows(file, read), importing, file, None)
+    rows = _rows(file, read, refuse_other_folder=importing.list_root is None)
+    return _found(rows, importing, file, importing.list_root or str(Path(file).parent.absolute()))
 
 
 def found_in_list_at(address: Address, copy: Path, read: ReadList, importing: Importing) -> Iterator[Found]:
     """The sources of a list in a store, of which `copy` is a local copy."""
-    return _found(_rows_of_copy(address, str(copy), read), importing, address.url, address)
+    rows = _rows_of_copy(address, str(copy), read)
+    return _found(rows, importing, address.url, importing.list_root or folder_of(address.url))
 
 
-def _rows(file: str, read: ReadList) -> Iterator[Row]:
-    is_first = True
+def _rows(file: str, read: ReadList, *, refuse_other_folder: bool) -> Iterator[Row]:
+    is_first = refuse_other_folder
     for row in read(file):
         if is_first:
             _refuse_other_folder(file, row)
@@ -49,7 +52,7 @@ def _refuse_other_folder(file: str, first: Row) -> None:
     if os.path.isfile(path):  # noqa: PTH113  # Path.is_file raises for some names
         raise UsageError(
             f"{first.place} has {first.path!r}, which is there from the current folder on; paths in a list begin in "
-            f"the list's own folder, {str(folder)!r}; move the list to the current folder, or write absolute paths",
+            f"the list's own folder, {str(folder)!r}; --list-root . lets them begin in the current one",
             file=file,
         )
 
@@ -65,11 +68,11 @@ def _rows_of_copy(address: Address, copy: str, read: ReadList) -> Iterator[Row]:
         raise
 
 
-def _found(rows: Iterable[Row], importing: Importing, file: str, address: Address | None) -> Iterator[Found]:
-    """The sources of the rows of a list. `file` is what messages call it, and `address` is where it lies in a store,
-    None on a disk: paths in it are relative to its own folder."""
-    folder = "" if address is not None else str(Path(file).parent.absolute())
-    below = f"{folder.rstrip('/')}/"
+def _found(rows: Iterable[Row], importing: Importing, file: str, root: str) -> Iterator[Found]:
+    """The sources of the rows of a list. `file` is what messages call it, and `root` is the folder, or the URL of one,
+    in which its relative paths begin."""
+    is_in_store, is_list_in_store = is_store_url(root), is_store_url(file)
+    below = f"{root.rstrip('/')}/"
     for row in rows:
         place, given, given_id, attributes = row
         part: SourcePart | None = None if importing.cuts is None else stretch_of_row(row, importing)
@@ -78,16 +81,16 @@ def _found(rows: Iterable[Row], importing: Importing, file: str, address: Addres
             what = f"{row_id!r} as its `id`; give another" if given_id else f"the folder {given!r} as its `path`"
             raise UsageError(f"{place} has {what}; lists name files", file=file)
         if importing.image_fps is not None and part is None:
-            part = picture_of_row(row, importing.image_fps, file)
+            part = picture_of_row(row, importing.image_fps, file, importing.list_root)
         in_store = None
-        if is_shortest(given) and given[0] != "~" and address is None:
+        if not is_in_store and is_shortest(given) and given[0] != "~":
             # Most are: no URL, which has two slashes, and with nothing to resolve.
             path = given if given[0] == "/" else below + given
-        elif address is not None or is_store_url(given):
-            in_store = StoreFile(parse(given if address is None else beside(address, given)))
+        elif is_store_url(given) or (is_in_store and (is_list_in_store or given[0] != "/")):
+            in_store = StoreFile(parse(url_below(root, given)))
             given, path = shown(given), in_store.address.url
         else:
-            path = absolute_below(folder, from_home(given))
+            path = absolute_below(root, from_home(given))
         # Ids of rows and of paths are valid text; arguments by position take half the time of those by name.
         source = Source(row_id, path, given, attributes, given_id is not None, True, part, in_store)
         yield Found(source, place, True)

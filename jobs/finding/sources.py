@@ -70,7 +70,8 @@ def found_in(
       literal extension or name (`clips/*.bin`) takes every file that matches; any other (`clips/*`) takes those that
       have a video's extension.
     - A list (.txt .csv .tsv .jsonl .ndjson .parquet) stands for the sources on its lines; `read_list` gives the form.
-      Paths in it are relative to its own folder. Without an `id` column, ids are the paths as written.
+      Paths in it are relative to its own folder, or to `importing.list_root`. Without an `id` column, ids are the
+      paths as written.
     - A URL that ends with a slash, or at which there is no file, stands for the files below it; one of a list for its
       lines; any other for the file itself.
     - A file:// URL stands for the path that it names.
@@ -82,8 +83,8 @@ def found_in(
       each folder of pictures in it. In a folder that holds one of these, only video files are found; if there is none,
       its tars (`importers/`).
 
-    `importing` says what more a list's columns mean, and the rate of pictures. The types of the columns of CSV and TSV
-    lists are inferred, unless `types` gives them; `on_types` is told which they are.
+    `importing` says what more a list's columns mean, where its paths begin, and the rate of pictures. The types of the
+    columns of CSV and TSV lists are inferred, unless `types` gives them; `on_types` is told which they are.
 
     Ids are paths below the first of `roots` that holds the file. They are from `ids.id_roots`, which knows the dataset;
     without them they are those of a new dataset.
@@ -92,7 +93,7 @@ def found_in(
     """
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
-    _refuse_cuts_without_a_list([without_scheme(each) for each in arguments], importing)
+    _refuse_options_of_lists([without_scheme(each) for each in arguments], importing)
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: prefixes_below(base, numbered))
@@ -112,14 +113,20 @@ def found_in(
     check_types(types or {}, typed)
 
 
-def _refuse_cuts_without_a_list(arguments: Sequence[str], importing: Importing) -> None:
-    if importing.cuts is None:
+def _refuse_options_of_lists(arguments: Sequence[str], importing: Importing) -> None:
+    if importing.cuts is None and importing.list_root is None:
         return
     # Also of a glob the suffix says whether it stands for lists.
-    if not any(is_list(parse(each).name if is_store_url(each) else Path(each).name) for each in arguments):
-        first = shown(arguments[0])
+    if any(is_list(parse(each).name if is_store_url(each) else Path(each).name) for each in arguments):
+        return
+    first = shown(arguments[0])
+    if importing.cuts is None:
         raise UsageError(
-            f"--cuts names columns of a list, {' and '.join(importing.cuts)}, but {first!r} is no list; give one that "
-            "has a row for each stretch, or leave --cuts out",
+            f"--list-root says where paths in lists begin, but {first!r} is no list; give one, or leave it out",
             file=first,
         )
+    raise UsageError(
+        f"--cuts names columns of a list, {' and '.join(importing.cuts)}, but {first!r} is no list; give one that "
+        "has a row for each stretch, or leave --cuts out",
+        file=first,
+    )

@@ -70,7 +70,7 @@ def _in_list(address: Address, read: ReadList, importing: Importing) -> Iterator
     refuse_pictures(address, importing)
     # The rows of a long list do not fit into memory, so the copy stays until the last one is taken, or nobody wants it.
     with small_copy(address) as copy:
-        imported = kinetics_at(address, copy)
+        imported = kinetics_at(address, copy, importing.list_root)
         if imported is not None:
             yield from _imported(address, imported, None, importing)
         else:

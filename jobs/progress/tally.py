@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...wording import counted
+from ...wording import NOT_THERE, counted
 from ..look import Expected
 from ..unit_results import UnitProgress, UnitResult
 from ..units import Unit
@@ -18,6 +18,8 @@ from .time_left import Amount, Pending, of_all
 # What each source takes besides its pixels, of what is expected: looking at it, and starting ffmpeg. Of the sources in
 # tests/measured_costs.json that is what makes the expected times most alike to the measured ones.
 _SECONDS_OF_A_SOURCE = 0.02
+# Of a list whose paths are wrong no source is there. It is said as soon as so many are missing and none was found.
+_TOLD_MISSING = 20
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Tally:
         self._clock = clock
         self._started = clock()
         self._note = ""
+        self._missing, self._first_missing = 0, ""
         self._sources_done = self._sources_planned = self._sources_failed = self._bytes = 0
         # Set by the thread that lists sources, while other threads read it.
         self._listed, self._lists_more = 0, False
@@ -252,6 +255,9 @@ class Tally:
             self._work_ended += share * (unit.work_seconds - unit.found_seconds)
         self._sources_done += result.videos + len(result.failures)
         self._sources_failed += len(result.failures)
+        missing = [failure.path for failure in result.failures if NOT_THERE in failure.reason]
+        self._missing += len(missing)
+        self._first_missing = self._first_missing or next(iter(missing), "")
         self._bytes += result.bytes
         self._update()
 
@@ -289,10 +295,10 @@ class Tally:
             frames_planned=self._frames_ended + self._estimates,
             bytes_done=self._bytes,
             seconds=self.seconds,
-            note="; ".join(filter(None, (self._note, self._still_looking()))),
+            note="; ".join(filter(None, (self._doing(), self._still_looking()))),
             sources_planned=self._sources_planned,
             lists_more=self._lists_more,
-            sources_there=max(0, self._given - self.sources_found),
+            sources_there=self._sources_there,
             work_done_seconds=self._work_done_seconds,
             work_planned_seconds=self._work_ended + self._work_planned,
             pace=self._pace(),
@@ -314,6 +320,19 @@ class Tally:
             now = self._clock()
             self._rates.note(now, self._encoding.seconds(now), self._frames_done, self._work_done_seconds)
         return self._rates.pace(is_encoding=self._num_running > 0)
+
+    @property
+    def _sources_there(self) -> int:
+        return max(0, self._given - self.sources_found)
+
+    def _doing(self) -> str:
+        # Where the dataset has others, a job tries again what was missing before.
+        if self._sources_there or not self._missing == self._sources_done >= _TOLD_MISSING:
+            return self._note
+        return (
+            f"{self._note}, but no source was there so far: {self._first_missing} {NOT_THERE}. If the paths of a list "
+            "begin in another folder, end this job (Ctrl-C) and name that folder with --list-root"
+        )
 
     def _still_looking(self) -> str:
         total = self.sources_found

@@ -15,7 +15,7 @@ from ....errors import DamagedSourceError, NotAVideoError, SourceError, SourceNo
 from ....prep.options import SourcePolicy
 from ....storage.locate import from_home
 from ....wording import counted
-from ..addresses import is_store_url, shown
+from ..addresses import is_store_url, shown, url_below
 from ..source_lists import Row, read_list
 from ..source_parts import Images, Imported, Recognised
 
@@ -48,15 +48,16 @@ def folders_of_images(top: Path, folders: Iterable[tuple[Path, list[str]]], fps:
     return found
 
 
-def list_of_images(path: Path, fps: Fraction) -> Recognised | None:
+def list_of_images(path: Path, fps: Fraction, list_root: str | None = None) -> Recognised | None:
     """The videos that a list of pictures makes, in the order of its lines: one for each `id`, or one with the name of
     the list without its suffix. Columns that have one value in all lines of a video are its columns. None for a list
-    that names other files than pictures: see `picture_of_row`."""
+    that names other files than pictures: see `picture_of_row`. Paths begin in `list_root`, by default in the list's
+    own folder."""
     rows = list(read_list(str(path)))
     if not all(is_image_name(row.path) for row in rows):
         return None
     for row in rows:
-        _check_on_a_disk(row, str(path))
+        _check_on_a_disk(row, str(path), list_root)
     videos: dict[str, list[Row]] = {}
     for row in rows:
         videos.setdefault(row.id or path.stem, []).append(row)
@@ -68,25 +69,32 @@ def list_of_images(path: Path, fps: Fraction) -> Recognised | None:
             for name, value in columns[0].items()
             if all(name in each and each[name] == value for each in columns)
         }
-        part = Images(tuple(from_home(row.path) for row in lines), fps, is_ordered=True)
+        # An absolute path stays as it is.
+        files = (
+            from_home(row.path) if list_root is None else str(Path(list_root, from_home(row.path))) for row in lines
+        )
+        part = Images(tuple(files), fps, is_ordered=True)
         sources.append(Imported(video_id, path, f"{path}: {video_id}", same, part, lines[0].place))
     what = f"a list of {counted(len(rows), 'picture')} that {'is a video' if len(sources) == 1 else 'are'}"
     what += "" if len(sources) == 1 else f" {len(sources)} videos"
     return Recognised(what, tuple(sources))
 
 
-def picture_of_row(row: Row, fps: Fraction, file: str) -> Images | None:
+def picture_of_row(row: Row, fps: Fraction, file: str, list_root: str | None = None) -> Images | None:
     """What a row of a list of videos names if that is a picture: a video of one frame. None for any other file."""
     if not is_image_name(row.path):
         return None
-    _check_on_a_disk(row, file)
+    _check_on_a_disk(row, file, list_root)
     return Images((PurePath(row.path).name,), fps, is_ordered=True)
 
 
-def _check_on_a_disk(row: Row, file: str) -> None:
-    if is_store_url(row.path):
+def _check_on_a_disk(row: Row, file: str, list_root: str | None) -> None:
+    path = row.path
+    if list_root is not None and is_store_url(list_root) and not path.startswith("/"):
+        path = url_below(list_root, path)
+    if is_store_url(path):
         raise UsageError(
-            f"{row.place} names the picture {shown(row.path)}, and pictures are read from disks; copy them to one, and "
+            f"{row.place} names the picture {shown(path)}, and pictures are read from disks; copy them to one, and "
             "list the copies",
             file=file,
         )

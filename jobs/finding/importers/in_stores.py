@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ....errors import SourceError, SourceNotFoundError, UsageError
 from ....storage.odd_keys import is_odd
-from ..addresses import Address, parse
+from ..addresses import Address, is_store_url, parse
 from ..ids import folder_of
 from ..importing import Importing
 from ..other_files import what_else
@@ -57,17 +57,24 @@ def lerobot_at(folder: Address) -> RecognisedInStore | None:
     return _with_files(found, folder, files)
 
 
-def kinetics_at(address: Address, copy: Path) -> RecognisedInStore | None:
-    """The videos of a Kinetics list, of which `copy` is a local copy; None for any other list."""
+def kinetics_at(address: Address, copy: Path, list_root: str | None = None) -> RecognisedInStore | None:
+    """The videos of a Kinetics list, of which `copy` is a local copy; None for any other list. Files lie below
+    `list_root`, by default below the list's own folder."""
     if not is_kinetics(copy):
         return None
-    if address.is_on_the_web:
+    if list_root is not None and not is_store_url(list_root):
         raise UsageError(
-            f"{address.url} is a Kinetics list on a web server, which does not say what lies beside it; give a list "
-            "with the URLs of the files in a column `path`, and --cuts time_start,time_end",
+            f"the Kinetics list {address.url} is in a store, and --list-root {list_root!r} on a disk; copy the list to "
+            "a disk, and give that",
             file=address.url,
         )
-    folder = parse(folder_of(address.url))
+    folder = parse(folder_of(address.url) if list_root is None else list_root)
+    if folder.is_on_the_web:
+        raise UsageError(
+            f"{address.url} is a Kinetics list with videos on a web server, which does not say what lies there; give a "
+            "list with the URLs of the files in a column `path`, and --cuts time_start,time_end",
+            file=address.url,
+        )
     files = _files_below(folder, is_video_name)
     # As on a disk: of two files with one name the first one of the last folder counts.
     in_order = sorted(map(Path, files), key=lambda file: file.name, reverse=True)

@@ -1,7 +1,7 @@
 """Lists with the columns of Kinetics: `youtube_id`, `time_start`, `time_end`, and others such as `label` and `split`.
 
-The files lie anywhere below the list's folder, either cut already, as the tools that download Kinetics name them
-(`<youtube_id>_<start, 6 digits>_<end, 6 digits>.mp4`), or whole (`<youtube_id>.mp4`).
+The files lie anywhere below the list's folder, or below `--list-root`, either cut already, as the tools that download
+Kinetics name them (`<youtube_id>_<start, 6 digits>_<end, 6 digits>.mp4`), or whole (`<youtube_id>.mp4`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ....arguments import exact
 from ....errors import UsageError
 from ....prep.timing.stretch import Stretch
 from ....wording import counted
+from ..addresses import is_store_url
 from ..plain_values import valid_text
 from ..source_parts import Imported, Recognised
 
@@ -36,16 +37,23 @@ def is_kinetics(path: Path) -> bool:
     return header >= _COLUMNS and "path" not in header
 
 
-def rows_of(path: Path, is_video_name: Callable[[str], bool]) -> Recognised:
-    """The videos of a list on a disk."""
-    return rows_among(path, str(path), path.parent, _videos_below(path.parent, is_video_name))
+def rows_of(path: Path, is_video_name: Callable[[str], bool], list_root: str | None = None) -> Recognised:
+    """The videos of a list on a disk. Files lie below `list_root`, by default below the list's own folder."""
+    if list_root is not None and is_store_url(list_root):
+        raise UsageError(
+            f"the Kinetics list {str(path)!r} is on a disk, and --list-root is {list_root}; copy the list to that "
+            "store, and give that",
+            file=str(path),
+        )
+    folder = path.parent if list_root is None else Path(list_root)
+    return rows_among(path, str(path), folder, _videos_below(folder, is_video_name))
 
 
 def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) -> Recognised:
     """The videos of a list: id `<youtube_id>_<start>_<end>`, with all columns. A file that is cut already is taken
     whole, from a whole file the stretch is cut. A row whose file is missing becomes a failure.
 
-    `shown` is what messages call the list. `files` are those below its folder, by their names without the suffix.
+    `shown` is what messages call the list. `files` are those below `folder`, by their names without the suffix.
     """
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
         reader = csv.DictReader(stream, skipinitialspace=True)

@@ -25,9 +25,9 @@ def recognised(path: Path, importing: Importing, is_video_name: IsVideoName) -> 
     if path.suffix.lower() == ".tar":
         return samples_of(path, is_video_name)
     if is_kinetics(path):
-        return rows_of(path, is_video_name)
+        return rows_of(path, is_video_name, importing.list_root)
     if importing.image_fps is not None and is_list(path.name):
-        return list_of_images(path, importing.image_fps)
+        return list_of_images(path, importing.image_fps, importing.list_root)
     return None
 
 
