@@ -20,8 +20,9 @@ class NetworkOptions:
     A request that fails is made again after a random time of at most `first_backoff_seconds`, which doubles with each
     further retry up to `max_backoff_seconds`: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
     With `hedge_after_seconds` a second, identical request is made when the first has taken so long, and whichever
-    answers first counts. With `give_up_after_seconds` a request that has no answer by then is an error, however often
-    it was made until then. Both are for reads alone.
+    answers first counts. A read that the store turns away since there are too many requests is made again for
+    `throttled_seconds`, however often. With `give_up_after_seconds` a request that has no answer by then is an error,
+    however often it was made until then. These three are for reads alone.
     """
 
     connect_timeout_seconds: float = 5.0
@@ -30,6 +31,7 @@ class NetworkOptions:
     retries: int = 8
     first_backoff_seconds: float = 0.1
     max_backoff_seconds: float = 10.0
+    throttled_seconds: float = 300.0
     hedge_after_seconds: float | None = None
     give_up_after_seconds: float | None = None
     max_concurrent_requests: int = 16
@@ -41,7 +43,7 @@ class NetworkOptions:
             value = getattr(self, each.name)
             if isinstance(value, str):
                 continue
-            may_be_0 = each.name in ("retries", "first_backoff_seconds")
+            may_be_0 = each.name in ("retries", "first_backoff_seconds", "throttled_seconds")
             if value is not None and not (value >= 0 if may_be_0 else value > 0):
                 raise UsageError(f"{each.name} is {value!r}; it has to be {'at least' if may_be_0 else 'above'} 0")
 

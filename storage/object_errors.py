@@ -19,6 +19,8 @@ _CODES_TO_RETRY = (
     *("RequestTimeout", "SlowDown", "InternalError", "OperationAborted", "ConditionalRequestConflict"),
     *("ServerBusy", "OperationTimedOut"),
 )
+# How stores ask for fewer requests. Any store may answer 429 instead.
+_CODES_OF_TOO_MANY = ("SlowDown", "ServerBusy", "TooManyRequests")
 # Credentials that held once. Amazon answers these with 400.
 _CODES_OF_OLD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
 _CONNECTION_FAILURES = {
@@ -52,6 +54,11 @@ class Failure:
     def is_passing(self) -> bool:
         """Whether the same request may succeed later."""
         return self.status in _STATUSES_TO_RETRY or self.code in _CODES_TO_RETRY or bool(self.connection)
+
+    @property
+    def is_throttling(self) -> bool:
+        """Whether the store asks for fewer requests. The answer to a HEAD has no code."""
+        return self.status == 429 or self.code in _CODES_OF_TOO_MANY
 
     @property
     def is_short(self) -> bool:

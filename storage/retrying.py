@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
@@ -17,6 +18,8 @@ from .object_errors import failure, system_error
 
 _T = TypeVar("_T")
 _HEDGING_THREADS = 256
+# Beyond any limit of a pause, and not yet of floating point.
+_MOST_DOUBLINGS = 60
 # As obstore says it.
 _TOO_LATE = "operation timed out"
 # A draw from the sequence of the `random` module would change what training draws after it.
@@ -63,14 +66,17 @@ class Requests:
     def make(self, request: Callable[[], _T], place: str) -> _T:
         """The answer to a request, which is made again if its failure may pass. The errors of the interface; what
         obstore says of a condition that does not hold comes as it is."""
-        return self._made(request, place, until=math.inf)
+        return self._made(request, place, until=math.inf, throttled_until=-math.inf)
 
     def read(self, request: Callable[[], _T], place: str) -> _T:
-        """Like `make`, for requests that change nothing: a second one is made if the first takes long, and there is an
-        error in time where the options say so."""
-        limit = self.options.give_up_after_seconds
-        until = math.inf if limit is None else time.monotonic() + limit
-        return self._made(lambda: self._first_of_two(request, until), place, until=until)
+        """Like `make`, for requests that change nothing: a second one is made if the first takes long, there is an
+        error in time where the options say so, and a store that asks for fewer requests is waited for."""
+        now, limit = time.monotonic(), self.options.give_up_after_seconds
+        until = math.inf if limit is None else now + limit
+        throttled_until = now + self.options.throttled_seconds
+        return self._made(
+            lambda: self._first_of_two(request, until), place, until=until, throttled_until=throttled_until
+        )
 
     def all(self, requests: list[Callable[[], _T]]) -> list[_T]:
         """The results of several calls of `make` or `read`, which run at the same time."""
@@ -86,13 +92,13 @@ class Requests:
             for future in futures:
                 future.cancel()
 
-    def _made(self, request: Callable[[], _T], place: str, *, until: float) -> _T:
+    def _made(self, request: Callable[[], _T], place: str, *, until: float, throttled_until: float) -> _T:
         import obstore.exceptions as theirs
 
         check_process(place)
         began, least_seconds = time.monotonic(), math.inf
         try:
-            for attempt in range(self.options.retries + 1):
+            for attempt in itertools.count():
                 self.counter.add(RequestCounts(requests=1))
                 asked = time.monotonic()
                 try:
@@ -101,8 +107,10 @@ class Requests:
                     raise
                 except (theirs.BaseError, OSError, ValueError) as error:
                     pause = backoff_seconds(attempt, self.options, _JITTER.random())
-                    is_last = attempt == self.options.retries or time.monotonic() + pause >= until
-                    if is_last or not failure(error).is_passing:
+                    what, then = failure(error), time.monotonic() + pause
+                    is_waited_for = what.is_throttling and then < throttled_until
+                    is_last = then >= until or (attempt >= self.options.retries and not is_waited_for)
+                    if is_last or not what.is_passing:
                         # A traceback would show the page of text of obstore's error.
                         raise system_error(error, place, self.credentials()) from None
                 else:
@@ -144,4 +152,4 @@ class Requests:
 def backoff_seconds(attempt: int, options: NetworkOptions, draw: float) -> float:
     """How long to wait after a failed attempt, the first being 0: exponential, with full jitter. `draw` is uniform in
     [0, 1)."""
-    return draw * min(options.max_backoff_seconds, options.first_backoff_seconds * float(2**attempt))
+    return draw * min(options.max_backoff_seconds, options.first_backoff_seconds * 2.0 ** min(attempt, _MOST_DOUBLINGS))

@@ -21,7 +21,7 @@ from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
 from shortgop.storage.object_errors import system_error
 
-NO_RETRIES = NetworkOptions(retries=0)
+NO_RETRIES = NetworkOptions(retries=0, throttled_seconds=0)
 
 
 def short(error: BaseException) -> bool:

@@ -228,11 +228,50 @@ def test_a_silent_server_is_a_timeout(proxied_url: str, s3_proxy: FlakyProxy) ->
         storage.read("a")
 
 
-@given(st.integers(0, 30), st.floats(0, 1, exclude_max=True), st.floats(0, 2), st.floats(0.1, 60))
+@pytest.mark.parametrize("status", [503, 429])
+def test_reads_wait_while_a_store_asks_for_fewer_requests(proxied_url: str, s3_proxy: FlakyProxy, status: int) -> None:
+    storage = opened(proxied_url, NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02))
+    storage.put_new("a", b"content")
+    # More often than any other failure is tried again.
+    s3_proxy.faults(Faults(statuses=20, status=status))
+    assert storage.read("a") == b"content"
+    assert storage.counts().retries == 20
+
+
+def test_a_store_that_asks_for_fewer_requests_too_long_is_an_error(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    options = NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02, throttled_seconds=0.5)
+    storage = opened(proxied_url, options)
+    s3_proxy.faults(Faults(statuses=100_000, status=503))
+    began = time.monotonic()
+    with pytest.raises(OSError, match="the server answered 503 SlowDown"):
+        storage.read("a")
+    assert time.monotonic() - began > 0.4
+    assert storage.counts().retries > 8
+
+
+def test_only_reads_wait_so_long_and_only_for_that_reason(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    storage = opened(proxied_url, NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02))
+    s3_proxy.faults(Faults(statuses=20, status=503))
+    # What renews a lock has to say in time that it could not.
+    with pytest.raises(OutputError, match="the server answered 503 SlowDown"):
+        storage.put_new("a", b"content")
+    s3_proxy.faults(Faults(statuses=20, status=500))
+    with pytest.raises(OSError, match="the server answered 500"):
+        storage.read("a")
+    assert storage.counts().retries == 16
+    hurried = opened(proxied_url, NetworkOptions(give_up_after_seconds=0.3))
+    s3_proxy.faults(Faults(statuses=100_000, status=503))
+    began = time.monotonic()
+    with pytest.raises(OSError, match="the server answered 503 SlowDown"):
+        hurried.read("a")
+    assert time.monotonic() - began < 3
+
+
+@given(st.integers(0, 2000), st.floats(0, 1, exclude_max=True), st.floats(0, 2), st.floats(0.1, 60))
 def test_back_off_grows_and_is_bounded(attempt: int, draw: float, first: float, longest: float) -> None:
     options = NetworkOptions(first_backoff_seconds=first, max_backoff_seconds=longest)
     seconds = backoff_seconds(attempt, options, draw)
-    assert 0 <= seconds <= min(longest, first * 2**attempt)
+    assert 0 <= seconds <= min(longest, first * 2 ** min(attempt, 60))
     assert seconds <= backoff_seconds(attempt + 1, options, draw)
 
 
