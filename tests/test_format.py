@@ -15,6 +15,7 @@ import pytest
 import zarr
 from av.codec.context import CodecContext
 from av.packet import Packet
+from av.video.reformatter import ColorRange
 
 import shortgop
 from datasets import make_dataset
@@ -127,6 +128,34 @@ def test_a_reader_that_follows_the_page_finds_every_frame(
         for k in [*range(0, 70, 9), 69]:
             frame, source_pts = reader.frame(name, k)
             assert read_number(frame_to_rgb(frame)) == source.numbers[source.pts.index(source_pts)]
+
+
+@pytest.mark.parametrize(("matrix", "full_range"), [(1, False), (1, True), (6, False), (5, True), (2, False)])
+def test_a_reader_that_converts_as_the_page_says_gets_shortgops_pixels(
+    tmp_path: Path, matrix: int, full_range: bool
+) -> None:
+    with av.open(tmp_path / "a.mp4", "w") as container:
+        stream: Any = container.add_stream("libx264", rate=25)
+        stream.width, stream.height, stream.pix_fmt = 96, 64, "yuv420p"
+        stream.codec_context.colorspace = matrix
+        stream.codec_context.color_range = ColorRange.JPEG if full_range else ColorRange.MPEG
+        rng = np.random.default_rng(0)
+        for _ in range(20):
+            # Blocks of random luma and chroma.
+            picture = av.VideoFrame.from_ndarray(
+                rng.integers(16, 236, (12, 12), np.uint8).repeat(8, axis=0).repeat(8, axis=1), format="yuv420p"
+            )
+            container.mux(stream.encode(picture))
+        container.mux(stream.encode(None))
+    make_dataset([tmp_path / "a.mp4"], tmp_path / "dataset")
+    reader, video = Reader(tmp_path / "dataset"), shortgop.open(tmp_path / "dataset")["a.mp4"]
+    for k in (0, 7, 19):
+        frame = reader.frame("a.mp4", k)[0]
+        assert frame.format.name == "yuv420p"
+        pixels = frame.to_ndarray(format="rgb24")
+        assert np.array_equal(video[k].permute(1, 2, 0).numpy(), pixels)
+        # Pixels differ, so this can fail.
+        assert len(np.unique(pixels)) > 100
 
 
 def test_a_reader_that_follows_the_page_finds_what_layers_changed(
