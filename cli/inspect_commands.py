@@ -16,9 +16,9 @@ from .printing import print_json, video_table
 _VIDEOS_SHOWN = 20
 
 
-@app.command()
+@app.command(short_help="Show what is in a dataset.")
 def info(dataset: DatasetArgument, as_json: JsonOption = False) -> None:
-    """Show what is in a dataset."""
+    """Show what is in a dataset, and which sources are not in it, and why."""
     with errors():
         from ..manifests.operations.summary import summarize
 

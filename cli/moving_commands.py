@@ -44,7 +44,7 @@ def copy(
 
 @app.command(short_help="Put the videos of several datasets into one.")
 def merge(
-    datasets: Annotated[list[str], typer.Argument(metavar="DATASET...", help="Folders or URLs that prep wrote to.")],
+    datasets: Annotated[list[str], typer.Argument(metavar="DATASET", help="Folders or URLs that prep wrote to.")],
     out_place: OutOption,
     include_dropped: IncludeDroppedOption = False,
     as_json: JsonOption = False,

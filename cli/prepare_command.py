@@ -38,8 +38,10 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         str | None, typer.Option("--profile", metavar="NAME", help="fast (to read), balanced or small.  [fast]")
     ] = None,
     fps: Annotated[str | None, typer.Option(help="source, or a rate: 30, 29.97, 30000/1001.  [source]")] = None,
-    size: Annotated[str | None, typer.Option(help="At most: source, a short side, or WxH.  [source]")] = None,
-    fit: Annotated[str | None, typer.Option(help="Into WxH: within, pad, crop or stretch.  [within]")] = None,
+    size: Annotated[str | None, typer.Option(help="No larger than: source, a short side, or WxH.  [source]")] = None,
+    fit: Annotated[
+        str | None, typer.Option(help="How pictures fit into WxH: within, pad, crop or stretch.  [within]")
+    ] = None,
     upscale: Annotated[
         bool | None, typer.Option("--upscale/--no-upscale", help="Enlarge sources smaller than --size.  [no]")
     ] = None,

@@ -50,7 +50,7 @@ _PROBLEMS_SHOWN = 5
 def verify(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     sources: Annotated[
-        list[str] | None, typer.Argument(metavar="[SOURCE]...", help="With --repair: the sources that prep was given.")
+        list[str] | None, typer.Argument(metavar="SOURCE", help="With --repair: the sources that prep was given.")
     ] = None,
     decode: Annotated[bool, typer.Option("--decode", help="Decode every frame as well.")] = False,
     repair: Annotated[
