@@ -148,8 +148,11 @@ def _cluster_of(machines: Sequence[Mapping[str, Any]], attempts: int = 3) -> tup
 
 def _shut_down(cluster: Any) -> None:
     """Kill all machines. `Cluster.shutdown` tells one process after the other to end, and waits for it."""
-    pids = (process.pid for node in cluster.list_all_nodes() for _, process in node.live_processes())
+    nodes = list(cluster.list_all_nodes())
+    pids = (process.pid for node in nodes for _, process in node.live_processes())
     with opened_processes({pid for each in pids for pid in (each, *(below for below, _ in descendants(each)))}) as all_:
         kill(all_)
-        for node in reversed(cluster.list_all_nodes()):
+        for node in reversed(nodes):
             cluster.remove_node(node, allow_graceful=False)
+            # A machine is part of a cycle. Its client crashes a forked process in which garbage is collected.
+            node._gcs_client = None
