@@ -20,9 +20,9 @@ class NetworkOptions:
     A request that fails is made again after a random time of at most `first_backoff_seconds`, which doubles with each
     further retry up to `max_backoff_seconds`: https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/.
     With `hedge_after_seconds` a second, identical request is made when the first has taken so long, and whichever
-    answers first counts. A read that the store turns away since there are too many requests is made again for
-    `throttled_seconds`, however often. With `give_up_after_seconds` a request that has no answer by then is an error,
-    however often it was made until then. These three are for reads alone.
+    answers first counts. With `give_up_after_seconds` a request that has no answer by then is an error, however often
+    it was made until then. Both are for reads alone. What the store turns away since there are too many requests is
+    made again for `throttled_seconds`, however often.
     """
 
     connect_timeout_seconds: float = 5.0

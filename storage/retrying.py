@@ -64,19 +64,16 @@ class Requests:
         self._hedging: ThreadPoolExecutor | None = None
 
     def make(self, request: Callable[[], _T], place: str) -> _T:
-        """The answer to a request, which is made again if its failure may pass. The errors of the interface; what
-        obstore says of a condition that does not hold comes as it is."""
-        return self._made(request, place, until=math.inf, throttled_until=-math.inf)
+        """The answer to a request, which is made again if its failure may pass; a store that asks for fewer requests is
+        waited for. The errors of the interface; what obstore says of a condition that does not hold comes as it is."""
+        return self._made(request, place, until=math.inf)
 
     def read(self, request: Callable[[], _T], place: str) -> _T:
-        """Like `make`, for requests that change nothing: a second one is made if the first takes long, there is an
-        error in time where the options say so, and a store that asks for fewer requests is waited for."""
-        now, limit = time.monotonic(), self.options.give_up_after_seconds
-        until = math.inf if limit is None else now + limit
-        throttled_until = now + self.options.throttled_seconds
-        return self._made(
-            lambda: self._first_of_two(request, until), place, until=until, throttled_until=throttled_until
-        )
+        """Like `make`, for requests that change nothing: a second one is made if the first takes long, and there is an
+        error in time where the options say so."""
+        limit = self.options.give_up_after_seconds
+        until = math.inf if limit is None else time.monotonic() + limit
+        return self._made(lambda: self._first_of_two(request, until), place, until=until)
 
     def all(self, requests: list[Callable[[], _T]]) -> list[_T]:
         """The results of several calls of `make` or `read`, which run at the same time."""
@@ -92,7 +89,7 @@ class Requests:
             for future in futures:
                 future.cancel()
 
-    def _made(self, request: Callable[[], _T], place: str, *, until: float, throttled_until: float) -> _T:
+    def _made(self, request: Callable[[], _T], place: str, *, until: float) -> _T:
         import obstore.exceptions as theirs
 
         check_process(place)
@@ -108,7 +105,7 @@ class Requests:
                 except (theirs.BaseError, OSError, ValueError) as error:
                     pause = backoff_seconds(attempt, self.options, _JITTER.random())
                     what, then = failure(error), time.monotonic() + pause
-                    is_waited_for = what.is_throttling and then < throttled_until
+                    is_waited_for = what.is_throttling and then < began + self.options.throttled_seconds
                     is_last = then >= until or (attempt >= self.options.retries and not is_waited_for)
                     if is_last or not what.is_passing:
                         # A traceback would show the page of text of obstore's error.
