@@ -22,7 +22,8 @@ class NetworkOptions:
     With `hedge_after_seconds` a second, identical request is made when the first has taken so long, and whichever
     answers first counts. With `give_up_after_seconds` a request that has no answer by then is an error, however often
     it was made until then. Both are for reads alone. What the store turns away since there are too many requests is
-    made again for `throttled_seconds`, however often.
+    made again for `throttled_seconds`, however often. A piece of an upload is sent again for `upload_seconds`, whatever
+    it fails for that may pass: with it all of the upload would be lost.
     """
 
     connect_timeout_seconds: float = 5.0
@@ -32,6 +33,7 @@ class NetworkOptions:
     first_backoff_seconds: float = 0.1
     max_backoff_seconds: float = 10.0
     throttled_seconds: float = 300.0
+    upload_seconds: float = 300.0
     hedge_after_seconds: float | None = None
     give_up_after_seconds: float | None = None
     max_concurrent_requests: int = 16

@@ -183,7 +183,7 @@ def test_an_upload_goes_on_while_requests_fail(proxied_url: str, s3_proxy: Flaky
 
 
 def test_an_upload_whose_requests_all_fail_says_why(proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
-    storage = opened(proxied_url)
+    storage = opened(proxied_url, NetworkOptions(first_backoff_seconds=0.01, upload_seconds=1))
     s3_proxy.faults(Faults(lost_puts=1000))
     file = tmp_path / "file"
     # The last of two parts: its error has no more than one line.
@@ -243,6 +243,33 @@ def test_requests_wait_while_a_store_asks_for_fewer(proxied_url: str, s3_proxy: 
     s3_proxy.faults(Faults(statuses=20, status=status))
     assert storage.find("a") is not None
     assert storage.counts().retries == 80
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_an_upload_is_not_lost_where_the_store_fails_for_a_while(
+    proxied_url: str, s3_proxy: FlakyProxy, status: int
+) -> None:
+    storage = opened(proxied_url, NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02))
+    started = storage.start("shards/u1", ".shard")
+    started.write(bytes(PIECE_BYTES))
+    s3_proxy.faults(Faults(statuses=40, status=status))
+    started.write(bytes(PIECE_BYTES))
+    started.commit()
+    (shard,) = storage.files("shards")
+    assert shard.num_bytes == 2 * PIECE_BYTES
+
+
+def test_an_upload_to_a_store_that_does_not_come_back_is_an_error(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    options = NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02, upload_seconds=1)
+    started = opened(proxied_url, options).start("shards/u1", ".shard")
+    s3_proxy.faults(Faults(statuses=100_000, status=503))
+
+    def write() -> None:
+        started.write(bytes(2 * PIECE_BYTES))
+        started.commit()
+
+    with pytest.raises(OutputError, match="the server answered 503"):
+        write()
 
 
 def test_a_store_that_asks_for_fewer_requests_too_long_is_an_error(proxied_url: str, s3_proxy: FlakyProxy) -> None:
