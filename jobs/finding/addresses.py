@@ -37,11 +37,16 @@ class Address:
     @property
     def is_on_the_web(self) -> bool:
         """Whether it is on a web server, which has files and no listings."""
-        return self.root.partition("://")[0] in _WEB
+        return is_on_the_web(self.root)
 
     def below(self, key: str) -> Address:
         """The address of another key in the same store."""
         return Address(f"{self.root}/{key}", key, self.root)
+
+
+def is_on_the_web(url: str) -> bool:
+    """Whether a URL is one of a web server."""
+    return url.partition("://")[0].lower() in _WEB
 
 
 def is_store_url(text: str) -> bool:

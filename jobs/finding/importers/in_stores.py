@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ....errors import SourceError, SourceNotFoundError, UsageError
 from ....storage.odd_keys import is_odd
-from ..addresses import Address, is_store_url, parse
+from ..addresses import Address, is_on_the_web, is_store_url, parse
 from ..ids import folder_of
 from ..importing import Importing
 from ..other_files import what_else
@@ -68,13 +68,14 @@ def kinetics_at(address: Address, copy: Path, list_root: str | None = None) -> R
             "a disk, and give that",
             file=address.url,
         )
-    folder = parse(folder_of(address.url) if list_root is None else list_root)
-    if folder.is_on_the_web:
+    root = folder_of(address.url) if list_root is None else list_root
+    if is_on_the_web(root):
         raise UsageError(
             f"{address.url} is a Kinetics list with videos on a web server, which does not say what lies there; give a "
             "list with the URLs of the files in a column `path`, and --cuts time_start,time_end",
             file=address.url,
         )
+    folder = parse(root)
     files = _files_below(folder, is_video_name)
     # As on a disk: of two files with one name the first one of the last folder counts.
     in_order = sorted(map(Path, files), key=lambda file: file.name, reverse=True)
