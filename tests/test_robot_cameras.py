@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 import shortgop
 from lerobot_files import CAMERAS, write_lerobot
 from shortgop import Output
-from shortgop.errors import DatasetError, DatasetWarning, UsageError
+from shortgop.errors import DatasetError, DatasetWarning, UsageError, WrongTypeError
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -50,6 +50,12 @@ def seen(frames: torch.Tensor, crop: torch.Tensor, flip: torch.Tensor) -> torch.
     top, left, height, width = crop.tolist()
     part = frames[..., top : top + height, left : left + width]
     return part.flip(-1) if flip else part
+
+
+@pytest.mark.parametrize("transform", [torch.nn.Upsample, {WRIST: torch.nn.Upsample}])
+def test_a_class_in_place_of_a_transform_is_refused(transform: Any, places: tuple[Path, Path]) -> None:
+    with pytest.raises(WrongTypeError, match=r"class Upsample, .*; give it an object of that class: "):
+        clips(places, transform=transform)
 
 
 def test_each_camera_has_a_crop_of_its_own_which_its_times_share(places: tuple[Path, Path]) -> None:
