@@ -6,6 +6,7 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from packets_at import packets_at
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.bursts import without_bursts
+from shortgop.prep.probing.holes import off_beat
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import make_video, read_number, variable_rate_pts
@@ -232,6 +234,36 @@ def test_bursts_that_lack_their_beginning_or_a_packet_are_even_as_well(tmp_path:
     shown = [read_number(frame) for frame in video]
     first, stop = video.changes.salvaged[0]
     assert shown == [number if not first <= number < stop else first - 1 for number in range(FRAMES)]
+
+
+@pytest.mark.parametrize("units", [1000, 90000])
+@pytest.mark.parametrize("fps", [24, Fraction(24000, 1001), 25, Fraction(30000, 1001), 30, 60, 240])
+def test_times_of_lost_frames_are_right_where_sound_ones_are_even(fps: Fraction, units: int) -> None:
+    """Also far from sound frames, in whole milliseconds, of which no even number is an interval."""
+    times = [round(number * units / fps) for number in range(3000)]
+    for lost, is_certain in ((range(20, 30), True), (range(100, 250), True), (range(50, 2900), units > 1000)):
+        sound = [time for number, time in enumerate(times) if number not in lost]
+        right = [times[number] for number in lost]
+        wrong = times[lost[3]] + round(units / fps / 2)
+        assert off_beat(sound, right) == set()
+        assert off_beat(sound, sorted([*right, wrong])) == ({wrong} if is_certain else set())
+
+
+@pytest.mark.parametrize("fps", [60, Fraction(30000, 1001)])
+def test_a_lost_gop_in_milliseconds_leaves_the_rate(fps: Fraction, tmp_path: Path) -> None:
+    source = make_video(tmp_path / "x.mkv", pts=range(240), timebase=1 / Fraction(fps), gop=80).path
+    with av.open(source) as container:
+        packet = [bytes(each) for each in container.demux(video=0) if each.size][83]
+    data = source.read_bytes()
+    source.write_bytes(data.replace(packet, b"\xff" * 6 + packet[6:], 1))
+    video = prepared(source, salvage=True)
+    assert video.metadata.fps == fps
+    assert len(video) == 240
+    marked = {frame for first, stop in video.changes.salvaged for frame in range(first, stop)}
+    assert len(marked) > 70
+    assert [read_number(video[frame]) for frame in range(240) if frame not in marked] == [
+        frame for frame in range(240) if frame not in marked
+    ]
 
 
 def test_wrong_times_of_damaged_frames_tell_of_no_bursts(tmp_path: Path) -> None:

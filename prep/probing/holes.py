@@ -42,15 +42,24 @@ def spacing_of(times: Sequence[int]) -> Spacing:
 
 
 def off_beat(sound: Sequence[int], lost: Sequence[int]) -> set[int]:
-    """The times of lost frames that cannot be right, as the sound ones, at these times, are evenly spaced: of what is
-    damaged in a frame its time may be a part. Times rise."""
+    """The times of lost frames between sound ones that cannot be right, as the sound ones, at these times, are evenly
+    spaced: of what is damaged in a frame its time may be a part. Times rise."""
     spacing = spacing_of(sound)
-    if not (sound and spacing.is_even and spacing.interval):
+    if not (spacing.is_even and spacing.interval):
         return set()
     known, times = np.array(sound), np.array(lost, dtype=np.int64)
-    before = known[np.maximum(0, np.searchsorted(known, times) - 1)]
-    off = (times - before) % spacing.interval
-    return set(times[np.minimum(off, spacing.interval - off) > _OFF_PART * spacing.interval].tolist())
+    steps = np.diff(known)
+    is_even = np.abs(steps - spacing.interval) <= spacing.interval / 10 + 1
+    # The exact interval, of which times may be rounded to whole milliseconds, and by how much it may be wrong: each run
+    # of even steps has a rounded time at both ends.
+    interval, error = steps[is_even].mean(), (np.count_nonzero(~is_even) + 1) / np.count_nonzero(is_even)
+    behind = np.searchsorted(known, times)
+    is_between = (behind > 0) & (behind < len(known))
+    times, before, after = times[is_between], known[behind[is_between] - 1], known[behind[is_between]]
+    count = np.maximum(1, np.rint((after - before) / interval))
+    off, step = times - before, (after - before) / count
+    off = np.abs(off - np.rint(off / step) * step)
+    return set(times[(off > _OFF_PART * interval) & (count * error <= _OFF_PART * interval)].tolist())
 
 
 def after_holes(

@@ -126,7 +126,11 @@ def picture_of(
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
         fields=_fields(
-            [frame.interlaced_frame for frame in frames], codec.name, codec.field_order, in_pairs=has_field_pairs
+            [frame.interlaced_frame for frame in frames],
+            codec.name,
+            codec.field_order,
+            in_pairs=has_field_pairs,
+            tag=codec.codec_tag,
         ),
         mirrored=_is_mirrored(first),
         false_matrix=pixels.name.startswith("yuv") and int(first.colorspace) == _RGB_MATRIX,
@@ -161,7 +165,7 @@ def _has_alpha(frame: VideoFrame) -> bool:
     return any(component.is_alpha for component in frame.format.components)
 
 
-def _fields(flagged: Sequence[bool], codec: str, field_order: int, *, in_pairs: bool) -> Fields:
+def _fields(flagged: Sequence[bool], codec: str, field_order: int, *, in_pairs: bool, tag: str) -> Fields:
     """Which frames have two fields, by the decoder's flags and the container. HEVC codes each field as a picture of its
     own, which stays as it is: none of its frames has two."""
     if codec == "hevc":
@@ -172,8 +176,11 @@ def _fields(flagged: Sequence[bool], codec: str, field_order: int, *, in_pairs: 
         if codec in _FRAMES_TELL:
             return Fields.FLAGGED
         return Fields.TOP_FIRST if field_order in _TOP_FIRST else Fields.BOTTOM_FIRST
-    # FFmpeg puts the first picture of a packet into the lower rows, and flags no frame.
-    return Fields.BOTTOM_FIRST if in_pairs else Fields.NO
+    if not in_pairs:
+        return Fields.NO
+    # FFmpeg flags no frame. Of two pictures in a packet it puts the first one into the lower rows where the container
+    # calls the codec MJPG, and into the upper ones elsewhere.
+    return Fields.BOTTOM_FIRST if tag == "MJPG" else Fields.TOP_FIRST
 
 
 def _is_mirrored(frame: VideoFrame) -> bool:

@@ -58,7 +58,7 @@ def unread_video(path: str, container: InputContainer, stream: VideoStream, posi
     if "mp4" in container.format.name:
         return _ANOTHER_MP4 if has_another_mp4([kind for kind, *_ in _without_repeated_index(path)]) else ""
     if "matroska" in container.format.name:
-        begin = file_behind(path, position or 0)
+        begin = None if position is None else file_behind(path, position)
     else:
         begin = begin_of_next(path, container.format.name)
     if begin is not None:
