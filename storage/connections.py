@@ -9,7 +9,6 @@ from __future__ import annotations
 import configparser
 import importlib.util
 import os
-import re
 import threading
 import urllib.error
 import urllib.request
@@ -22,7 +21,7 @@ from urllib.parse import urlsplit
 
 from ..errors import ToolError
 from .hub import hub_place, request_headers, token_tried
-from .network import NetworkOptions
+from .network import NetworkOptions, is_server
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, MemoryStore, ObjectStore, RetryConfig, S3Config
@@ -293,24 +292,13 @@ def _endpoint(root: StoreRoot) -> str:
     no Exception."""
     names = _ENDPOINTS.get(root.scheme, ())
     for name in names:
-        if (value := os.environ.get(name)) is not None and not _is_server(value):
+        if (value := os.environ.get(name)) is not None and not is_server(value):
             raise ToolError(
                 f"{name} is {value!r}, which is no server; write http://host:port or https://host, or unset it"
             )
     if root.scheme == "gs" and os.environ.get("GOOGLE_APPLICATION_CREDENTIALS") == "":
         raise ToolError("GOOGLE_APPLICATION_CREDENTIALS is empty; name a file with a key, or unset it")
     return _environment(*names)
-
-
-def _is_server(text: str) -> bool:
-    """Whether a text is the URL of a server; its port may be missing."""
-    try:
-        parts = urlsplit(text)
-        _ = parts.port
-    except ValueError:
-        # The port is no number, or there are brackets of an IPv6 address without one.
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s\x00-\x1f]", text)
 
 
 def _environment(*names: str) -> str:

@@ -7,6 +7,7 @@ https://huggingface.co/docs/huggingface_hub/package_reference/environment_variab
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -14,16 +15,18 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import quote, unquote, urlsplit
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urljoin
 
 from ..errors import ToolError, UsageError
+from .network import is_server
 
 _ENDPOINT = "https://huggingface.co"
 # Revisions that hold a slash, which URLs need not write as %2F.
 _REFS = re.compile(r"refs/(?:convert/[^/]+|pr/\d+)(?=/|$)")
 # What owners and repositories may be called.
-_NAME = re.compile(r"[A-Za-z0-9._-]+")
+_NAME = re.compile(r"(?!\.+$)[A-Za-z0-9._-]+")
+_WHO_ASKS = "Authorization"
 _NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="next"')
 
 
@@ -89,15 +92,17 @@ def _split_first(text: str, separators: str) -> tuple[str, str, str]:
 def endpoint() -> str:
     """The server of the Hub. ToolError where the environment names what is none."""
     named = os.environ.get("HF_ENDPOINT", "").rstrip("/") or _ENDPOINT
-    if urlsplit(named).scheme not in ("http", "https") or not urlsplit(named).netloc:
+    if not is_server(named):
         raise ToolError(f"HF_ENDPOINT is {named!r}, which is no server; write https://host, or unset it")
     return named
 
 
 def request_headers() -> dict[str, str]:
     """What says who asks the Hub."""
-    token, _ = _token()
-    return {"Authorization": f"Bearer {token}"} if token else {}
+    token, place = _token()
+    if re.search(r"[^!-~]", token):
+        raise ToolError(f"{place} has blanks or other characters that no token has; write one token there, and no more")
+    return {_WHO_ASKS: f"Bearer {token}"} if token else {}
 
 
 def token_tried() -> str:
@@ -124,16 +129,34 @@ def _token() -> tuple[str, str]:
 def page_of_files(url: str, timeout_seconds: float) -> tuple[list[HubFile], str]:
     """The files of a page of a listing, and the URL of the next page, "" for none. Nothing lies at a path that the Hub
     does not know. OSError."""
+    if not is_server(url):
+        raise ValueError(f"the Hub named {url!r} as the next page of a listing")
     # The next page is where an answer says: the token is for the Hub alone.
-    headers = request_headers() if url.startswith(f"{endpoint()}/") else {}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310  # http or https: see `endpoint`
+    request = urllib.request.Request(url, headers=request_headers() if _is_of_the_hub(url) else {})  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=timeout_seconds) as answer:  # noqa: S310
+        with urllib.request.build_opener(_TokenStays).open(request, timeout=timeout_seconds) as answer:
             entries = json.load(answer)
             following = _NEXT_PAGE.search(answer.headers.get("Link", ""))
     except urllib.error.HTTPError as error:
         if error.code == 404:
             return [], ""
         raise
+    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        # As urllib says it where it notices the same before the answer.
+        raise urllib.error.URLError(str(error) or type(error).__name__) from error
     files = [HubFile(each["path"], int(each["size"])) for each in entries if each.get("type") == "file"]
-    return files, following[1] if following else ""
+    return files, urljoin(url, following[1]) if following else ""
+
+
+def _is_of_the_hub(url: str) -> bool:
+    return url.startswith(f"{endpoint()}/")
+
+
+class _TokenStays(urllib.request.HTTPRedirectHandler):
+    """Where the Hub leads to another server, the token does not go along."""
+
+    def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
+        following = super().redirect_request(*arguments)
+        if following is not None and not _is_of_the_hub(following.full_url):
+            following.remove_header(_WHO_ASKS)
+        return following

@@ -7,8 +7,10 @@ no space. `fetch` fills ranges, `fetch_all` everything, and `reader` is a file o
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from functools import cache
@@ -37,7 +39,11 @@ def local_copy(storage: Storage, key: str, name: str) -> Iterator[LocalCopy]:
     """
     _remove_abandoned()
     with storage.open(key) as opened, scratch_copy(name) as (path, descriptor):
-        yield LocalCopy(opened, path, descriptor)
+        copy = LocalCopy(opened, path, descriptor)
+        try:
+            yield copy
+        finally:
+            copy.close()
 
 
 def _remove_abandoned() -> None:
@@ -60,8 +66,10 @@ class LocalCopy:
         self.num_bytes = opened.stored.num_bytes
         self._opened = opened
         self._has = bytearray(-(-self.num_bytes // BLOCK_BYTES))
-        self._file = descriptor
-        os.ftruncate(self._file, self.num_bytes)
+        self._file: int | None = descriptor
+        # A thread that was given up may go on later, when the number of the descriptor is another file's.
+        self._lock = threading.Lock()
+        os.ftruncate(descriptor, self.num_bytes)
         # Opening has brought the end already.
         tail_block = -(-max(0, self.num_bytes - TAIL_BYTES) // BLOCK_BYTES)
         self.fetch([(tail_block * BLOCK_BYTES, self.num_bytes)])
@@ -95,7 +103,8 @@ class LocalCopy:
     def fetch_all(self) -> None:
         """Fetch all that is missing. The space is reserved before: OSError with ENOSPC if there is too little."""
         if self.num_bytes:
-            os.posix_fallocate(self._file, 0, self.num_bytes)
+            with self._open_file() as file:
+                os.posix_fallocate(file, 0, self.num_bytes)
         self.fetch([(0, self.num_bytes)])
 
     def reader(self) -> io.BufferedIOBase:
@@ -105,18 +114,32 @@ class LocalCopy:
     def read(self, start: int, stop: int) -> bytes:
         """Bytes [start, stop), fetched where they are missing."""
         self.fetch([(start, stop)])
-        return os.pread(self._file, stop - start, start)
+        with self._open_file() as file:
+            return os.pread(file, stop - start, start)
 
     def lacks(self, start: int, stop: int) -> bool:
         """Whether some of these bytes were not fetched yet."""
         return bool(missing_ranges(self._has, [(start, stop)], self.num_bytes))
 
+    def close(self) -> None:
+        """Nothing is read from the local file or written to it any more: whoever tries gets an OSError."""
+        with self._lock:
+            self._file = None
+
+    @contextlib.contextmanager
+    def _open_file(self) -> Iterator[int]:
+        with self._lock:
+            if self._file is None:
+                raise OSError(errno.EBADF, "the local copy was closed meanwhile", str(self.path))
+            yield self._file
+
     def _put(self, where: Range, data: bytes) -> None:
         start, stop = where
         view = memoryview(data)
-        while view:
-            written = os.pwrite(self._file, view, stop - len(view))
-            view = view[written:]
+        with self._open_file() as file:
+            while view:
+                written = os.pwrite(file, view, stop - len(view))
+                view = view[written:]
         first, last = start // BLOCK_BYTES, -(-stop // BLOCK_BYTES)
         self._has[first:last] = b"\1" * (last - first)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from dataclasses import dataclass, field, fields
+from urllib.parse import urlsplit
 
 from ..errors import UsageError
 
@@ -86,3 +88,14 @@ class RequestCounter:
     def counts(self) -> RequestCounts:
         with self._lock:
             return self._counts
+
+
+def is_server(text: str) -> bool:
+    """Whether a text is the URL of a server; its port may be missing."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        # The port is no number, or there are brackets of an IPv6 address without one.
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and not re.search(r"[\s\x00-\x1f]", text)

@@ -57,8 +57,8 @@ class Failure:
 
     @property
     def is_throttling(self) -> bool:
-        """Whether the store asks for fewer requests. The answer to a HEAD has no code."""
-        is_head = "method: HEAD" in self.text
+        """Whether the store asks for fewer requests. The answer to a HEAD has no code; web servers have none anyway."""
+        is_head = "method: HEAD" in self.text and "Generic HTTP error" not in self.text
         return self.status == 429 or self.code in _CODES_OF_TOO_MANY or (self.status == 503 and is_head)
 
     @property

@@ -93,7 +93,7 @@ class Requests:
         import obstore.exceptions as theirs
 
         check_process(place)
-        began, least_seconds = time.monotonic(), math.inf
+        began, least_seconds, failures = time.monotonic(), math.inf, 0
         try:
             for attempt in itertools.count():
                 self.counter.add(RequestCounts(requests=1))
@@ -105,8 +105,12 @@ class Requests:
                 except (theirs.BaseError, OSError, ValueError) as error:
                     pause = backoff_seconds(attempt, self.options, _JITTER.random())
                     what, then = failure(error), time.monotonic() + pause
-                    is_waited_for = what.is_throttling and then < began + self.options.throttled_seconds
-                    is_last = then >= until or (attempt >= self.options.retries and not is_waited_for)
+                    failures += not what.is_throttling
+                    if what.is_throttling and then < began + self.options.throttled_seconds:
+                        is_last = then >= until
+                    else:
+                        tried_again = attempt if what.is_throttling else failures - 1
+                        is_last = then >= until or tried_again >= self.options.retries
                     if is_last or not what.is_passing:
                         # A traceback would show the page of text of obstore's error.
                         raise system_error(error, place, self.credentials()) from None

@@ -46,7 +46,9 @@ def test_a_url_is_a_path_in_a_revision_of_a_repository(url: str, place: HubPlace
     assert hub_place(url) == place
 
 
-@pytest.mark.parametrize("url", ["hf://", "hf://datasets", "hf://datasets/me", "hf://me", "hf:///a/b", "hf://me@v1/a"])
+@pytest.mark.parametrize(
+    "url", ["hf://", "hf://datasets", "hf://datasets/me", "hf://me", "hf:///a/b", "hf://me@v1/a", "hf://../name"]
+)
 def test_a_url_without_a_repository_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="names no repository; write it like hf://datasets/OWNER/NAME/FOLDER"):
         storage_at(url)
@@ -215,6 +217,31 @@ def test_a_lerobot_dataset_on_the_hub_is_the_one_on_the_disk(hub: HubServer, tmp
         assert [read_number(frame) for frame in video] == [read_number(frame) for frame in of_disk[video.id]]
     clips = shortgop.LeRobotClips(tmp_path / "of_hub", f"{REPOSITORY}/robot")
     assert clips.rows["action"].tolist() == shortgop.LeRobotClips(tmp_path / "of_disk", root).rows["action"].tolist()
+
+
+def test_the_token_does_not_go_along_where_a_listing_is_led_elsewhere(
+    hub: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_topsecret")
+    hub.listing_at = f"{hub.files.root}/listing"
+    with pytest.raises(PermissionError):
+        list(storage_at(REPOSITORY).files(""))
+    assert hub.files.requests
+    assert hub.files.tokens == []
+
+
+def test_a_listing_whose_answer_is_cut_is_asked_for_again(hub: HubServer) -> None:
+    hub.cut = 2
+    assert list(storage_at(f"{REPOSITORY}/set #1").files("shards"))
+    assert hub.cut == 0
+
+
+def test_what_is_no_token_is_not_printed(no_token: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert no_token is None
+    monkeypatch.setenv("HF_TOKEN", "hf_topsecret\nhf_other")
+    with pytest.raises(ToolError, match="HF_TOKEN has blanks or other characters that no token has") as caught:
+        list(storage_at(REPOSITORY).files(""))
+    assert "topsecret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("way", ["HF_TOKEN", "HF_TOKEN_PATH", "HF_HOME"])

@@ -43,6 +43,17 @@ def test_all_of_a_file_is_fetched(storage: Storage) -> None:
     assert not copy.path.exists()
 
 
+def test_what_is_fetched_after_the_copy_was_closed_goes_into_no_other_file(storage: Storage, tmp_path: Path) -> None:
+    """As by a thread that was given up while a store did not answer: the next file has the number of its descriptor."""
+    with local_copy(storage, KEY, "source.bin") as copy:
+        pass
+    with (tmp_path / "other").open("wb", buffering=0):
+        for late in (copy.fetch_all, lambda: copy.fetch([(0, MANY_BYTES)]), lambda: copy.read(0, 1)):
+            with pytest.raises(OSError, match="was closed meanwhile"):
+                late()
+    assert (tmp_path / "other").stat().st_size == 0
+
+
 def test_what_was_not_fetched_is_a_hole(storage: Storage) -> None:
     with local_copy(storage, KEY, "source.bin") as copy:
         copy.fetch([(BLOCK_BYTES + 10, BLOCK_BYTES + 20)])

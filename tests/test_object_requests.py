@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.exceptions import GenericError
 
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.errors import OutputError, UsageError
@@ -19,9 +20,25 @@ from shortgop.storage.locate import storage_at
 from shortgop.storage.network import PIECE_BYTES, NetworkOptions, RequestCounter, RequestCounts
 from shortgop.storage.objects import ObjectStorage
 from shortgop.storage.opened_objects import coalesced
-from shortgop.storage.retrying import backoff_seconds
+from shortgop.storage.retrying import Requests, backoff_seconds
 
 QUICK = NetworkOptions(first_backoff_seconds=0.01)
+
+
+def test_what_was_turned_away_does_not_count_as_a_failure_before_another_one() -> None:
+    """A store that is busy for a while may also fail once."""
+    statuses = [429] * 12 + [500] + [429] * 3
+
+    def request() -> str:
+        if statuses:
+            raise GenericError(f"Generic S3 error: Server returned non-2xx status code: {statuses.pop(0)}")
+        return "answer"
+
+    quick = NetworkOptions(first_backoff_seconds=0.001, max_backoff_seconds=0.002, retries=2)
+    assert Requests(quick, lambda: "").make(request, "s3://bucket/key") == "answer"
+    statuses += [429] * 5 + [500] * 3
+    with pytest.raises(OSError, match="answered 500"):
+        Requests(quick, lambda: "").make(request, "s3://bucket/key")
 
 
 def opened(url: str, options: NetworkOptions = QUICK) -> ObjectStorage:
