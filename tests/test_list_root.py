@@ -50,6 +50,20 @@ def test_without_a_list_the_folder_is_wrong_usage() -> None:
         listed(["videos"], "elsewhere")
 
 
+@pytest.mark.parametrize(
+    ("root", "why"),
+    [
+        ("s3:/bucket/videos", "write s3://bucket/videos"),
+        ("s3://", "has no bucket"),
+        ("hf://datasets/owner", "names no repository"),
+        ("ftp://host/videos", "ftp:// is not known"),
+    ],
+)
+def test_a_folder_that_is_no_place_is_refused_at_once(root: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        importing_of(None, list_root=root)
+
+
 @pytest.mark.parametrize("root", ["https://host/folder?signature=1", "s3://user:password@bucket/folder"])
 def test_a_folder_whose_urls_would_lose_something_is_refused(root: str) -> None:
     with pytest.raises(UsageError, match="with a query or a password") as caught:

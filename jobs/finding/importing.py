@@ -10,7 +10,8 @@ from pathlib import Path
 
 from ...errors import UsageError
 from ...prep.profile import parse_fps
-from .addresses import is_store_url, parse, shown
+from ...storage.locate import refuse_half_a_url, storage_at
+from .addresses import is_store_url, shown
 from .places import absolute, can_be_a_path, without_scheme
 
 
@@ -75,6 +76,7 @@ def _folder_of_lists(text: str) -> str:
     """The folder in which the paths of lists begin, whatever the current folder: an absolute path, or a URL without a
     slash at its end."""
     if not is_store_url(text):
+        refuse_half_a_url(text, is_path=False)
         path = without_scheme(text)
         if not can_be_a_path(path):
             raise UsageError(f"--list-root is {text!r}, which is not a path; name the folder of the videos, or its URL")
@@ -86,5 +88,5 @@ def _folder_of_lists(text: str) -> str:
             "leave that out, or write whole URLs in the list"
         )
     # For what is wrong with it.
-    parse(f"{url}/file")
+    storage_at(text)
     return url
