@@ -93,6 +93,15 @@ def test_an_epoch_that_a_distributed_sampler_was_told_alone_is_told_as_it_begins
                 list(loader)
 
 
+def test_an_epoch_of_evaluation_in_order_is_not_told(folder: Path) -> None:
+    """Its random clips may well stay the same."""
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4))
+    sampler: Any = DistributedSampler(cast(Any, dataset), num_replicas=2, rank=0, shuffle=False)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        list(DataLoader(dataset, batch_size=2, sampler=sampler))
+
+
 class OfOnesOwn(DistributedSampler[Any]):
     """A sampler of which nobody knows what its epochs are."""
 

@@ -20,8 +20,9 @@ from training_videos import make_videos
 
 Passes = dict[str, tuple[int, list[str]]]
 SAID = (
-    "each of 2 ranks reads all 74 clips in an epoch, and with the same seed also the same ones in each step: "
-    "shuffle=True, or RandomSampler, knows of no ranks. Give the loader shortgop.ElasticSampler(dataset, global_batch"
+    "each of 2 ranks reads all 74 clips of its dataset in an epoch, and with the same seed also the same ones in each "
+    "step, unless each has videos of its own: shuffle=True, or RandomSampler, knows of no ranks. Give the loader "
+    "shortgop.ElasticSampler(dataset, global_batch"
 )
 
 

@@ -78,10 +78,10 @@ def notice_undivided(dataset: object, count: int) -> bool:
             return False
         frame = frame.f_back
     warn(
-        f"each of {ranks} ranks reads all {counted(count, 'clip')} in an epoch, and with the same seed also the "
-        "same ones in each step: shuffle=True, or RandomSampler, knows of no ranks. Give the loader "
-        "shortgop.ElasticSampler(dataset, global_batch_size) as its sampler, and with tensor or pipeline parallelism "
-        "give that the rank and world_size of data parallelism"
+        f"each of {ranks} ranks reads all {counted(count, 'clip')} of its dataset in an epoch, and with the same seed "
+        "also the same ones in each step, unless each has videos of its own: shuffle=True, or RandomSampler, knows of "
+        "no ranks. Give the loader shortgop.ElasticSampler(dataset, global_batch_size) as its sampler, and with tensor "
+        "or pipeline parallelism give that the rank and world_size of data parallelism"
     )
     return True
 

@@ -34,7 +34,8 @@ def notice_untold_epoch(shared: SharedNumbers) -> bool:
     """
     sampler = _beginning_sampler()
     epoch = int(getattr(sampler, "epoch", 0))
-    if sampler is None or epoch <= shared.epoch:
+    # What is in order is mostly evaluation, for which clips may stay the same.
+    if sampler is None or epoch <= shared.epoch or not getattr(sampler, "shuffle", True):
         return False
     untold = _UNTOLD[type(sampler).__name__]
     warn(f"epoch {epoch} begins with the random clips of epoch {shared.epoch}: {untold}")
