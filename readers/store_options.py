@@ -11,7 +11,7 @@ from ..arguments import integer, number
 from ..errors import UsageError, WrongTypeError
 from ..manifests.shared_memory.host_copies import HostCopies, copies_in
 from ..storage.interface import Storage
-from ..storage.locate import is_half_a_url, is_url
+from ..storage.locate import from_home, is_half_a_url, is_url
 from ..storage.network import NetworkOptions
 from ..storage.range_cache import RangeCache
 from .read_limits import ON_DISK, ReadLimits, limits_for, with_gap
@@ -29,7 +29,7 @@ def cache_at(cache_dir: str | os.PathLike[str] | None, cache_bytes: int) -> Rang
         text = str(Path(cache_dir)) if isinstance(cache_dir, os.PathLike) else cache_dir
         if is_url(text) or is_half_a_url(text):
             raise UsageError(f"cache_dir is {text}, a URL; it has to be a folder of this host, given as a path")
-        folder = Path(cache_dir).expanduser().absolute()
+        folder = Path(from_home(os.fspath(cache_dir))).absolute()
     except TypeError:
         raise WrongTypeError(f"cache_dir is {cache_dir!r}; it has to be a folder of this host") from None
     if folder.exists() and not folder.is_dir():

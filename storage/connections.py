@@ -198,9 +198,10 @@ def _has_credentials(file: Path) -> bool:
 
 
 def aws_files() -> list[Path]:
-    """Where the AWS tools keep profiles and keys."""
+    """Where the AWS tools keep profiles and keys. As it is where the user has no home folder: Path.expanduser raises
+    RuntimeError there."""
     return [
-        Path(os.environ.get(name) or default).expanduser()
+        Path(os.path.expanduser(os.environ.get(name) or default))  # noqa: PTH111
         for name, default in (
             ("AWS_CONFIG_FILE", "~/.aws/config"),
             ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials"),

@@ -119,7 +119,8 @@ def _token() -> tuple[str, str]:
         return token, "HF_TOKEN"
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("HF_HOME") or f"{cache}/huggingface"
-    file = Path(os.environ.get("HF_TOKEN_PATH") or f"{home}/token").expanduser()
+    # As it is where the user has no home folder; Path.expanduser raises RuntimeError there.
+    file = Path(os.path.expanduser(os.environ.get("HF_TOKEN_PATH") or f"{home}/token"))  # noqa: PTH111
     try:
         return file.read_text(encoding="utf-8").strip(), str(file)
     except (OSError, UnicodeDecodeError):

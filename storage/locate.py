@@ -46,8 +46,8 @@ def from_home(path: str) -> str:
         return path
     try:
         return str(Path(path).expanduser())
-    except RuntimeError:
-        # The user does not exist, or the home folder is not known.
+    except (RuntimeError, ValueError):
+        # The user does not exist, or cannot, or the home folder is not known.
         return path
 
 

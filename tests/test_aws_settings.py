@@ -116,6 +116,14 @@ def amazon(asked: list[str], region: str) -> Iterator[str]:
         server.server_close()
 
 
+def test_a_user_without_a_home_has_no_files(aws_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert aws_folder.is_dir()
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", "~")
+    assert [file for file in connections.aws_files() if file.exists()] == []
+
+
 def test_the_region_of_a_bucket_is_asked_for(s3_endpoint: str) -> None:
     assert bucket_region(s3_endpoint, "corpus") == "us-east-1"
     assert bucket_region("http://127.0.0.1:9", "corpus") == "us-east-1"

@@ -93,6 +93,13 @@ class TestFilling:
         assert run.exit_code == 2
         assert list(tmp_path.iterdir()) == []
 
+    def test_a_name_behind_a_tilde_that_is_no_users_is_a_name(
+        self, proxied: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        fill_cache(shortgop.open(proxied, cache_dir="~nobody-has-this-name/cache", cache_bytes=1 << 30))
+        assert [each.name for each in tmp_path.iterdir()] == ["~nobody-has-this-name"]
+
     def test_the_command(self, proxied: str, tmp_path: Path) -> None:
         cache = ["--cache-dir", str(tmp_path), "--cache-bytes", "1GB"]
         run = CliRunner().invoke(app, ["cache", proxied, "--videos", "film.mkv", *cache])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError, WrongTypeError
@@ -91,6 +91,7 @@ def test_what_is_no_place(place: object) -> None:
 
 
 @given(st.text(max_size=30))
+@example("~\0")
 def test_any_text_is_a_place_or_an_error_that_names_it(text: str) -> None:
     message = ""
     try:
