@@ -18,7 +18,7 @@ from shortgop.manifests.mp4 import boxes
 from shortgop.prep.kept_frames.scan import scan
 from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.mp4_fragments import Fragment, unread_fragments, unread_of
-from shortgop.prep.probing.next_file import begin_of_next
+from shortgop.prep.probing.next_file import chain_of
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
@@ -134,7 +134,7 @@ def test_zeros_behind_an_ivf_are_no_frames_to_follow(tmp_path: Path) -> None:
     source = encode_pictures(tmp_path / "x.ivf", numbered(range(3)), *JOINED["ivf"])
     with source.open("ab") as file:
         file.truncate(source.stat().st_size + (1 << 32))
-    assert begin_of_next(str(source), "ivf") is None
+    assert chain_of(str(source), "ivf").next_begin is None
 
 
 def test_a_beginning_before_each_fragment_is_no_other_mp4(fragments: list[bytes], tmp_path: Path) -> None:

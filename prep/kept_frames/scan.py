@@ -12,9 +12,9 @@ import av
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from ..probing.chains import Break, first_break, lacks_movi
+from ..probing.chains import lacks_movi
 from ..probing.mp4_fragments import Unread, unread_fragments
-from ..probing.next_file import begin_of_next
+from ..probing.next_file import Chain, chain_of
 from ..probing.opening import HOLDING_BACK, open_source, packets_from, packets_of
 from ..probing.playlists import whole_segments
 from ..probing.programs import frames_meanwhile
@@ -33,7 +33,7 @@ class _Source:
     path: str
     container: InputContainer
     stream: VideoStream
-    broken_at: Break | None
+    chain: Chain
     fragments: Unread
 
     @property
@@ -46,8 +46,8 @@ def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Sc
     with open_source(path) as container, _complaints_heard():
         stream = _video(container, stream_index, has_unknown_delay=has_unknown_delay)
         fragments = unread_fragments(path, stream.id) if is_fragmented(container, stream) else Unread()
-        source = _Source(path, container, stream, first_break(path, container.format.name), fragments)
-        packets = packets_of(container, stream, begin_of_next(path, container.format.name))
+        source = _Source(path, container, stream, chain_of(path, container.format.name), fragments)
+        packets = packets_of(container, stream, source.chain.next_begin)
         scanner = Scanner(container, stream, packets, _beforehand(source))
         found = _with_left_out(scanner.run(), fragments)
         found = _with_end(found, source, scanner)
@@ -74,7 +74,7 @@ def _video(container: InputContainer, stream_index: int, *, has_unknown_delay: b
 
 
 def _beforehand(source: _Source) -> Beforehand:
-    path, stream, broken_at = source.path, source.stream, source.broken_at
+    path, stream, broken_at = source.path, source.stream, source.chain.broken
     known = Beforehand(
         break_at=broken_at.position if broken_at and not broken_at.is_end else None,
         zeros_from=zeros_from(path),
@@ -122,7 +122,7 @@ def _with_left_out(found: Scan, fragments: Unread) -> Scan:
 
 def _with_end(found: Scan, source: _Source, scanner: Scanner) -> Scan:
     """The scan with what the container says of the end of the stream: that it is incomplete, or comes later."""
-    path, stream, broken_at = source.path, source.stream, source.broken_at
+    path, stream, broken_at = source.path, source.stream, source.chain.broken
     if may_lack_an_end(path, source.container, stream, (scanner.last_end, scanner.last_pictures), broken_at):
         ends_early = found.ends_early or not source.is_transport
         found = replace(found, packets=tuple(in_doubt(found.packets, 1)), ends_early=ends_early)
@@ -141,7 +141,7 @@ def _with_unread(found: Scan, source: _Source, last_position: int | None) -> Sca
     """The scan with what there is behind its last packet, at `last_position`, that was not read."""
     path, container, stream = source.path, source.container, source.stream
     cut = cut_index(path, container, stream)
-    unread = unread_video(path, container, stream, last_position)
+    unread = unread_video(path, container, stream, last_position, source.chain.next_begin)
     if unread == MEANWHILE:
         # The stream itself is all there.
         found, unread = replace(found, unread=frames_meanwhile(path, stream.id), left_out=unread), ""

@@ -3,10 +3,11 @@ only."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from .chains import first_break
+from .chains import Break, first_break
 from .seeking import seek_within
 
 _IVF_HEADER, _IVF_FRAME_HEADER = 32, 12
@@ -25,11 +26,25 @@ _STARTS = {
 }
 
 
-def begin_of_next(path: str, demuxer: str) -> int | None:
-    """Where another file begins behind the first one in the file at `path`; None where none does, or where the first
-    one does not say how long it is."""
+@dataclass(frozen=True)
+class Chain:
+    """What is found along the chain of a file's chunks, tags or frames. `broken`: where it breaks; `next_begin`: where
+    another file begins behind the first one, None where none does, or where the first one does not say how long it is.
+    """
+
+    broken: Break | None = None
+    next_begin: int | None = None
+
+
+def chain_of(path: str, demuxer: str) -> Chain:
+    """Follow the chain of a file, which reads in all of it where it is long: once is enough."""
+    broken = first_break(path, demuxer)
+    return Chain(broken, _next_begin(path, demuxer, broken))
+
+
+def _next_begin(path: str, demuxer: str, broken: Break | None) -> int | None:
     starts = _STARTS.get(demuxer)
-    end = _end_of(path, demuxer) if starts else None
+    end = _end_of(path, demuxer, broken) if starts else None
     # A file does not end at its start, whatever a damaged header says.
     if not (starts and end):
         return None
@@ -38,11 +53,10 @@ def begin_of_next(path: str, demuxer: str) -> int | None:
         return end if file.read(max(map(len, starts))).startswith(starts) else None
 
 
-def _end_of(path: str, demuxer: str) -> int | None:
+def _end_of(path: str, demuxer: str, broken: Break | None) -> int | None:
     """Where the first file ends, by what it says itself."""
     end_of = {"ivf": _ivf_end, "asf": _asf_end, "wtv": _wtv_end, "swf": _swf_end, "apng": _png_end}.get(demuxer)
     if end_of is None:
-        broken = first_break(path, demuxer)
         return broken.position if broken else None
     with Path(path).open("rb") as file:
         return end_of(file)

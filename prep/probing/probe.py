@@ -27,7 +27,7 @@ from .edited_times import edited_times, retimed
 from .listed_parts import why_misread_part
 from .matroska_elements import has_file_behind
 from .motion_jpeg import is_field
-from .next_file import begin_of_next
+from .next_file import Chain, chain_of
 from .opening import (
     best_video,
     demuxer_of,
@@ -157,7 +157,7 @@ class _Read:
     keyframes: list[int]
 
 
-def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, by_index: bool) -> _Read:
+def _read_packets(path: str, container: InputContainer, stream: VideoStream, chain: Chain, *, by_index: bool) -> _Read:
     keyframes_at = _keyframes_at(stream) if by_index else None
     is_unsized = container.format.name in UNSIZED and not by_index
     packets = PacketLog(stream.codec_context, keyframes_at=keyframes_at, is_unsized=is_unsized)
@@ -166,7 +166,7 @@ def _read_packets(path: str, container: InputContainer, stream: VideoStream, *, 
     first: Packet[VideoStream] | None = None
     keyframe: Packet[VideoStream] | None = None
     try:
-        for packet in packets_of(container, stream, begin_of_next(path, demuxer_of(container))):
+        for packet in packets_of(container, stream, chain.next_begin):
             if not packet.size:
                 continue
             if by_index:
@@ -233,18 +233,19 @@ def _probe_stream(
 ) -> SourceVideo:
     if stream.time_base is None:
         raise NotAVideoError(f"{path} has a video stream without a timebase; remux it first", file=path)
-    read = _read_packets(path, container, stream, by_index=by_index)
+    demuxer = demuxer_of(container)
+    chain = chain_of(path, demuxer)
+    read = _read_packets(path, container, stream, chain, by_index=by_index)
     packets, first = read.packets, read.first
     _refuse_packets(path, container, stream, packets)
     pts, durations = packets.pts, packets.durations
-    packets.suspect(suspicion_of_end(path, container, stream, packets))
+    packets.suspect(suspicion_of_end(path, container, stream, packets, chain))
     leads = begins_with_leading(packets)
     is_one_enough = packets.has_only_frames and not (leads or may_be_times_of_decoding(packets, stream))
     frames = (frame_of(first, stream) if first and is_one_enough else []) or first_frames(path, stream.index)
     frame = frames[0]
     coded = (frame.width, frame.height)
     crop = container_crop(path, container.format.name, stream.index, stream.id, coded)
-    demuxer = demuxer_of(container)
     joined = is_joined(packets.dts, stream.time_base, period_of(demuxer))
     may_be_joined = demuxer == "matroska" and (falls(packets.dts) or has_file_behind(path))
     if may_be_joined and (why := why_misread_segments(path, stream)):

@@ -20,12 +20,13 @@ from av.video.stream import VideoStream
 from ...manifests.ragged import Array
 from ...wording import counted
 from .access_units import HeaderReader, has_alpha_layer, refers_to_others
-from .chains import Break, first_break, lacks_asf_end
+from .chains import Break, lacks_asf_end
 from .hevc_end import LastPictures
 from .holes import frames_behind_hole
 from .motion_jpeg import PictureEnds
 from .mp4_fragments import top_boxes, unread_fragments
 from .mpeg4_headers import PictureHeaders
+from .next_file import Chain
 from .playlists import SCRIPT_DEMUXERS
 from .sample_entry import is_index_cut_off
 from .transport_packets import ends_in_mid_packet
@@ -254,7 +255,9 @@ def may_have_index(container_format: str) -> bool:
     return container_format not in (*UNSIZED, *SCRIPT_DEMUXERS)
 
 
-def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> str:
+def suspicion_of_end(
+    path: str, container: InputContainer, stream: VideoStream, packets: PacketLog, chain: Chain
+) -> str:
     """A sign that the video is longer than what can be read, "" if there is none."""
     timebase = stream.time_base or Fraction(1)
     reached = max(_ends(packets), default=0) * timebase
@@ -262,7 +265,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     is_cut = packets.ends_incomplete
     is_sized = container.format.name not in UNSIZED
     may_be_cut = is_cut or not is_sized
-    broken, zeros = first_break(path, container.format.name), zeros_from(path)
+    broken, zeros = chain.broken, zeros_from(path)
     signs = [
         (broken is not None and not broken.is_end, NO_CHAIN),
         (
@@ -292,7 +295,7 @@ def suspicion_of_end(path: str, container: InputContainer, stream: VideoStream, 
     said = cut_index(path, container, stream) or next((why for is_there, why in signs if is_there), "")
     if is_fragmented(container, stream):
         said = said or fragment_sign(unread_fragments(path, stream.id), has_hidden=packets.has_hidden)
-    return said or unread_video(path, container, stream, packets.last_position)
+    return said or unread_video(path, container, stream, packets.last_position, chain.next_begin)
 
 
 def may_lack_an_end(
@@ -303,7 +306,7 @@ def may_lack_an_end(
     broken: Break | None,
 ) -> bool:
     """Whether the last packet may be incomplete although neither its demuxer nor its decoder would report that. `last`:
-    where it ends, and the last pictures of HEVC. `broken` is what `first_break` finds in the file."""
+    where it ends, and the last pictures of HEVC. `broken` is where the chain of the file breaks."""
     last_end, pictures = last
     match container.format.name:
         case "mpegts":

@@ -10,7 +10,6 @@ from av.video.stream import VideoStream
 
 from .matroska_elements import file_behind
 from .mp4_fragments import Unread, top_boxes
-from .next_file import begin_of_next
 from .programs import frames_meanwhile
 from .transport_packets import other_video_behind
 
@@ -53,16 +52,17 @@ def fragment_sign(unread: Unread, *, has_hidden: bool) -> str:
     return MISSING_FRAGMENT if unread.missing else ""
 
 
-def unread_video(path: str, container: InputContainer, stream: VideoStream, position: int | None) -> str:
-    """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none."""
+def unread_video(
+    path: str, container: InputContainer, stream: VideoStream, position: int | None, next_begin: int | None
+) -> str:
+    """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none.
+    `next_begin`: where another file begins by the chain of this one."""
     if "mp4" in container.format.name:
         return _ANOTHER_MP4 if has_another_mp4([kind for kind, *_ in _without_repeated_index(path)]) else ""
-    if "matroska" in container.format.name:
-        begin = None if position is None else file_behind(path, position)
-    else:
-        begin = begin_of_next(path, container.format.name)
-    if begin is not None:
-        return _ANOTHER_FILE.format(begin=begin, tail=begin + 1, suffix=Path(path).suffix)
+    if "matroska" in container.format.name and position is not None:
+        next_begin = file_behind(path, position)
+    if next_begin is not None:
+        return _ANOTHER_FILE.format(begin=next_begin, tail=next_begin + 1, suffix=Path(path).suffix)
     if container.format.name != "mpegts" or position is None:
         return ""
     known = [each.id for each in container.streams]
