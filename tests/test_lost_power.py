@@ -81,6 +81,13 @@ def test_zeros_behind_what_was_written_are_the_end_of_a_recording(name: str, see
     assert FRAMES // 3 <= len(cut) < FRAMES
 
 
+def test_zeros_behind_a_gif_cost_no_picture(tmp_path: Path) -> None:
+    """FFmpeg takes them for a part of the last one, which was left out as one that is cut off."""
+    source = tmp_path / "x.gif"
+    data = encode_pictures(source, numbered(range(FRAMES)), rate=10).read_bytes()
+    assert shown(source, data + ZEROS) == list(range(FRAMES))
+
+
 def test_zeros_in_the_middle_of_a_transport_stream_are_damage(tmp_path: Path) -> None:
     source = tmp_path / "x.ts"
     data = encode_pictures(source, numbered(range(FRAMES)), *H264).read_bytes()

@@ -16,6 +16,7 @@ from odd_pictures import encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.mp4 import boxes
 from shortgop.prep.options import SourcePolicy
+from shortgop.prep.probing.other_beginnings import why_misread_gifs
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
@@ -154,6 +155,32 @@ def test_an_avi_that_is_read_as_the_first_one_goes_on(tmp_path: Path) -> None:
     ffmpeg("-i", two, *TONE, "-map", "0", "-map", "1", "-c:v", "copy", "-c:a", "pcm_s16le", both)
     source.write_bytes(one.read_bytes() + both.read_bytes())
     assert shown(source) == [*range(2 * HALF)]
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("size", [(128, 96), (96, 64)])
+def test_a_gif_of_another_size_is_not_drawn_onto_the_canvas_of_the_first(size: tuple[int, int], tmp_path: Path) -> None:
+    """One of the same size is read as FFmpeg reads it."""
+    one = encode_pictures(tmp_path / "1.gif", numbered(range(HALF)), rate=10).read_bytes()
+    two = encode_pictures(tmp_path / "2.gif", numbered(range(HALF, 2 * HALF), size), rate=10).read_bytes()
+    source = tmp_path / "x.gif"
+    source.write_bytes(one + two)
+    if size == (96, 64):
+        assert shown(source) == [*range(2 * HALF)]
+        return
+    (failure,) = report_of(source).failures
+    assert f"another recording from byte {len(one)} on" in failure.reason
+    for command in re.findall("`(.*?)`", failure.reason):
+        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
+    assert shown(tmp_path / "OUT2.gif") == [*range(HALF, 2 * HALF)]
+
+
+def test_a_gif_behind_another_one_is_found_wherever_it_begins(tmp_path: Path) -> None:
+    """Of a long file so much is looked at at once."""
+    one, two = (encode_pictures(tmp_path / f"{side}.gif", numbered([0], (side, 64))).read_bytes() for side in (96, 128))
+    for place in range(-12, 3):
+        (tmp_path / "x.gif").write_bytes(one[:-1] + bytes((1 << 20) + place - len(one)) + b";" + two)
+        assert f"from byte {(1 << 20) + place} on" in why_misread_gifs(str(tmp_path / "x.gif"))
 
 
 def test_a_recording_with_other_units_of_time_is_not_timed_by_those_of_the_first(tmp_path: Path) -> None:

@@ -108,6 +108,35 @@ def test_a_file_that_was_joined_behind_another_is_not_left_out_in_silence(suffix
     assert shown == list(range(FRAMES))
 
 
+OTHERS = {
+    "ts": H264, "avi": H264, "mkv": H264, "mp4": H264, "flv": H264, "mpg": ("-c:v", "mpeg2video"),
+    "vob": ("-f", "vob"), "wmv": ("-c:v", "wmv2", "-f", "asf"), "ogv": ("-c:v", "libtheora"),
+    "mxf": ("-c:v", "mpeg2video"),
+}  # fmt: skip
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("suffix", ["mp4", "avi", "mkv", "flv"])
+def test_a_file_of_another_kind_behind_one_is_not_left_out_in_silence(suffix: str, tmp_path: Path) -> None:
+    one = encode_pictures(tmp_path / f"one.{suffix}", numbered(range(FRAMES)), *OTHERS[suffix])
+    for other in sorted({*OTHERS} - {suffix}):
+        two = encode_pictures(tmp_path / f"two.{other}", numbered(range(FRAMES, 2 * FRAMES)), *OTHERS[other])
+        source = tmp_path / f"{other}.{suffix}"
+        report, _ = prepared(source, one.read_bytes() + two.read_bytes())
+        assert f"(another file follows in it from byte {one.stat().st_size} on" in reason_of(report), other
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "avi", "mkv", "flv"])
+def test_what_is_no_video_behind_a_file_changes_nothing(suffix: str, tmp_path: Path) -> None:
+    """Cameras and programs write thumbnails, text and zeros there."""
+    one = encode_pictures(tmp_path / f"one.{suffix}", numbered(range(FRAMES)), *OTHERS[suffix]).read_bytes()
+    photo = encode_pictures(tmp_path / "one.jpg", numbered(range(1)), pix_fmt="rgb24").read_bytes()
+    for number, more in enumerate([photo, b"made by a camera\n" * 100, bytes(5000)]):
+        report, shown = prepared(tmp_path / f"{number}.{suffix}", one + more)
+        assert report.failures == ()
+        assert shown == list(range(FRAMES))
+
+
 @pytest.mark.parametrize("suffix", ["mkv", "webm"])
 def test_of_three_matroska_files_that_were_joined_the_last_one_is_not_left_out_in_silence(
     suffix: str, tmp_path: Path

@@ -15,7 +15,7 @@ from av.video.stream import VideoStream
 from ..probing.chains import lacks_movi
 from ..probing.mp4_fragments import Unread, unread_fragments
 from ..probing.next_file import Chain, chain_of
-from ..probing.opening import HOLDING_BACK, open_source, packets_from, packets_of
+from ..probing.opening import HOLDING_BACK, demuxer_of, open_source, packets_from, packets_of
 from ..probing.playlists import whole_segments
 from ..probing.programs import frames_meanwhile
 from ..probing.signs import NO_CHAIN, cut_index, may_lack_an_end, promised_end, promises_more_chunks
@@ -46,7 +46,7 @@ def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Sc
     with open_source(path) as container, _complaints_heard():
         stream = _video(container, stream_index, has_unknown_delay=has_unknown_delay)
         fragments = unread_fragments(path, stream.id) if is_fragmented(container, stream) else Unread()
-        source = _Source(path, container, stream, chain_of(path, container.format.name), fragments)
+        source = _Source(path, container, stream, chain_of(path, demuxer_of(container)), fragments)
         packets = packets_of(container, stream, source.chain.next_begin)
         scanner = Scanner(container, stream, packets, _beforehand(source))
         found = _with_left_out(scanner.run(), fragments)

@@ -25,7 +25,7 @@ _FOREIGN = re.compile(rb"[A-Za-z]{3}[A-Za-z0-9_ ]")
 
 
 _TAG_TYPES = (8, 9, 18)  # sound, video, metadata
-_FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES = 9, 11, 4
+_FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES, _STREAM_NUMBER = 9, 11, 4, slice(8, 11)
 
 
 # A tag's type, its length and time, and the number of its stream, which is 0.
@@ -113,7 +113,8 @@ def _flv_break(path: str) -> int | None:
             if header[0] & 31 not in _TAG_TYPES:
                 return at
             if end + _BACK_LINK_BYTES > size:
-                return None
+                # Another file may lie there, whose first byte looks like the type of a tag.
+                return at if any(header[_STREAM_NUMBER]) else None
             file.seek(end)
             if int.from_bytes(file.read(_BACK_LINK_BYTES)) != end - at:
                 return at

@@ -1,13 +1,16 @@
 """Another file that was joined behind the first one (`cat a.ivf b.ivf`), in formats of which FFmpeg reads the first one
-only."""
+only, or one of another format behind it."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from .chains import Break, first_break
+from .matroska_elements import segment_end
+from .mp4_fragments import top_boxes
 from .seeking import seek_within
 
 _IVF_HEADER, _IVF_FRAME_HEADER = 32, 12
@@ -24,6 +27,21 @@ _STARTS = {
     "apng": (_PNG_START,),
     "flv": (b"FLV\x01",),
 }
+# With what a video of another format begins behind a file: as AVI, Matroska, MP4, FLV, ASF, Ogg, MXF, and as a program
+# or a transport stream, of which several packets are looked at. Pictures may well lie there, as cameras write them.
+_OTHERS = {
+    "avi": rb"RIFF....AVI LIST",
+    "matroska": rb"\x1aE\xdf\xa3.{1,40}\x42\x82.(?:matroska|webm)",
+    "mov": rb"\0\0\0[\x10-\x80]ftyp[\w ]{4}",
+    "flv": rb"FLV\x01[\x01\x04\x05]\0\0\0\x09",
+    "asf": re.escape(_ASF_START),
+    "ogg": rb"OggS\0\x02",
+    "mxf": rb"\x06\x0e\x2b\x34\x02\x05\x01\x01\x0d\x01\x02",
+    "mpeg": rb"\0\0\x01\xba(?:[\x40-\x7f].{8}[\xf8-\xff]|[\x20-\x2f].{7})\0\0\x01",
+    "mpegts": rb"(?:\x47[\0-\x7f].{186}){4}\x47",
+}
+_OTHERS_BYTES = 4 * 188 + 1
+_RIFF = 12
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,8 @@ def chain_of(path: str, demuxer: str) -> Chain:
 
 
 def _next_begin(path: str, demuxer: str, broken: Break | None) -> int | None:
+    if demuxer in ("avi", "matroska", "mov"):
+        return _other_behind(path, demuxer)
     starts = _STARTS.get(demuxer)
     end = _end_of(path, demuxer, broken) if starts else None
     # A file does not end at its start, whatever a damaged header says.
@@ -50,7 +70,41 @@ def _next_begin(path: str, demuxer: str, broken: Break | None) -> int | None:
         return None
     with Path(path).open("rb") as file:
         seek_within(file, end)
-        return end if file.read(max(map(len, starts))).startswith(starts) else None
+        head = file.read(_OTHERS_BYTES)
+        return end if head.startswith(starts) or _is_other(head, demuxer) else None
+
+
+def _other_behind(path: str, demuxer: str) -> int | None:
+    """Where a video of another format begins behind a file of one of which FFmpeg reads several, or of which other
+    signs tell if there are."""
+    with Path(path).open("rb") as file:
+        match demuxer:
+            case "mov":
+                ends = [at for _, at, _ in top_boxes(path)]
+            case "avi":
+                ends = [_riffs_end(file)]
+            case _:
+                ends = [end for end in (segment_end(path),) if end is not None]
+        for end in ends:
+            seek_within(file, end)
+            if end and _is_other(file.read(_OTHERS_BYTES), demuxer):
+                return end
+    return None
+
+
+def _is_other(head: bytes, demuxer: str) -> bool:
+    """Whether a file of another format than this one begins so."""
+    return any(re.match(b"(?s)" + start, head) for kind, start in _OTHERS.items() if kind != demuxer)
+
+
+def _riffs_end(file: BinaryIO) -> int:
+    """Behind the last of the lists of an AVI that follow one another, each of which has its length."""
+    at = 0
+    while (header := file.read(_RIFF)).startswith(b"RIFF") and any(length := header[4:8]):
+        even = int.from_bytes(length, "little")
+        at += 8 + even + even % 2
+        seek_within(file, at)
+    return at
 
 
 def _end_of(path: str, demuxer: str, broken: Break | None) -> int | None:

@@ -6,6 +6,7 @@ parameters H.264 decodes to wrong pictures without an error.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -31,6 +32,8 @@ _AVI_KIND, _AVI_RATE = slice(0, 4), slice(20, 28)
 # In its format: how many bytes a picture has, which says nothing of how it is decoded.
 _AVI_IMAGE_BYTES = slice(20, 24)
 _MAX_HDRL_BYTES = 1 << 20
+# A GIF behind the end of another one, and the size of the canvas onto which its pictures are drawn.
+_NEXT_GIF, _GIF_SIZE, _READ_BYTES = re.compile(rb"(?s)(?<=[\0;])GIF8[79]a(....)"), slice(6, 10), 1 << 20
 _ENTRY_FIELDS_BYTES, _STSD_FIELDS_BYTES = 78, 8
 # As elsewhere, a longer one is damaged.
 _MAX_MOOV_BYTES = 1 << 26
@@ -76,6 +79,17 @@ def why_misread_riffs(path: str, stream: VideoStream) -> str:
         [(begin, _avi_stream(header, stream.index, with_format=decodes_by_header)) for begin, header in stated],
         Path(path).suffix,
     )
+
+
+def why_misread_gifs(path: str) -> str:
+    """The same for GIFs that were joined, whose pictures FFmpeg draws onto the canvas of the first one."""
+    with Path(path).open("rb") as file:
+        stated = [(0, file.read(_GIF_SIZE.stop)[_GIF_SIZE])]
+        for at in range(1, Path(path).stat().st_size, _READ_BYTES):
+            file.seek(at - 1)
+            data = file.read(_READ_BYTES + _GIF_SIZE.stop)
+            stated += [(at - 1 + found.start(), found[1]) for found in _NEXT_GIF.finditer(data)]
+    return _why(stated, Path(path).suffix)
 
 
 def statement_of(init: bytes) -> Statement:

@@ -58,8 +58,9 @@ def unread_video(
     """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none.
     `next_begin`: where another file begins by the chain of this one."""
     if "mp4" in container.format.name:
-        return _ANOTHER_MP4 if has_another_mp4([kind for kind, *_ in _without_repeated_index(path)]) else ""
-    if "matroska" in container.format.name and position is not None:
+        if has_another_mp4([kind for kind, *_ in _without_repeated_index(path)]):
+            return _ANOTHER_MP4
+    elif "matroska" in container.format.name and next_begin is None and position is not None:
         next_begin = file_behind(path, position)
     if next_begin is not None:
         return _ANOTHER_FILE.format(begin=next_begin, tail=next_begin + 1, suffix=Path(path).suffix)

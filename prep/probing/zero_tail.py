@@ -6,13 +6,15 @@ from pathlib import Path
 
 _FEWEST_ZEROS, _READ_BYTES = 512, 1 << 20
 _ZEROS_AT_END = 4
+_GIF, _GIF_END = b"GIF8", b";"
 
 
 def zeros_from(path: str) -> int | None:
-    """From where on a file has only zeros; None where it does not end in many of them."""
+    """From where on a file has only zeros; None where it does not end in many of them, or where they lie behind the
+    byte with which a GIF ends: FFmpeg takes them for a part of its last picture."""
     if not ends_in_zeros(path):
         return None
-    at = Path(path).stat().st_size
+    at, data = Path(path).stat().st_size, b""
     with Path(path).open("rb") as file:
         while at > 0:
             start = max(0, at - _READ_BYTES)
@@ -22,7 +24,10 @@ def zeros_from(path: str) -> int | None:
                 at = start + len(data)
                 break
             at = start
-        return at if file.seek(0, 2) - at >= _FEWEST_ZEROS else None
+        size = file.seek(0, 2)
+        file.seek(0)
+        is_whole_gif = data.endswith(_GIF_END) and file.read(len(_GIF)) == _GIF
+        return at if size - at >= _FEWEST_ZEROS and not is_whole_gif else None
 
 
 def lacks_content(packet: bytes) -> bool:
