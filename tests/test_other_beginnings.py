@@ -158,6 +158,33 @@ def test_an_avi_that_is_read_as_the_first_one_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.first_case_short
+@pytest.mark.parametrize(
+    ("suffix", "coded"),
+    [
+        # FFmpeg shows the frames of both at once, at twice their rate.
+        ("gxf", ("-c:v", "mpeg2video", "-q:v", "3", "-s", "720x576")),
+        ("rm", ("-c:v", "rv10", "-q:v", "5", "-g", "1")),
+    ],
+)
+def test_a_recording_whose_times_begin_anew_is_not_put_between_the_frames_of_the_first(
+    suffix: str, coded: Sequence[str], tmp_path: Path
+) -> None:
+    parts = [
+        encode_pictures(
+            tmp_path / f"{first}.{suffix}", numbered(range(first, first + HALF), (176, 144)), *coded, rate=25
+        )
+        for first in (0, HALF)
+    ]
+    source = tmp_path / f"x.{suffix}"
+    source.write_bytes(b"".join(part.read_bytes() for part in parts))
+    (failure,) = report_of(source).failures
+    assert f"another recording from byte {parts[0].stat().st_size} on, whose times begin anew" in failure.reason
+    for number, command in enumerate(re.findall("`(.*?)`", failure.reason)):
+        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
+        assert shown(tmp_path / f"OUT{number + 1}.{suffix}") == [*range(number * HALF, (number + 1) * HALF)]
+
+
+@pytest.mark.first_case_short
 @pytest.mark.parametrize("size", [(128, 96), (96, 64)])
 def test_a_gif_of_another_size_is_not_drawn_onto_the_canvas_of_the_first(size: tuple[int, int], tmp_path: Path) -> None:
     """One of the same size is read as FFmpeg reads it."""

@@ -85,6 +85,8 @@ JOINED = {
     "swf": ("-c:v", "flv1", "-q:v", "3"),
     "apng": ("-f", "apng"),
     "flv": H264,
+    "nut": H264,
+    "y4m": ("-pix_fmt", "yuv420p"),
 }
 
 

@@ -18,7 +18,7 @@ bursts                      frames that arrived several at once
 recordings                  where recordings that were joined start
 signs, chains, holes        signs of damage: in packets, between chunks of a file, and as holes in times
 zero_tail                   files that end in zeros
-seeking                     positions that damage may put anywhere
+seeking, searching          positions that damage may put anywhere, and bytes searched for in all of a file
 hevc_end                    HEVC that ends within a picture
 motion_jpeg                 pictures that lack an end, and what the lines between those of a web camera say
 transport_packets, programs, cut_end  what is missing from a transport stream, what it shows besides the stream that is

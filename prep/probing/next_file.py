@@ -11,6 +11,7 @@ from typing import BinaryIO
 from .chains import Break, first_break
 from .matroska_elements import segment_end
 from .mp4_fragments import top_boxes
+from .searching import found_behind
 from .seeking import seek_within
 
 _IVF_HEADER, _IVF_FRAME_HEADER = 32, 12
@@ -41,6 +42,11 @@ _OTHERS = {
     "mpegts": rb"(?:\x47[\0-\x7f].{186}){4}\x47",
 }
 _OTHERS_BYTES = 4 * 188 + 1
+# With what another file begins, in formats that do not say how long one is, and of which FFmpeg reads it as damage.
+_ANYWHERE = {
+    "nut": re.compile(rb"nut/multimedia container\0"),
+    "yuv4mpegpipe": re.compile(rb"YUV4MPEG2 [WHFIACX]\w"),
+}
 _RIFF = 12
 
 
@@ -63,6 +69,8 @@ def chain_of(path: str, demuxer: str) -> Chain:
 def _next_begin(path: str, demuxer: str, broken: Break | None) -> int | None:
     if demuxer in ("avi", "matroska", "mov"):
         return _other_behind(path, demuxer)
+    if demuxer in _ANYWHERE:
+        return next((begin for begin, _ in found_behind(path, _ANYWHERE[demuxer])), None)
     starts = _STARTS.get(demuxer)
     end = _end_of(path, demuxer, broken) if starts else None
     # A file does not end at its start, whatever a damaged header says.

@@ -20,6 +20,7 @@ from ...manifests.mp4 import Box, boxes, child, children
 from .access_units import hevc_parameter_sets
 from .matroska_elements import files_in, track_of
 from .mp4_fragments import top_boxes
+from .searching import found_behind
 
 # Sample entries with which frames of H.264 and HEVC say how they are decoded, as those of other codecs do.
 _SAY_IN_FRAMES = (b"avc3", b"hev1", b"dvav", b"dvhe")
@@ -33,12 +34,20 @@ _AVI_KIND, _AVI_RATE = slice(0, 4), slice(20, 28)
 _AVI_IMAGE_BYTES = slice(20, 24)
 _MAX_HDRL_BYTES = 1 << 20
 # A GIF behind the end of another one, and the size of the canvas onto which its pictures are drawn.
-_NEXT_GIF, _GIF_SIZE, _READ_BYTES = re.compile(rb"(?s)(?<=[\0;])GIF8[79]a(....)"), slice(6, 10), 1 << 20
+_NEXT_GIF, _GIF_SIZE = re.compile(rb"(?s)(?<=[\0;])GIF8[79]a(....)"), slice(6, 10)
 _ENTRY_FIELDS_BYTES, _STSD_FIELDS_BYTES = 78, 8
 # As elsewhere, a longer one is damaged.
 _MAX_MOOV_BYTES = 1 << 26
 # RFC 9559 (Matroska), 5.1.4.1.
 _CODEC_PRIVATE = 0x63A2
+# With what a second file begins of GXF, whose last packet says that it is the last, and of RealMedia.
+_WITH_TIMES_ANEW = {
+    "gxf": re.compile(rb"(?<=\0\0\0\0\x01\xfb\0\0\0\x10\0\0\0\0\xe1\xe2)\0\0\0\0\x01\xbc"),
+    "rm": re.compile(rb"\.RMF\0\0\0[\x10\x12]\0[\0\1]"),
+}
+_ANOTHER = "has another recording from byte {at} on, {how}; give both by themselves: {remedy}"
+_PARAMETERS = "which is encoded with other parameters, and FFmpeg reads it by those of the first one"
+_TIMES = "whose times begin anew, and FFmpeg reads them as those of the first one"
 # How the tracks of pictures are read, by their ids: units in a second, what holds for samples that do not say it
 # themselves, the kind of the sample entry, and parameters.
 Statement = dict[int, tuple[int, bytes, bytes, bytes]]
@@ -81,15 +90,19 @@ def why_misread_riffs(path: str, stream: VideoStream) -> str:
     )
 
 
+def why_misread_times(path: str, demuxer: str) -> str:
+    """The same for files that were joined, of which FFmpeg takes the times of the second one for those of the first."""
+    start = _WITH_TIMES_ANEW.get(demuxer)
+    begin = next((begin for begin, _ in found_behind(path, start)), None) if start else None
+    return "" if begin is None else _ANOTHER.format(at=begin, how=_TIMES, remedy=_apart(begin, Path(path).suffix))
+
+
 def why_misread_gifs(path: str) -> str:
     """The same for GIFs that were joined, whose pictures FFmpeg draws onto the canvas of the first one."""
     with Path(path).open("rb") as file:
-        stated = [(0, file.read(_GIF_SIZE.stop)[_GIF_SIZE])]
-        for at in range(1, Path(path).stat().st_size, _READ_BYTES):
-            file.seek(at - 1)
-            data = file.read(_READ_BYTES + _GIF_SIZE.stop)
-            stated += [(at - 1 + found.start(), found[1]) for found in _NEXT_GIF.finditer(data)]
-    return _why(stated, Path(path).suffix)
+        first = file.read(_GIF_SIZE.stop)[_GIF_SIZE]
+    stated = [(begin, found[1]) for begin, found in found_behind(path, _NEXT_GIF)]
+    return _why([(0, first), *stated], Path(path).suffix)
 
 
 def statement_of(init: bytes) -> Statement:
@@ -106,9 +119,13 @@ def _why(stated: Sequence[tuple[int, Statement | bytes]], suffix: str) -> str:
     at = next((later for (_, one), (later, other) in pairwise(stated) if one != other), None)
     if at is None:
         return ""
+    return _ANOTHER.format(at=at, how=_PARAMETERS, remedy=_apart(at, suffix))
+
+
+def _apart(at: int, suffix: str) -> str:
+    """The commands that make a file of what lies before this position, and one of what lies from there on."""
     return (
-        f"has another recording from byte {at} on, which is encoded with other parameters, and FFmpeg reads it by "
-        f"those of the first one; give both by themselves: OUT1{suffix} of `head -c {at} FILE > OUT1{suffix}` and "
+        f"OUT1{suffix} of `head -c {at} FILE > OUT1{suffix}` and "
         f"OUT2{suffix} of `tail -c +{at + 1} FILE > OUT2{suffix}`"
     )
 

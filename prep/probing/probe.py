@@ -44,6 +44,7 @@ from .other_beginnings import (
     why_misread_gifs,
     why_misread_riffs,
     why_misread_segments,
+    why_misread_times,
 )
 from .packet_times import (
     begins_with_leading,
@@ -127,6 +128,8 @@ def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
     if container.format.name == "avi" and (why := why_misread_riffs(path, stream)):
         raise EncodeError(f"{path} {why}", file=path)
     if container.format.name == "gif" and (why := why_misread_gifs(path)):
+        raise EncodeError(f"{path} {why}", file=path)
+    if why := why_misread_times(path, container.format.name):
         raise EncodeError(f"{path} {why}", file=path)
     if container.format.name == "concat" and (why := why_misread_part(path, stream.index)):
         raise EncodeError(f"{path} {why}", file=path)
