@@ -16,7 +16,7 @@ from odd_pictures import encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.mp4 import boxes
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.other_beginnings import why_misread_gifs
+from shortgop.prep.probing.searching import found_behind
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
@@ -184,6 +184,33 @@ def test_a_recording_whose_times_begin_anew_is_not_put_between_the_frames_of_the
         assert shown(tmp_path / f"OUT{number + 1}.{suffix}") == [*range(number * HALF, (number + 1) * HALF)]
 
 
+PAL, NTSC = ("-s", "720x576", "-pix_fmt", "yuv420p"), ("-s", "720x480", "-pix_fmt", "yuv411p")
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("second", [NTSC, PAL])
+def test_dv_of_another_system_is_not_cut_into_frames_of_the_first(second: Sequence[str], tmp_path: Path) -> None:
+    """Tapes of both were put into one file; pictures behind the change were torn, without a word."""
+    parts = []
+    for first, system in ((0, PAL), (HALF, second)):
+        rate = ("-r", "25" if system == PAL else "30000/1001")
+        shown_ones = numbered(range(first, first + HALF), (720, 480))
+        raw = b"".join(picture.tobytes() for picture in shown_ones)
+        given = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", "720x480", *rate, "-i", "-")
+        ffmpeg(*given, "-c:v", "dvvideo", *system, tmp_path / f"{first}.dv", stdin=raw)
+        parts.append((tmp_path / f"{first}.dv").read_bytes())
+    source = tmp_path / "x.dv"
+    source.write_bytes(b"".join(parts))
+    if second == PAL:
+        assert shown(source) == [*range(2 * HALF)]
+        return
+    (failure,) = report_of(source).failures
+    assert f"another recording from byte {len(parts[0])} on" in failure.reason
+    for number, command in enumerate(re.findall("`(.*?)`", failure.reason)):
+        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
+        assert shown(tmp_path / f"OUT{number + 1}.dv") == [*range(number * HALF, (number + 1) * HALF)]
+
+
 @pytest.mark.first_case_short
 @pytest.mark.parametrize("size", [(128, 96), (96, 64)])
 def test_a_gif_of_another_size_is_not_drawn_onto_the_canvas_of_the_first(size: tuple[int, int], tmp_path: Path) -> None:
@@ -202,12 +229,13 @@ def test_a_gif_of_another_size_is_not_drawn_onto_the_canvas_of_the_first(size: t
     assert shown(tmp_path / "OUT2.gif") == [*range(HALF, 2 * HALF)]
 
 
-def test_a_gif_behind_another_one_is_found_wherever_it_begins(tmp_path: Path) -> None:
-    """Of a long file so much is looked at at once."""
-    one, two = (encode_pictures(tmp_path / f"{side}.gif", numbered([0], (side, 64))).read_bytes() for side in (96, 128))
-    for place in range(-12, 3):
-        (tmp_path / "x.gif").write_bytes(one[:-1] + bytes((1 << 20) + place - len(one)) + b";" + two)
-        assert f"from byte {(1 << 20) + place} on" in why_misread_gifs(str(tmp_path / "x.gif"))
+def test_the_beginning_of_another_file_is_found_once_wherever_it_lies(tmp_path: Path) -> None:
+    """Of a long file a mebibyte is looked at at once."""
+    file = tmp_path / "x.gif"
+    for place in ((1 << 20) + more for more in range(-12, 3)):
+        file.write_bytes(b"GIF89a".ljust(place, b";") + b"GIF89a!" + bytes(1 << 20))
+        found = [begin for begin, _ in found_behind(str(file), re.compile(b"(?<=;)GIF89a(!)"))]
+        assert found == [place]
 
 
 def test_a_recording_with_other_units_of_time_is_not_timed_by_those_of_the_first(tmp_path: Path) -> None:

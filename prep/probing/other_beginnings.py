@@ -21,6 +21,7 @@ from .access_units import hevc_parameter_sets
 from .matroska_elements import files_in, track_of
 from .mp4_fragments import top_boxes
 from .searching import found_behind
+from .seeking import seek_within
 
 # Sample entries with which frames of H.264 and HEVC say how they are decoded, as those of other codecs do.
 _SAY_IN_FRAMES = (b"avc3", b"hev1", b"dvav", b"dvhe")
@@ -35,6 +36,9 @@ _AVI_IMAGE_BYTES = slice(20, 24)
 _MAX_HDRL_BYTES = 1 << 20
 # A GIF behind the end of another one, and the size of the canvas onto which its pictures are drawn.
 _NEXT_GIF, _GIF_SIZE = re.compile(rb"(?s)(?<=[\0;])GIF8[79]a(....)"), slice(6, 10)
+# The header of a frame of DV (IEC 61834-2), which says of which system it is, and how long it is.
+_DV_FRAME, _DV_HEADER_BYTES, _DV_PAL = re.compile(rb"(?s)\x1f\x07\0(.)"), 4, 0x80
+_DV_PAL_BYTES, _DV_NTSC_BYTES = 144_000, 120_000
 _ENTRY_FIELDS_BYTES, _STSD_FIELDS_BYTES = 78, 8
 # As elsewhere, a longer one is damaged.
 _MAX_MOOV_BYTES = 1 << 26
@@ -78,8 +82,22 @@ def why_misread_segments(path: str, stream: VideoStream) -> str:
     return _why([(begin, each) for begin, each in stated if each], Path(path).suffix)
 
 
-def why_misread_riffs(path: str, stream: VideoStream) -> str:
-    """The same for AVI files that were joined, of which FFmpeg reads all frames by the first header."""
+def why_misread_joined(path: str, demuxer: str, stream: VideoStream) -> str:
+    """The same for files of other formats that were joined."""
+    match demuxer:
+        case "avi":
+            return _why_misread_riffs(path, stream)
+        case "dv":
+            return _why_misread_dv(path)
+        case "gif":
+            return _why_misread_gifs(path)
+        case "gxf" | "rm":
+            return _why_misread_times(path, _WITH_TIMES_ANEW[demuxer])
+    return ""
+
+
+def _why_misread_riffs(path: str, stream: VideoStream) -> str:
+    """The same for AVI files, of which FFmpeg reads all frames by the first header."""
     stated = [(begin, header) for begin, header in _riffs(path) if header]
     if len(stated) < 2:
         return ""
@@ -90,15 +108,29 @@ def why_misread_riffs(path: str, stream: VideoStream) -> str:
     )
 
 
-def why_misread_times(path: str, demuxer: str) -> str:
-    """The same for files that were joined, of which FFmpeg takes the times of the second one for those of the first."""
-    start = _WITH_TIMES_ANEW.get(demuxer)
-    begin = next((begin for begin, _ in found_behind(path, start)), None) if start else None
+def _why_misread_times(path: str, start: re.Pattern[bytes]) -> str:
+    """The same for files that begin so, of which FFmpeg takes the times of the second one for those of the first."""
+    begin = next((begin for begin, _ in found_behind(path, start)), None)
     return "" if begin is None else _ANOTHER.format(at=begin, how=_TIMES, remedy=_apart(begin, Path(path).suffix))
 
 
-def why_misread_gifs(path: str) -> str:
-    """The same for GIFs that were joined, whose pictures FFmpeg draws onto the canvas of the first one."""
+def _why_misread_dv(path: str) -> str:
+    """The same for raw DV, all frames of which FFmpeg takes for as long as the first one: those of PAL are longer than
+    those of NTSC."""
+    stated: list[tuple[int, bytes]] = []
+    at = 0
+    with Path(path).open("rb") as file:
+        while found := _DV_FRAME.match(file.read(_DV_HEADER_BYTES)):
+            is_pal = bool(found[1][0] & _DV_PAL)
+            if not stated or stated[-1][1] != bytes([is_pal]):
+                stated.append((at, bytes([is_pal])))
+            at += _DV_PAL_BYTES if is_pal else _DV_NTSC_BYTES
+            seek_within(file, at)
+    return _why(stated, Path(path).suffix)
+
+
+def _why_misread_gifs(path: str) -> str:
+    """The same for GIFs, whose pictures FFmpeg draws onto the canvas of the first one."""
     with Path(path).open("rb") as file:
         first = file.read(_GIF_SIZE.stop)[_GIF_SIZE]
     stated = [(begin, found[1]) for begin, found in found_behind(path, _NEXT_GIF)]

@@ -39,13 +39,7 @@ from .opening import (
     video_stream,
 )
 from .ordered_chapters import has_other_order
-from .other_beginnings import (
-    why_misread_fragments,
-    why_misread_gifs,
-    why_misread_riffs,
-    why_misread_segments,
-    why_misread_times,
-)
+from .other_beginnings import why_misread_fragments, why_misread_joined, why_misread_segments
 from .packet_times import (
     begins_with_leading,
     decode_times,
@@ -125,11 +119,7 @@ def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
         )
     if is_fragmented(container, stream) and (why := why_misread_fragments(path)):
         raise EncodeError(f"{path} {why}", file=path)
-    if container.format.name == "avi" and (why := why_misread_riffs(path, stream)):
-        raise EncodeError(f"{path} {why}", file=path)
-    if container.format.name == "gif" and (why := why_misread_gifs(path)):
-        raise EncodeError(f"{path} {why}", file=path)
-    if why := why_misread_times(path, container.format.name):
+    if why := why_misread_joined(path, container.format.name, stream):
         raise EncodeError(f"{path} {why}", file=path)
     if container.format.name == "concat" and (why := why_misread_part(path, stream.index)):
         raise EncodeError(f"{path} {why}", file=path)
