@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections.abc import Callable
 from functools import lru_cache
 
 
@@ -20,11 +21,14 @@ class _OpenFile:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         self.identity = _identity(os.fstat(self._descriptor))
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # At the end of the process the names of this module may be gone before the last file: so no `os` here.
         if self._descriptor >= 0:
-            # Closing fails if the mount is gone. A file that was only read loses nothing by that.
-            with contextlib.suppress(OSError):
-                os.close(self._descriptor)
+            try:  # noqa: SIM105
+                close(self._descriptor)
+            except OSError:
+                # The mount is gone. A file that was only read loses nothing by that.
+                pass
 
     def read(self, start: int, stop: int) -> bytes | None:
         return read_exactly(self._descriptor, start, stop)

@@ -3,6 +3,8 @@
 import ctypes
 import mmap
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -16,6 +18,20 @@ from shortgop.manifests.operations.shard_bytes import ShardBytes
 from shortgop.readers.sheet import write_sheet
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.open_files import OpenFiles
+
+
+def test_a_file_that_is_open_until_the_process_ends_says_nothing(tmp_path: Path) -> None:
+    """Python clears modules in an order of its own: a dataset may be alive when those that it needs are gone. With
+    decord or OpenCV imported first, every script ended like this."""
+    (tmp_path / "a").write_bytes(bytes(10))
+    code = (
+        "import os, sys; from shortgop.storage.open_files import OpenFiles; "
+        "os.kept = OpenFiles(4); print(len(os.kept.read(sys.argv[1], 0, 10)))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a")], capture_output=True, text=True, check=True
+    )
+    assert (ended.stdout, ended.stderr) == ("10\n", "")
 
 
 def test_ranges_of_files(tmp_path: Path) -> None:
