@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from fractions import Fraction
 from numbers import Integral
 from reprlib import repr as shortened
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import torch
 
@@ -17,10 +18,12 @@ from ..manifests.dataset_files.video_columns import LabelColumns
 from ..manifests.operations.lost import lost_videos
 from ..manifests.operations.summary import FailureSummary, failure_summaries, size_of
 from ..manifests.ragged import Array
+from ..stays_as_made import StaysAsMade
 from ..warned import warn
 from .chosen import ChosenRows
 from .columns import Columns
 from .conditions import Condition, chosen_videos, mask_of_slice, unknown_values
+from .frame_format import FrameFormat
 from .frames import ClipBatch
 from .indices import Indices, resolved_requests
 from .metadata import DatasetMetadata
@@ -31,7 +34,7 @@ from .times import seconds_of, seconds_tensor
 from .video import Video
 
 
-class Dataset:
+class Dataset(StaysAsMade):
     """The videos of one snapshot of a dataset, by id or by number; made by `shortgop.open`.
 
     `len` is the number of videos; iteration gives them in the order of their numbers. Any number of threads may use it,
@@ -39,6 +42,11 @@ class Dataset:
 
     `columns` has what is known of all videos as numpy arrays, and `where` makes a dataset of those that are wanted.
     """
+
+    _REMEDIES: ClassVar = {
+        name: f"open the dataset anew, with {name}=..."
+        for name in (*(field.name for field in fields(FrameFormat)), "threads")
+    }
 
     def __init__(
         self,

@@ -58,6 +58,7 @@ BELOW_ALL = (
         "lazy.py",
         "loans.py",
         "machine_memory.py",
+        "stays_as_made.py",
         "unnamed_files.py",
         "version.py",
         "warned.py",

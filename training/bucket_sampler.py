@@ -10,6 +10,7 @@ from torch.utils.data import Sampler
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..lazy import lazy
+from ..stays_as_made import StaysAsMade
 from ..warned import warn
 from ..wording import counted
 from .buckets import BatchOrder, BucketBatches
@@ -24,7 +25,7 @@ from .sampler import ElasticSampler, HasClips
 from .slices import BatchKind, PlannedBatch
 
 
-class BucketSampler(Sampler[list[int]]):
+class BucketSampler(StaysAsMade, Sampler[list[int]]):
     """Batches of MixedClips, each of clips of one of its datasets: buckets of sizes, lengths or rates of clips.
 
         wide = shortgop.ClipDataset(videos[wide_ones], shortgop.RandomClips(33), size=(256, 448), crop="center")

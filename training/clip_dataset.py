@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch.utils.data
@@ -28,7 +28,7 @@ from .offsets import at_least_one, listed
 from .opened import OpenedDataset
 from .outputs import Output
 from .policy_index import Policy, index_of, is_random, policy_of
-from .reading_options import dataset_to_read
+from .reading_options import READING, dataset_to_read
 from .rows import Rows
 from .stretches import Stretches, within
 from .transforms import Read, Transform, check_transform, explaining_forks, joined, transformed
@@ -94,6 +94,7 @@ class ClipDataset(DrawnItems):
     """
 
     _FIXED = "dataset.clip_table()"
+    _REMEDIES: ClassVar = {name: f"make another one, with {name}=..." for name in READING}
 
     def __init__(
         self,

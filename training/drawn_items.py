@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch.utils.data
 
 from ..errors import UsageError
+from ..stays_as_made import StaysAsMade
 from .clips import Clips
 from .drawn_from import check_drawn_from, new_name
 from .draws import check_share, checked_epoch, in_epoch, one_draw
@@ -20,7 +21,7 @@ from .shared import SharedNumbers
 Item = dict[str, Any]
 
 
-class DrawnItems(torch.utils.data.Dataset[Item], ABC):
+class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
     """Items by draws, one by one or several together: all are made by `items`.
 
     Subclasses of users may make them in `__getitem__` instead, or add to them there: whatever reads items calls that

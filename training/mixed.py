@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch.utils.data
@@ -33,6 +33,7 @@ class MixedClips(DrawnItems):
     """
 
     _FIXED = "clip_table() of each ClipDataset"
+    _REMEDIES: ClassVar = {"transform": "give it to each ClipDataset"}
 
     def __init__(self, datasets: Sequence[ClipDataset]) -> None:
         given: object = datasets

@@ -44,6 +44,17 @@ def checked_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
+def checked_batch(global_batch_size: int, world_size: int, *, drop_last: bool) -> int:
+    """The size of global batches. UsageError where ranks do not divide it evenly, though they have to."""
+    batch = at_least_one(global_batch_size, "global_batch_size")
+    if drop_last and batch % world_size:
+        raise UsageError(
+            f"global_batch_size is {batch}, which {world_size} ranks do not divide evenly; give a multiple of "
+            f"{world_size}"
+        )
+    return batch
+
+
 def check_ranks_since(rank: int, world_size: int) -> None:
     """UsageError where torch.distributed was initialised only after a sampler asked it for these: each rank would have
     the samples of all."""

@@ -28,7 +28,8 @@ _ELSEWHERE = {
     **dict.fromkeys(("label", "labels", "columns"), 'columns that items are to have are metadata=["label"]'),
     "split": "open the dataset and choose dataset.where(split=...)",
 }
-_READING = frozenset(inspect.signature(open_dataset).parameters) - {"path"}
+READING = frozenset(inspect.signature(open_dataset).parameters) - {"path"}
+"""What ClipDataset passes on."""
 # What Output takes and shortgop.open does not.
 _OF_OUTPUTS = ("scale", "ratio", "flip", "layout")
 
@@ -85,6 +86,6 @@ def _check_reading(reading: Mapping[str, Any], reader: str, elsewhere: Mapping[s
             f"{', '.join(named)}: an output has this; give {reader} outputs={example} in place of {', '.join(own)}"
         )
     for name in reading:
-        if name not in _READING:
+        if name not in READING:
             remedy = elsewhere.get(name, "its docstring and that of shortgop.open have all")
             raise WrongTypeError(f"{reader} has no parameter {name!r}: {remedy}")

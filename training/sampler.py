@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Never, Protocol
+from typing import Any, ClassVar, Never, Protocol
 
 import numpy as np
 from torch.utils.data import DistributedSampler
@@ -11,14 +11,14 @@ from torch.utils.data import DistributedSampler
 from ..arguments import integer
 from ..errors import UsageError, WrongTypeError
 from ..lazy import lazy
+from ..stays_as_made import StaysAsMade
 from ..warned import warn
 from .clips import Clips
 from .drawn_from import HasDraws, drawn_from
 from .draws import Draw, RankShare, checked_epoch
-from .offsets import at_least_one
 from .orders import BoundOrder, Order, Shuffled, check_order
 from .out_of_order import comes_out_of_order
-from .ranks import check_divided_once, check_ranks_since, checked_ranks
+from .ranks import check_divided_once, check_ranks_since, checked_batch, checked_ranks
 from .sampler_states import STATE_VERSION, place_of
 from .slices import BatchKind, EpochPass, EpochSlices, PlannedBatch
 
@@ -44,7 +44,7 @@ class HasClips(HasDraws, Protocol):
     def __len__(self) -> int: ...
 
 
-class ElasticSampler(DistributedSampler[int]):
+class ElasticSampler(StaysAsMade, DistributedSampler[int]):
     """Draws of a ClipDataset for a DataLoader, in global batches that depend on no rank, worker or restart.
 
         sampler = shortgop.ElasticSampler(dataset, global_batch_size=256, seed=0)
@@ -74,6 +74,12 @@ class ElasticSampler(DistributedSampler[int]):
     does: see docs/trainers.md.
     """
 
+    _REMEDIES: ClassVar = {
+        "epoch": "call set_epoch(epoch)",
+        "shuffle": "make another one, with order=...",
+        "num_replicas": "make another one, with world_size=...",
+    }
+
     def __init__(
         self,
         dataset: HasClips,
@@ -96,7 +102,7 @@ class ElasticSampler(DistributedSampler[int]):
             )
         self._ranks_given = rank is not None
         rank, world_size = checked_ranks(rank, world_size)
-        batch = _checked_batch(global_batch_size, world_size, drop_last=drop_last)
+        batch = checked_batch(global_batch_size, world_size, drop_last=drop_last)
         super().__init__(dataset, world_size, rank, shuffle=False, seed=integer(seed, "seed"), drop_last=drop_last)  # type: ignore[arg-type]
         self.global_batch_size = batch
         self._dataset = dataset
@@ -387,13 +393,3 @@ class ElasticSampler(DistributedSampler[int]):
         return EpochSlices(
             self._order.length, self.global_batch_size, self.rank, self.num_replicas, self.drop_last, start
         )
-
-
-def _checked_batch(global_batch_size: int, world_size: int, *, drop_last: bool) -> int:
-    batch = at_least_one(global_batch_size, "global_batch_size")
-    if drop_last and batch % world_size:
-        raise UsageError(
-            f"global_batch_size is {batch}, which {world_size} ranks do not divide evenly; give a multiple of "
-            f"{world_size}"
-        )
-    return batch

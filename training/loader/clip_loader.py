@@ -13,6 +13,7 @@ import torch
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
+from ...stays_as_made import StaysAsMade
 from ..offsets import at_least_one
 from ..slices import BatchKind
 from .batch import Batch, batch_of
@@ -52,7 +53,7 @@ _COUNTERPARTS = {
 }
 
 
-class ClipLoader:
+class ClipLoader(StaysAsMade):
     """Batches of a ClipDataset in the order of a sampler, read ahead by worker processes.
 
         dataset = shortgop.ClipDataset("DATASET", shortgop.RandomClips(16, stride=4), size=(224, 224))
@@ -103,6 +104,7 @@ class ClipLoader:
 
     # Lightning asks loaders of validation, testing and prediction that have a sampler for this one too.
     batch_sampler: ClassVar[None] = None
+    _REMEDIES: ClassVar = {name: f"make another one; here it is {there}" for name, there in _COUNTERPARTS.items()}
 
     def __init__(
         self,

@@ -1,0 +1,102 @@
+"""What was made stays as it was made: an option that is set later would change nothing, and says so."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import shortgop
+from training_videos import make_videos
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("as-made"))
+
+
+@pytest.fixture(scope="module")
+def clips(path: Path) -> shortgop.ClipDataset:
+    return shortgop.ClipDataset(path, shortgop.RandomClips(4), size=(32, 32), metadata=["label"])
+
+
+def test_a_transform_that_is_set_later_is_refused(clips: shortgop.ClipDataset) -> None:
+    """`dataset.transform = ...` is how torchvision's datasets get theirs. Here clips came without it."""
+    with pytest.raises(shortgop.UsageError, match="transform of ClipDataset .* make another one, with transform="):
+        clips.transform = torch.flip  # type: ignore[attr-defined]
+
+
+def test_each_option_is_refused(clips: shortgop.ClipDataset) -> None:
+    sampler = shortgop.ElasticSampler(clips, 2)
+    mixed = shortgop.MixedClips([clips])
+    made: list[Any] = [
+        clips,
+        sampler,
+        mixed,
+        shortgop.BucketSampler(mixed, 2),
+        shortgop.ClipLoader(clips, sampler, workers=0),
+    ]
+    for each in made:
+        for name, parameter in inspect.signature(type(each)).parameters.items():
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+                with pytest.raises(shortgop.UsageError, match=rf"^{name} of {type(each).__name__} is not set"):
+                    setattr(each, name, None)
+
+
+@pytest.mark.parametrize("name", ["size", "crop", "dtype", "threads"])
+def test_options_of_reading_are_refused(clips: shortgop.ClipDataset, name: str) -> None:
+    with pytest.raises(shortgop.UsageError, match=f"make another one, with {name}="):
+        setattr(clips, name, None)
+    with pytest.raises(shortgop.UsageError, match=f"open the dataset anew, with {name}="):
+        setattr(clips.source, name, None)
+
+
+def test_names_of_other_libraries_are_refused_with_what_there_is_here(clips: shortgop.ClipDataset) -> None:
+    sampler: Any = shortgop.ElasticSampler(clips, 2)
+    loader: Any = shortgop.ClipLoader(clips, sampler, workers=0)
+    with pytest.raises(shortgop.UsageError, match=r"set_epoch\(epoch\)"):
+        sampler.epoch = 3
+    with pytest.raises(shortgop.UsageError, match="with order="):
+        sampler.shuffle = True
+    with pytest.raises(shortgop.UsageError, match="here it is workers"):
+        loader.num_workers = 4
+    with pytest.raises(shortgop.UsageError, match="give it to each ClipDataset"):
+        shortgop.MixedClips([clips]).transform = torch.flip  # type: ignore[attr-defined]
+
+
+def test_other_attributes_and_copies_are_as_usual(clips: shortgop.ClipDataset) -> None:
+    noted: Any = copy.copy(clips)
+    noted.classes = ["cat", "dog"]
+    assert pickle.loads(pickle.dumps(noted)).classes == ["cat", "dog"]
+    sampler = shortgop.ElasticSampler(clips, 2, rank=1, world_size=2)
+    sampler.set_epoch(3)
+    assert list(pickle.loads(pickle.dumps(sampler))) == list(copy.deepcopy(sampler)) == list(sampler)
+
+
+class WithText(shortgop.ClipDataset):
+    """A subclass that has a transform of its own, for labels, as code of users may."""
+
+    def __init__(self, path: Path, transform: Any) -> None:
+        super().__init__(path, shortgop.CenterClips(4), metadata=["kind"])
+        self.transform = transform
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        return [{**item, "kind": self.transform(item["kind"])} for item in super().items(draws, rows)]
+
+
+class WithoutText(shortgop.ClipDataset):
+    """A subclass that has none."""
+
+
+def test_a_subclass_may_have_an_attribute_of_its_own_under_such_a_name(path: Path) -> None:
+    clips = WithText(path, str.upper)
+    assert clips[0]["kind"] == "CAT"
+    clips.transform = str.title
+    assert clips[0]["kind"] == "Cat"
+    with pytest.raises(shortgop.UsageError, match="transform of ClipDataset"):
+        WithoutText(path, shortgop.CenterClips(4)).transform = str.upper  # type: ignore[attr-defined]
