@@ -206,6 +206,26 @@ def test_a_worker_tells_them_apart_without_a_fingerprint(folder: Path) -> None:
         some_clips(folder, videos=["b.mp4"]).__getitems__(draws)
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_draws_are_not_taken_for_places_of_several_or_some(folder: Path, workers: int) -> None:
+    """In the second epoch a ConcatDataset read other clips, or those of the first epoch again, without a word."""
+    one, other = some_clips(folder, videos=["a.mp4"]), some_clips(folder, videos=["b.mp4"])
+    sampler = shortgop.ElasticSampler(one, 4)
+    both = torch.utils.data.ConcatDataset([one, other])
+    backwards = torch.utils.data.Subset(one, range(3, -1, -1))
+    for epoch in (0, 1):
+        sampler.set_epoch(epoch)
+        with pytest.raises(UsageError, match=r"a ConcatDataset takes them for places .* shortgop\.MixedClips"):
+            next(iter(loader_of(both, sampler, 4, workers)))
+    sampler.set_epoch(0)
+    with pytest.raises(UsageError, match="a Subset takes them for places .* give ClipDataset videos="):
+        next(iter(loader_of(backwards, sampler, 4, workers)))
+    # Samplers of torch do yield places.
+    assert len(list(DataLoader(both, batch_size=4, shuffle=True))) == 2
+    assert next(iter(DataLoader(backwards, batch_size=4)))["draw"].tolist() == [3, 2, 1, 0]
+
+
 @pytest.mark.filterwarnings("ignore:.set_vital. is deprecated")
 @pytest.mark.first_case_short
 @pytest.mark.parametrize("stateful", [False, True])

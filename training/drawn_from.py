@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Sequence
+from types import FrameType
 from typing import Protocol
 
 from ..errors import UsageError
 from ..wording import counted
 from .clips import Clips
-from .draws import DrawnFrom, share_of
+from .draws import Draw, DrawnFrom, share_of
+
+# What takes draws for places, and what to take instead.
+_REMEDIES = {
+    "ConcatDataset": "put the datasets together with shortgop.MixedClips, and make the sampler of that",
+    "Subset": "give ClipDataset videos= or shortgop.open(...).where(...) for some of the videos, or a ClipTable for "
+    "some of the clips, and make the sampler of that",
+}
 
 
 class HasDraws(Protocol):
@@ -57,6 +66,25 @@ def check_drawn_from(draws: Sequence[int], dataset: HasDraws) -> None:
         f"the sampler is {what}: give the DataLoader the dataset that the sampler was made of, or make a sampler of "
         "this one"
     )
+
+
+def check_not_taken_for_places() -> None:
+    """UsageError where torch's ConcatDataset or Subset took draws of a sampler for places of its own, and asks for
+    what is there: from the second epoch on these are other clips than the sampler's.
+
+    To be called by what they ask. They hand on numbers that are no draws any more, so this looks at who asks.
+    """
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # the documented way to the caller
+    if frame is None or frame.f_globals.get("__name__") != "torch.utils.data.dataset":
+        return
+    wrapper = type(frame.f_locals.get("self")).__name__
+    asked = frame.f_locals.get("idx", frame.f_locals.get("indices"))
+    first = asked[0] if isinstance(asked, list) and asked else asked
+    if wrapper in _REMEDIES and isinstance(first, Draw):
+        raise UsageError(
+            f"draws of a sampler stand for clips of the dataset that it was made of, and a {wrapper} takes them for "
+            f"places of its own, where other clips are: {_REMEDIES[wrapper]}"
+        )
 
 
 def _fingerprint(dataset: HasDraws) -> str:

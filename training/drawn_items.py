@@ -11,7 +11,7 @@ import torch.utils.data
 from ..errors import UsageError
 from ..stays_as_made import StaysAsMade
 from .clips import Clips
-from .drawn_from import check_drawn_from, new_name
+from .drawn_from import check_drawn_from, check_not_taken_for_places, new_name
 from .draws import check_share, checked_epoch, in_epoch, one_draw
 from .ranks import notice_undivided
 from .repetition import notice_repetition, notice_untold_epoch
@@ -82,6 +82,7 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
 
     def __getitem__(self, draw: int) -> Item:
         """The item of a draw; -1 is the last clip of the first epoch."""
+        check_not_taken_for_places()
         draws = [one_draw(draw, len(self))]
         if self._has_own("__getitem__"):
             return self.items(self.full_draws(draws))[0]
@@ -92,6 +93,7 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
 
         UsageError for more draws of an ElasticSampler than its rank has of a global batch.
         """
+        check_not_taken_for_places()
         check_share(draws)
         if self._has_own("__getitem__") and not self._has_own("__getitems__"):
             # Only that makes the items of this subclass.
