@@ -212,8 +212,8 @@ def test_draws_are_not_taken_for_places_of_several_or_some(folder: Path, workers
     """In the second epoch a ConcatDataset read other clips, or those of the first epoch again, without a word."""
     one, other = some_clips(folder, videos=["a.mp4"]), some_clips(folder, videos=["b.mp4"])
     sampler = shortgop.ElasticSampler(one, 4)
-    both = torch.utils.data.ConcatDataset([one, other])
-    backwards = torch.utils.data.Subset(one, range(3, -1, -1))
+    both: Any = torch.utils.data.ConcatDataset([one, other])
+    backwards: Any = torch.utils.data.Subset(one, range(3, -1, -1))
     for epoch in (0, 1):
         sampler.set_epoch(epoch)
         with pytest.raises(UsageError, match=r"a ConcatDataset takes them for places .* shortgop\.MixedClips"):

@@ -67,6 +67,7 @@ FENCED = {
         "test_token_packs.test_packs_are_as_many_on_each_rank_and_go_on",
         "test_robot_clips.test_what_the_page_shows_runs",
         "test_documents.test_the_dataset_class_before_and_after",
+        "test_migrations.test_numbers_of_frames_are_those_of_a_file_of_a_variable_rate",
         "test_training_page.test_frames_between_a_start_and_a_goal",
     ],
     # And those that need a cloud or a cluster: all of its blocks are marked.

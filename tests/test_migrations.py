@@ -1,0 +1,129 @@
+"""docs/trainers.md, "Coming from other libraries": what code of users was, and what it becomes, are the same frames.
+
+Of libraries that are not installed only the second side runs, against the numbers in the pictures: `make test` installs
+PyAV and TorchCodec, `make bench` also decord and OpenCV.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import shortgop
+from datasets import make_dataset
+from documents import ROOT, blocks, section
+from synthetic import constant_rate_pts, make_video, read_number
+
+PAGE = ROOT / "docs" / "trainers.md"
+RATE, COUNT = Fraction(30), 75
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("migrations")
+    make_video(root / "a.mp4", pts=constant_rate_pts(RATE, COUNT), timebase=1 / RATE, first_number=500)
+    ticks = np.random.default_rng(0).integers(1, 4, 60).cumsum().tolist()
+    make_video(root / "b.mp4", pts=ticks, timebase=1 / RATE, first_number=900)
+    assert make_dataset([root / "a.mp4", root / "b.mp4"], root / "dataset").failures == ()
+    return root
+
+
+def lines() -> list[tuple[str, str, str]]:
+    """The table of the page: the library, and both sides of each line. Of several spans of a cell the first counts."""
+    table = section(PAGE, "Coming from other libraries").partition("| library | before | here |\n")[2]
+    library, found = "", []
+    for row in table.splitlines()[1:]:
+        if not row.startswith("|"):
+            break
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        library = cells[0].strip("`") or library
+        found.append((library, *(re.findall("`([^`]+)`", cell)[0] for cell in cells[1:])))
+    return found
+
+
+LINES = lines()
+
+
+def value(code: str, names: dict[str, Any]) -> Any:
+    first, _, last = code.rpartition("; ")
+    exec(first, names)
+    return eval(last, names)
+
+
+def shown(found: Any) -> list[float]:
+    """The numbers in pictures, or the numbers themselves."""
+    if isinstance(found, tuple):
+        return [float(each) for each in found]
+    return [read_number(picture) for picture in ([found] if getattr(found, "ndim", 4) == 3 else found)]
+
+
+def names_of(library: str, path: Path) -> dict[str, Any]:
+    """What the first side of a line takes for granted. The test is skipped where the library is not installed."""
+    modules = {
+        "TorchCodec": "torchcodec.decoders",
+        "OpenCV": "cv2",
+        "PyAV": "av",
+        "torchvision": "torchvision.io",
+    }
+    if library == "Hugging Face":
+        pytest.skip("its module and one of the tests are both called datasets")
+    module = pytest.importorskip(modules.get(library, library))
+    names = {**vars(module), module.__name__: module, "path": str(path)}
+    if library == "OpenCV":
+        names["capture"] = module.VideoCapture(str(path))
+    return names
+
+
+def here(code: str, folder: Path) -> list[float]:
+    return shown(value(code, {"video": shortgop.open(folder / "dataset")["a.mp4"]}))
+
+
+@pytest.mark.parametrize(("library", "before", "after"), LINES, ids=[line[1] for line in LINES])
+def test_both_sides_of_each_line_are_the_same_frames(library: str, before: str, after: str, folder: Path) -> None:
+    found = here(after, folder)
+    names = names_of(library, folder / "a.mp4")
+    expected = shown(value(before, names))
+    assert found == (expected[:-1] if library == "torchvision" else expected)
+
+
+def test_the_sides_of_here_are_the_frames_that_were_asked_for(folder: Path) -> None:
+    """Also where a library is not installed."""
+    expected: dict[str, list[float]] = {
+        "get_frames_at([30, 3])": [530, 503],
+        "video[7]": [507],
+        "video[:30]": list(range(500, 530)),
+        "list(video)": list(range(500, 500 + COUNT)),
+        "len(video)": [COUNT, float(RATE)],
+        "get_frames_played_in_range(1, 2)": list(range(530, 560)),
+    }
+    for _, _, after in LINES:
+        (numbers,) = (numbers for part, numbers in expected.items() if part in after)
+        assert here(after, folder) == numbers
+
+
+def test_numbers_of_frames_are_those_of_a_file_of_a_variable_rate(folder: Path) -> None:
+    video = shortgop.open(folder / "dataset")["b.mp4"]
+    assert len(video) > 60
+    (block,) = (block.text for block in blocks(PAGE) if "number_in_file" in block.text)
+    names: dict[str, Any] = {"video": video, "np": np}
+    exec(block, names)
+    assert [read_number(frame) - 900 for frame in video] == names["number_in_file"].tolist()
+    frames = names["frames"].tolist()
+    assert shown(video.get_frames_at(frames).data) == [930, 903]
+    assert shown(video.get_frames_at([frame - 1 for frame in frames]).data) == [929, 902]
+
+
+def test_frames_of_pytorchvideos_clips(folder: Path) -> None:
+    """Its UniformTemporalSubsample takes these of the 30 frames that a clip of one second has."""
+    (rule,) = re.findall(r"UniformTemporalSubsample\(16\)`[^|]*\| `(Offsets[^`]+)`", PAGE.read_text())
+    offsets = eval(rule, {"np": np, "Offsets": shortgop.Offsets, "d": 1, "fps": 30})
+    policy = shortgop.AllClips(offsets, step_seconds=1)
+    table = shortgop.ClipDataset(folder / "dataset", policy, videos=["a.mp4"]).clip_table()
+    taken = torch.linspace(0, 29, 16).clamp(0, 29).long()
+    assert table.frames.tolist() == [taken.tolist(), (30 + taken).tolist()]
