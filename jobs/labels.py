@@ -18,12 +18,12 @@ from ..manifests.shared_memory.host_copies import copies_in
 from ..storage.interface import Storage
 from ..storage.locate import from_home, storage_at
 from ..warned import warn
-from .finding.addresses import is_store_url, parse, url_below
+from .finding.addresses import is_store_url, parse
 from .finding.column_types import check_types
 from .finding.importing import Importing, importing_of
 from .finding.label_lists import Labels, columns_by_id, read_labels
 from .finding.list_lines import is_list
-from .finding.places import absolute, absolute_below, text_of, without_scheme
+from .finding.places import absolute, place_of_listed, text_of
 from .finding.plain_values import NotJsonError, plain, valid_text
 from .finding.source_parts import stretch_of_row
 from .finding.typed_lines import OnTypes, ignore_types
@@ -122,10 +122,8 @@ def _with_known_ids(dataset: Storage, folder: str, lines: list[Labels]) -> list[
 def _place(folder: str, path: str) -> str | None:
     """Where the file of a line lies, as datasets keep it: an absolute path, or a URL. None for what can be neither."""
     try:
-        path = without_scheme(path)
-        if is_store_url(path) or (is_store_url(folder) and not path.startswith("/")):
-            return parse(url_below(folder, path)).url
-        return absolute_below(folder, from_home(path))
+        place = place_of_listed(folder, path)
+        return parse(place).url if is_store_url(place) else place
     except UsageError:
         return None
 

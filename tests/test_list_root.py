@@ -139,6 +139,37 @@ def test_a_list_in_a_bucket_names_videos_elsewhere(s3_url: str, tmp_path: Path) 
     assert in_bucket.in_store is not None
 
 
+@pytest.mark.parametrize("where", ["list in the bucket", "list on a disk"])
+def test_paths_of_this_machine_are_what_they_are_wherever_the_list_lies(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lines = f"path\n{tmp_path}/a.mp4\n~/b.mp4\nfile://{tmp_path}/c.mp4\n./~/d.mp4\n~nobody-is-called-so/e.mp4\n".encode()
+    if where == "list in the bucket":
+        put(f"{s3_url}/videos/train.csv", lines)
+        found = find_sources([f"{s3_url}/videos/train.csv"])
+    else:
+        (tmp_path / "train.csv").write_bytes(lines)
+        found = listed([str(tmp_path / "train.csv")], f"{s3_url}/videos")
+    assert sorted(source.path for source in found) == [
+        *(f"{tmp_path}/{name}.mp4" for name in "abc"),
+        f"{s3_url}/videos/~/d.mp4",
+        f"{s3_url}/videos/~nobody-is-called-so/e.mp4",
+    ]
+    assert [source.in_store is None for source in sorted(found, key=lambda each: each.path)] == [True] * 3 + [False] * 2
+
+
+def test_labels_of_paths_of_this_machine_are_found_beside_a_folder_in_a_bucket(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    film(tmp_path / "videos/a.mp4", 100)
+    shortgop.prepare(tmp_path / "videos", tmp_path / "dataset", runner="inline")
+    labels = tmp_path / "train.csv"
+    labels.write_text("path,label\n~/videos/a.mp4,7\n")
+    assert shortgop.annotate(tmp_path / "dataset", labels, list_root=f"{s3_url}/videos").changed == ("a.mp4",)
+
+
 def test_files_of_a_kinetics_list_lie_below_the_folder(s3_url: str, tmp_path: Path) -> None:
     row = "label,youtube_id,time_start,time_end,split\ndance,aaaaaaaaaaa,3,13,train\n"
     make(str(tmp_path / "videos/dance/aaaaaaaaaaa.mp4"), str(tmp_path / "lists/train.csv"))
@@ -163,7 +194,7 @@ def test_pictures_of_a_list_lie_below_the_folder(tmp_path: Path) -> None:
         Image.new("RGB", (64, 48), (60 * number, 0, 0)).save(tmp_path / f"pictures/{number}.png")
     (tmp_path / "lists").mkdir()
     listing = tmp_path / "lists/walk.txt"
-    listing.write_text("2.png\n0.png\n")
+    listing.write_text(f"2.png\nfile://{tmp_path}/pictures/0.png\n")
     shortgop.prepare(listing, tmp_path / "dataset", list_root=tmp_path / "pictures", image_fps=10, runner="inline")
     (video,) = shortgop.open(tmp_path / "dataset")
     assert [round(float(frame[0].float().mean()) / 60) for frame in video] == [2, 0]

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ...errors import UsageError
-from ...storage.locate import from_home
-from .addresses import Address, is_store_url, parse, shown, url_below
+from .addresses import Address, is_store_url, parse, shown
 from .ids import folder_of
 from .importers.images import picture_of_row
 from .importing import Importing
-from .places import absolute_below, is_shortest, without_scheme
+from .places import is_shortest, place_of_listed, without_scheme
 from .source import Found, Source
 from .source_lists import Row, id_of_path
 from .source_parts import SourcePart, stretch_of_row
@@ -40,7 +39,12 @@ def _rows(file: str, read: ReadList, *, refuse_other_folder: bool) -> Iterator[R
         if is_first:
             _refuse_other_folder(file, row)
             is_first = False
-        yield row._replace(path=without_scheme(row.path)) if "://" in row.path else row
+        yield _with_path(row)
+
+
+def _with_path(row: Row) -> Row:
+    """The row, with the path that a file:// URL means."""
+    return row._replace(path=without_scheme(row.path)) if "://" in row.path else row
 
 
 def _refuse_other_folder(file: str, first: Row) -> None:
@@ -61,7 +65,7 @@ def _rows_of_copy(address: Address, copy: str, read: ReadList) -> Iterator[Row]:
     """The rows of a list in a store. Messages name its URL in place of the copy."""
     try:
         for row in read(copy):
-            yield row._replace(place=row.place.replace(copy, address.url))
+            yield _with_path(row._replace(place=row.place.replace(copy, address.url)))
     except UsageError as error:
         error.message = error.message.replace(copy, address.url)
         error.file = address.url
@@ -71,7 +75,7 @@ def _rows_of_copy(address: Address, copy: str, read: ReadList) -> Iterator[Row]:
 def _found(rows: Iterable[Row], importing: Importing, file: str, root: str) -> Iterator[Found]:
     """The sources of the rows of a list. `file` is what messages call it, and `root` is the folder, or the URL of one,
     in which its relative paths begin."""
-    is_in_store, is_list_in_store = is_store_url(root), is_store_url(file)
+    is_in_store = is_store_url(root)
     below = f"{root.rstrip('/')}/"
     for row in rows:
         place, given, given_id, attributes = row
@@ -86,11 +90,11 @@ def _found(rows: Iterable[Row], importing: Importing, file: str, root: str) -> I
         if not is_in_store and is_shortest(given) and given[0] != "~":
             # Most are: no URL, which has two slashes, and with nothing to resolve.
             path = given if given[0] == "/" else below + given
-        elif is_store_url(given) or (is_in_store and (is_list_in_store or given[0] != "/")):
-            in_store = StoreFile(parse(url_below(root, given)))
-            given, path = shown(given), in_store.address.url
         else:
-            path = absolute_below(root, from_home(given))
+            path = place_of_listed(root, given)
+            if is_store_url(path):
+                in_store = StoreFile(parse(path))
+                given, path = shown(given), in_store.address.url
         # Ids of rows and of paths are valid text; arguments by position take half the time of those by name.
         source = Source(row_id, path, given, attributes, given_id is not None, True, part, in_store)
         yield Found(source, place, True)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from ...storage.locate import file_path, from_home, refuse_half_a_url
+from .addresses import is_store_url, url_below
 
 
 def can_be_a_path(text: str) -> bool:
@@ -48,3 +49,12 @@ def absolute_below(folder: str, path: str) -> str:
     """The absolute path of a path that may be relative to a folder, which is absolute."""
     joined = path if path.startswith("/") else f"{folder}/{path}"
     return joined if is_shortest(joined) else str(Path(folder, path))
+
+
+def place_of_listed(root: str, path: str) -> str:
+    """Where the file is that a list names by a path: an absolute path, or a URL. Relative paths begin in `root`, an
+    absolute folder or the URL of one. A path from `/` or from `~` is one of this machine, wherever the list lies."""
+    path = from_home(without_scheme(path))
+    if is_store_url(path) or (is_store_url(root) and not path.startswith("/")):
+        return url_below(root, path)
+    return absolute_below(root, path)

@@ -15,7 +15,8 @@ from ....errors import DamagedSourceError, NotAVideoError, SourceError, SourceNo
 from ....prep.options import SourcePolicy
 from ....storage.locate import from_home
 from ....wording import counted
-from ..addresses import is_store_url, shown, url_below
+from ..addresses import is_store_url, shown
+from ..places import place_of_listed, without_scheme
 from ..source_lists import Row, read_list
 from ..source_parts import Images, Imported, Recognised
 
@@ -70,9 +71,8 @@ def list_of_images(path: Path, fps: Fraction, list_root: str | None = None) -> R
             if all(name in each and each[name] == value for each in columns)
         }
         # An absolute path stays as it is.
-        files = (
-            from_home(row.path) if list_root is None else str(Path(list_root, from_home(row.path))) for row in lines
-        )
+        paths = (from_home(without_scheme(row.path)) for row in lines)
+        files = (each if list_root is None else str(Path(list_root, each)) for each in paths)
         part = Images(tuple(files), fps, is_ordered=True)
         sources.append(Imported(video_id, path, f"{path}: {video_id}", same, part, lines[0].place))
     what = f"a list of {counted(len(rows), 'picture')} that {'is a video' if len(sources) == 1 else 'are'}"
@@ -89,9 +89,7 @@ def picture_of_row(row: Row, fps: Fraction, file: str, list_root: str | None = N
 
 
 def _check_on_a_disk(row: Row, file: str, list_root: str | None) -> None:
-    path = row.path
-    if list_root is not None and is_store_url(list_root) and not path.startswith("/"):
-        path = url_below(list_root, path)
+    path = row.path if list_root is None else place_of_listed(list_root, row.path)
     if is_store_url(path):
         raise UsageError(
             f"{row.place} names the picture {shown(path)}, and pictures are read from disks; copy them to one, and "
