@@ -77,6 +77,20 @@ def test_a_line_with_more_cells_than_the_header_is_named(tmp_path: Path) -> None
         find_sources([str(write_list(tmp_path, "x,a,1,2,train,0,more"))])
 
 
+def test_a_label_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    """It had other characters, without a word."""
+    listed = write_list(tmp_path, "café,aaaaaaaaaaa,3,13,train,1")
+    listed.write_bytes(listed.read_text().encode("latin-1"))
+    with pytest.raises(UsageError, match="line 2 of .* in column 'label', which is not UTF-8; write lists in UTF-8"):
+        find_sources([str(listed)])
+
+
+def test_a_cell_without_an_end_is_named(tmp_path: Path) -> None:
+    listed = write_list(tmp_path, '"clapping,aaaaaaaaaaa,3,13,train,1', *["dancing,bbbbbbbbbbb,3,13,train,1"] * 5000)
+    with pytest.raises(UsageError, match="is malformed: field larger than .*; a double quote may be missing"):
+        find_sources([str(listed)])
+
+
 def test_a_list_with_a_path_is_an_ordinary_list(tmp_path: Path) -> None:
     listed = tmp_path / "list.csv"
     listed.write_text("path,youtube_id,time_start,time_end\na.mp4,a,1,2\n")

@@ -144,7 +144,9 @@ def test_paths_of_this_machine_are_what_they_are_wherever_the_list_lies(
     s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    lines = f"path\n{tmp_path}/a.mp4\n~/b.mp4\nfile://{tmp_path}/c.mp4\n./~/d.mp4\n~nobody-is-called-so/e.mp4\n".encode()
+    lines = (
+        f"path\n{tmp_path}/a.mp4\n~/b.mp4\nfile://{tmp_path}/c.mp4\n./~/d.mp4\n~nobody-is-called-so/e.mp4\n".encode()
+    )
     if where == "list in the bucket":
         put(f"{s3_url}/videos/train.csv", lines)
         found = find_sources([f"{s3_url}/videos/train.csv"])

@@ -202,6 +202,16 @@ def write(name: str, text: str) -> Callable[[], str]:
         (write("l.csv", "path label\na.mp4 x\n"), "its separator seems to be ' '; write it with commas"),
         (write("l.csv", "the path\na.mp4\n"), "only 'the path'; rename the column of files"),
         (write("l.csv", "file,label\na.mp4,x\n"), "has no column `path`, only 'file', 'label'"),
+        (write("l.csv", "path,file_name\n,a.mp4\n"), "line 2 of 'l.csv' has an empty `path`"),
+        (write("l.csv", f"path,label\na.mp4,{'x' * 140_000}\n"), "line 2 of 'l.csv' has a cell of more than 131,072"),
+        (
+            write("l.csv", 'path,label\na.mp4,"x\n' + "b.mp4,y\n" * 20_000),
+            "a double quote may be missing at its end; if",
+        ),
+        (
+            write("l.csv.gz", ""),
+            "the list 'l.csv.gz' is packed, by its name, and lists are read as they are",
+        ),
         (
             write("l.csv", "a.mp4,1\nb.mp4,2\n"),
             "begins with a file and not with the names of its columns, '1', 'a.mp4'",
@@ -295,6 +305,57 @@ def test_a_list_in_another_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "list.csv").write_bytes("path,city\na.mp4,München\n".encode("latin-1"))
     with pytest.raises(UsageError, match=r"line 2 of .*in column 'city', which is not UTF-8; write lists in UTF-8"):
         list(read_list(str(tmp_path / "list.csv")))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("list.csv", "path,été\na.mp4,3\n", r"the list .* has '\\udce9t\\udce9' among the names of its columns"),
+        ("list.jsonl", '{"path": "a.mp4", "été": 3}\n', "line 1 of .*, which is not UTF-8"),
+        ("list.jsonl", '{"path": "a.mp4", "seen": ["été"]}\n', "line 1 of .* in column 'seen', which is not UTF-8"),
+        ("list.jsonl", '{"path": "a.mp4", "seen": {"été": 1}}\n', "line 1 of .* in column 'seen', which is not UTF-8"),
+    ],
+)
+def test_names_and_values_in_values_are_utf8_too(tmp_path: Path, name: str, text: str, place: str) -> None:
+    """The dataset had a column called \\udce9t\\udce9 where its values were numbers."""
+    (tmp_path / name).write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError, match=place):
+        list(read_list(str(tmp_path / name)))
+    with pytest.raises(UsageError, match=place):
+        read_labels(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("content", ["path,label\n".encode("utf-16-le"), b"\x1f\x8b\x08\x00packed"])
+def test_a_list_that_is_no_text_is_called_that(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "list.csv").write_bytes(content)
+    with pytest.raises(UsageError, match="is not UTF-8; write lists in UTF-8, and unpack those that are packed"):
+        list(read_list(str(tmp_path / "list.csv")))
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl", "metadata.parquet"])
+def test_a_list_of_videofolder_names_files_as_hugging_face_does(tmp_path: Path, name: str) -> None:
+    make("corpus/train/1.mp4", "corpus/2")
+    file = tmp_path / "corpus" / name
+    if name == "metadata.csv":
+        file.write_text("file_name,label\ntrain/1.mp4,3\n2,4\n")
+    elif name == "metadata.jsonl":
+        file.write_text('{"file_name": "train/1.mp4", "label": 3}\n{"file_name": "2", "label": 4}\n')
+    else:
+        pq.write_table(pa.table({"file_name": ["train/1.mp4", "2"], "label": [3, 4]}), file)
+    second, first = find_sources([f"corpus/{name}"])
+    assert (first.id, first.path) == ("train/1.mp4", f"{tmp_path}/corpus/train/1.mp4")
+    assert (second.id, second.path) == ("2", f"{tmp_path}/corpus/2")
+    columns = {"2": {"file_name": "2", "label": 4}, "train/1.mp4": {"file_name": "train/1.mp4", "label": 3}}
+    assert {each.id: json.loads(each.attributes) for each in (second, first)} == columns
+    # A list of labels sets the same columns.
+    assert {each.id: each.columns for each in read_labels(str(file))} == columns
+
+
+def test_file_name_is_a_column_like_others_beside_a_path() -> None:
+    make("a.mp4")
+    Path("list.csv").write_text("path,file_name\na.mp4,7\n")
+    (source,) = find_sources(["list.csv"])
+    assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", '{"file_name": 7}')
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from ...errors import UsageError
+from .list_lines import NOT_UTF8
 from .plain_values import NotJsonError, plain, valid_text
-
-# How Python reads bytes of a file that are not UTF-8.
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
 def id_of_line(place: str, given: Any) -> str | None:
@@ -25,8 +22,9 @@ def attributes_of_line(place: str, values: dict[str, Any]) -> dict[str, Any]:
     attributes = {}
     for name, value in values.items():
         # What is no UTF-8 in a file of another encoding; a path may be such bytes, and a label is text.
-        if isinstance(value, str) and _NOT_UTF8.search(f"{name}{value}"):
-            raise UsageError(f"{place} has {value!r} in column {name!r}, which is not UTF-8; write lists in UTF-8")
+        strange = _not_utf8(name) or _not_utf8(value)
+        if strange is not None:
+            raise UsageError(f"{place} has {strange!r} in column {name!r}, which is not UTF-8; write lists in UTF-8")
         try:
             attributes[valid_text(name)] = plain(value)
         except NotJsonError as error:
@@ -34,3 +32,14 @@ def attributes_of_line(place: str, values: dict[str, Any]) -> dict[str, Any]:
                 f"{place} has {error} in column {name!r}; turn that column into text or numbers, or drop it"
             ) from None
     return attributes
+
+
+def _not_utf8(value: Any) -> str | None:
+    """Text that is not UTF-8 in a value of JSON or Parquet, also in the names of its entries. None if all is."""
+    if isinstance(value, str):
+        return None if value.isascii() or not NOT_UTF8.search(value) else value
+    if isinstance(value, dict):
+        return _not_utf8([*value, *value.values()])
+    if isinstance(value, list | tuple):
+        return next(filter(None, map(_not_utf8, value)), None)
+    return None

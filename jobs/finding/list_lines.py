@@ -18,6 +18,9 @@ from ...wording import counted
 Line = tuple[str, dict[str, Any]]
 """Where a line is, for messages, and its values by the names of columns."""
 
+FILE_NAME = "file_name"
+"""What the lists of Hugging Face's VideoFolder call `path`. In a list that has a `path` it is a column like others."""
+
 # So few lines are in memory at a time, and so many share what each call costs.
 _BATCH_LINES = 256
 # As the lists of other tools begin, which have no header.
@@ -26,6 +29,12 @@ _FILE_NAME = re.compile(r"\.(mp4|mkv|webm|avi|mov)(?!\w)", re.IGNORECASE)
 _FILE_AND_NUMBERS = re.compile(
     _FILE_NAME.pattern + r"(?P<separator>[\s,;|])\s*(?P<numbers>-?\d+([\s,;|]+-?\d+)*)\s*$", re.IGNORECASE
 )
+
+
+# How Python reads bytes of a file that are not UTF-8.
+NOT_UTF8 = re.compile("[\udc80-\udcff]")
+# As programs call lists that they packed.
+_PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
 class _RepeatedKeyError(Exception):
@@ -55,6 +64,12 @@ def is_list(name: str) -> bool:
 
 def refuse_other_list(file: str) -> None:
     """UsageError for a file of labels that is no list, by its name."""
+    if Path(file).suffix.lower() in _PACKED and is_list(Path(file).stem):
+        raise UsageError(
+            f"the list {file!r} is packed, by its name, and lists are read as they are; unpack it, and give "
+            f"{Path(file).stem!r}",
+            file=file,
+        )
     remedy = _OTHER_LISTS.get(Path(file).suffix.lower())
     if remedy is not None:
         raise UsageError(
@@ -182,6 +197,12 @@ def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[Li
                     yield f"line {line} of {name}", dict(zip(header, cells, strict=True))
                 line = reader.line_num + 1
         except csv.Error as error:
+            if "field limit" in str(error):
+                raise UsageError(
+                    f"line {line} of {file!r} has a cell of more than {csv.field_size_limit():,} characters; a "
+                    "double quote may be missing at its end; if not, write the list as .jsonl, which has no limit",
+                    file=file,
+                ) from None
             raise UsageError(
                 f"line {line} of {file!r} is malformed: {error}; "
                 "put text that holds quotes in double quotes, and write each quote in it twice",
@@ -236,7 +257,14 @@ def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
 
 
 def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> None:
-    if not set(keys) & set(columns):
+    strange = next((name for name in columns if "\0" in name or NOT_UTF8.search(name)), None)
+    if strange is not None:
+        raise UsageError(
+            f"the list {file!r} has {strange!r} among the names of its columns, which is not UTF-8; write lists in "
+            "UTF-8, and unpack those that are packed",
+            file=file,
+        )
+    if not {*keys, FILE_NAME} & set(columns):
         what = " or ".join(f"`{key}`" for key in keys)
         of = "files" if keys == ("path",) else "ids"
         separator = next((one for one in ";\t|," if set(keys) & {part.strip() for part in columns[0].split(one)}), "")

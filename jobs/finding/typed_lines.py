@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...errors import UsageError
 from .column_types import TEXT, ColumnType, typed, typed_cells
-from .list_lines import Line, batches_of
+from .list_lines import FILE_NAME, Line, batches_of
 
 # Is told the type of each column of a CSV or TSV list other than `path` and `id`.
 OnTypes = Callable[[str, Mapping[str, str]], None]
@@ -46,8 +46,10 @@ def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_t
     is_first = True
     for batch in batches_of(file, keys):
         if is_first:
-            kinds = {name: types.get(name, TEXT) for name in batch[0][1] if name not in ("path", "id")}
-            inferred = {name: ColumnType() for name in kinds if name not in types}
+            columns = batch[0][1]
+            kinds = {name: types.get(name, TEXT) for name in columns if name not in ("path", "id")}
+            named = {*types} if "path" in columns else {*types, FILE_NAME}
+            inferred = {name: ColumnType() for name in kinds if name not in named}
             is_first = False
         for name, column in inferred.items():
             column.see_all([values[name] for _, values in batch])

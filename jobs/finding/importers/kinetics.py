@@ -18,6 +18,7 @@ from ....errors import UsageError
 from ....prep.timing.stretch import Stretch
 from ....wording import counted
 from ..addresses import is_store_url
+from ..line_values import attributes_of_line
 from ..plain_values import valid_text
 from ..source_parts import Imported, Recognised
 
@@ -55,9 +56,16 @@ def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) 
 
     `shown` is what messages call the list. `files` are those below `folder`, by their names without the suffix.
     """
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         reader = csv.DictReader(stream, skipinitialspace=True)
-        sources = [_source(folder, shown, f"line {reader.line_num} of {shown!r}", row, files) for row in reader]
+        try:
+            sources = [_source(folder, shown, f"line {reader.line_num} of {shown!r}", row, files) for row in reader]
+        except csv.Error as error:
+            raise UsageError(
+                f"line {reader.line_num} of {shown!r} is malformed: {error}; a double quote may be missing at the "
+                "end of a cell",
+                file=shown,
+            ) from None
     if not sources:
         raise UsageError(f"the list {shown!r} is empty; add a line for each video", file=shown)
     return Recognised(f"a Kinetics list of {counted(len(sources), 'video')}", tuple(sources))
@@ -78,7 +86,7 @@ def _source(folder: Path, shown: str, place: str, row: dict[str, Any], files: Ma
         raise UsageError(
             f"{place} has more cells than the header; put text that holds the separator in double quotes", file=shown
         )
-    values = {valid_text((name or "").strip()): value for name, value in row.items()}
+    values = attributes_of_line(place, {(name or "").strip(): value for name, value in row.items()})
     key = str(values["youtube_id"] or "").strip()
     start, end = (_seconds(values[name]) for name in ("time_start", "time_end"))
     if not key or start is None or end is None or not 0 <= start < end:
