@@ -49,10 +49,22 @@ def writing(path: Path | str) -> Iterator[None]:
             errno.EEXIST: "a file has the name of a folder that is needed; write somewhere else",
         }
         remedy = remedies.get(error.errno or 0, "fix that and run the same command again")
+        if error.errno == errno.ENOSPC and _lacks_names(path):
+            remedy = "as many files are there as it takes (`df -i`): remove some, and run the same command again"
         if "bucket" in (error.strerror or ""):
             remedy = "make the bucket first, or check its name"
         what = f"cannot write {path}: {error.strerror or error}"
         raise OutputError(f"{what}; {remedy}", file=str(path)) from error
+
+
+def _lacks_names(path: Path | str) -> bool:
+    """Whether the file system of a path has room for bytes, and for no further file."""
+    for folder in (Path(path), *Path(path).parents):
+        with contextlib.suppress(OSError):
+            there = os.statvfs(folder)
+            # Some count no files at all.
+            return there.f_files > 0 and there.f_favail == 0 and there.f_bavail > 0
+    return False
 
 
 def commit(temporary: Path, final: Path) -> bool:

@@ -11,9 +11,9 @@ import pytest
 
 
 @contextlib.contextmanager
-def mounted_disk(folder: Path) -> Iterator[Path]:
-    """Mount a file system of 5 MB on a folder; the test is skipped where that is not allowed."""
-    command = ["mount", "-t", "tmpfs", "-o", "size=5m", "tmpfs", str(folder)]
+def mounted_disk(folder: Path, options: str = "size=5m") -> Iterator[Path]:
+    """Mount a file system, of 5 MB, on a folder; the test is skipped where that is not allowed."""
+    command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("mounting a file system takes rights that are missing here")
     try:

@@ -351,6 +351,18 @@ def test_a_list_of_videofolder_names_files_as_hugging_face_does(tmp_path: Path, 
     assert {each.id: each.columns for each in read_labels(str(file))} == columns
 
 
+@pytest.mark.parametrize("header", ["path,label", "path,score,label,split"])
+def test_a_list_that_is_replaced_while_it_is_read_is_refused(header: str) -> None:
+    """Its columns would have no types: those that were there before are inferred by then."""
+    Path("list.csv").write_text("path,label,score\na.mp4,3,0.5\n")
+
+    def replace(_file: str, _types: object) -> None:
+        Path("list.csv").write_text(f"{header}\n{','.join(['a.mp4', '3', '4', '5'][: header.count(',') + 1])}\n")
+
+    with pytest.raises(UsageError, match="got other columns while it was read; run the same command"):
+        list(read_list("list.csv", on_types=replace))
+
+
 def test_file_name_is_a_column_like_others_beside_a_path() -> None:
     make("a.mp4")
     Path("list.csv").write_text("path,file_name\na.mp4,7\n")

@@ -33,6 +33,7 @@ from shortgop.manifests.zarr_files import zarr_write as writer
 from shortgop.manifests.zarr_files import zarr_zip as zips
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
+from small_disks import mounted_disk
 from sweep import only_in_a_sweep, sample
 
 
@@ -320,6 +321,20 @@ def test_what_cannot_be_finished_leaves_nothing(published: Path, monkeypatch: py
     with pytest.raises(OutputError, match=r"parts/u4.zip: No space left on device; free some space"):
         write_part(DiskStorage(published), "u4", video("bb", shard="u4-0.shard"))
     assert sorted(published.rglob("*")) == files
+
+
+def test_a_disk_that_takes_no_further_file_is_called_that(tmp_path: Path) -> None:
+    """`df` shows room on it, and freeing space would not help."""
+    (tmp_path / "disk").mkdir()
+    with mounted_disk(tmp_path / "disk", "size=5m,nr_inodes=12") as disk:
+        dataset = DiskStorage(disk / "dataset")
+        create(dataset, {})
+        write_part(dataset, "u0", video("0", shard="0.shard"))
+        for number in range(12):
+            with contextlib.suppress(OSError):
+                (disk / str(number)).touch()
+        with pytest.raises(OutputError, match=r"No space left on device; as many files .* takes \(`df -i`\): remove"):
+            write_part(dataset, "u1", video("1", shard="1.shard"))
 
 
 def test_a_full_disk(small_disk: Path) -> None:

@@ -56,9 +56,14 @@ def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_t
     kinds |= {name: column.kind for name, column in inferred.items()}
     if kinds:
         on_types(file, kinds)
-    kinds = {name: kind for name, kind in kinds.items() if kind != TEXT}
+    parsed = {name: kind for name, kind in kinds.items() if kind != TEXT}
     for batch in batches_of(file, keys):
-        yield from _typed_lines(file, batch, kinds)
+        if batch[0][1].keys() - {"path", "id"} != kinds.keys():
+            raise UsageError(
+                f"the list {file!r} got other columns while it was read; run the same command again",
+                file=file,
+            )
+        yield from _typed_lines(file, batch, parsed)
 
 
 def _typed_lines(file: str, lines: list[Line], kinds: Mapping[str, str]) -> Iterator[list[Line]]:
