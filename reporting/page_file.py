@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from errno import EILSEQ
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -119,8 +120,9 @@ class PageInStore:
             try:
                 self.folder.make()
             except OutputError as error:
-                # Roles may be for putting objects alone.
-                if not isinstance(error.__cause__, PermissionError):
+                # Roles may be for putting objects alone, and others may have put keys there that cannot be listed.
+                cause = error.__cause__
+                if not (isinstance(cause, PermissionError) or (isinstance(cause, OSError) and cause.errno == EILSEQ)):
                     raise
             self._version(overwrite=overwrite)
 

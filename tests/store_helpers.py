@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import boto3
 import obstore
 from obstore.store import S3Store
 
@@ -16,6 +17,12 @@ def put(url: str, content: Path | bytes) -> None:
     """Put an object at an s3:// URL of the server that the environment names."""
     store, key = _store(url)
     obstore.put(store, key, content if isinstance(content, bytes) else content.read_bytes())
+
+
+def put_raw(url: str, content: bytes) -> None:
+    """Put an object whose key need not be a path."""
+    bucket, _, key = url.partition("://")[2].partition("/")
+    boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=content)
 
 
 def remove(url: str) -> None:

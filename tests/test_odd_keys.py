@@ -6,22 +6,15 @@ import importlib.util
 from fractions import Fraction
 from pathlib import Path
 
-import boto3
 import pytest
 
 from shortgop.errors import UsageError
 from shortgop.jobs.named_options import prepare_without_warning
 from source_arguments import find_sources
-from store_helpers import put
+from store_helpers import put, put_raw
 from synthetic import constant_rate_pts, make_video
 
 ODD_KEYS = ("x//y.mkv", "x/../z.mkv", "./w.mkv")
-
-
-def put_raw(url: str, content: bytes) -> None:
-    """Put an object whose key need not be a path."""
-    bucket, _, key = url.partition("://")[2].partition("/")
-    boto3.client("s3").put_object(Bucket=bucket, Key=key, Body=content)
 
 
 @pytest.mark.long

@@ -23,7 +23,7 @@ from shortgop.reporting.page_html import GENERATOR
 from shortgop.storage.bucket import Bucket
 from shortgop.storage.locate import storage_at
 from shortgop.storage.objects import ObjectStorage
-from store_helpers import put
+from store_helpers import put, put_raw
 from synthetic import constant_rate_pts, make_video
 
 
@@ -137,6 +137,14 @@ def test_where_no_page_may_be_in_a_store_nothing_is_done(
     assert said in " ".join(refused.output.replace("\u2502", " ").split())
     is_dataset = run("info", f"{s3_url}/dataset").exit_code == 0
     assert is_dataset == is_there
+
+
+def test_a_page_lies_beside_keys_that_are_no_paths(s3_url: str, published: Path) -> None:
+    """Whoever put them there: the folder is not listed for a page."""
+    put_raw(f"{s3_url}/pages/cameras//a\x1b.txt", b"content")
+    done = run("report", published, "--out", f"{s3_url}/pages/report.html", "--clips", 0)
+    assert done.exit_code == 0
+    assert storage_at(f"{s3_url}/pages").find("report.html") is not None
 
 
 def test_a_page_may_not_be_in_another_dataset_either(s3_url: str, published: Path) -> None:
