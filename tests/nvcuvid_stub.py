@@ -15,6 +15,7 @@ from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders.base import GopRequest
 from shortgop.readers.decoders.nvcuvid_source import NvcuvidSource
 from shortgop.readers.decoders.surface_source import Pictures
+from shortgop.readers.gpu.dlpack import tensor_at
 from shortgop.readers.gpu.nvcuvid import Nvcuvid
 from shortgop.readers.gpu.surfaces import Surface
 
@@ -83,18 +84,10 @@ class Stub:
         return Event(self, self.events)
 
     def tensor_at(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> torch.Tensor:
-        return tensor_on_host(address, shape, strides, dtype)
+        return tensor_at(torch.device("cpu"), address, shape, strides, dtype)
 
     def context(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
-
-
-def tensor_on_host(address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> torch.Tensor:
-    """A tensor in memory of this process. Strides are in bytes."""
-    size = dtype.itemsize
-    num_bytes = sum((length - 1) * step for length, step in zip(shape, strides, strict=True)) + size
-    samples = torch.frombuffer((ctypes.c_ubyte * num_bytes).from_address(address), dtype=dtype)
-    return samples.as_strided(shape, [step // size for step in strides])
 
 
 def compiled(folder: Path) -> Any:

@@ -24,13 +24,13 @@ from av.codec.hwaccel import hwdevices_available
 from torch.utils.dlpack import from_dlpack
 
 from fake_gpu import OneStream
-from nvcuvid_stub import tensor_on_host
 from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders import pyav_cuda
 from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.nvcuvid_source import DecoderKind, NvcuvidSource
 from shortgop.readers.decoders.pyav_cuda import PyavCudaContext
 from shortgop.readers.gpu.cuda_driver import load, primary_context, started_driver
+from shortgop.readers.gpu.dlpack import tensor_at
 from shortgop.readers.gpu.nvcuvid import load_nvcuvid
 from shortgop.readers.gpu.surface_conversion import convert
 
@@ -220,7 +220,7 @@ class HostMemory:
         """All work has run."""
 
     def tensor_at(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> torch.Tensor:
-        return tensor_on_host(address, shape, strides, dtype)
+        return tensor_at(torch.device("cpu"), address, shape, strides, dtype)
 
     def context(self) -> contextlib.AbstractContextManager[None]:
         return primary_context(self._driver, 0)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 import multiprocessing
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,9 @@ from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.nvcuvid_source import OUTPUT_SURFACES, DecoderKind, NvcuvidSource
 from shortgop.readers.frame_format import Geometry, PixelFormat
 from shortgop.readers.gpu.decoder_pool import DecoderPool
+from shortgop.readers.gpu.dlpack import tensor_at
 from shortgop.readers.gpu.nvcuvid import Nvcuvid
 from shortgop.readers.gpu.surface_conversion import convert
-from shortgop.readers.gpu.torch_memory import CudaArray
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])
@@ -277,15 +279,32 @@ def test_a_thousand_gops_leave_nothing_behind(stub: Stub) -> None:
     assert objects[1] <= objects[0] + 50
 
 
-def test_a_cuda_array_says_where_its_samples_are() -> None:
-    """In numpy's terms, which numpy itself can check."""
+def test_a_tensor_lies_in_memory_that_is_there_already() -> None:
+    """The middle of a picture of 16 bits: lines of 12 bytes, of which the first and the last sample are left out."""
     samples = np.arange(24, dtype=np.uint16).reshape(4, 6)
-    said = CudaArray(samples.ctypes.data, (4, 3), (12, 2), torch.uint16).__cuda_array_interface__
+    tensor = tensor_at(torch.device("cpu"), samples.ctypes.data + 2, (4, 4), (12, 2), torch.uint16)
+    samples[2, 1] = 1000
+    assert (tensor.stride(), tensor.dtype) == ((6, 1), torch.uint16)
+    assert np.array_equal(tensor.numpy(), samples[:, 1:5])
 
-    class OnCpu:
-        __array_interface__ = said
 
-    assert np.array_equal(np.asarray(OnCpu()), samples[:, :3])
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the address of this test is not one of this GPU")
+def test_a_tensor_says_on_which_device_it_is_and_nothing_asks_about_its_address() -> None:
+    with pytest.raises((RuntimeError, AssertionError), match="CUDA|NVIDIA driver"):
+        tensor_at(torch.device("cuda", 1), 4096, (2, 2), (2, 1), torch.uint8)
+
+
+def test_tensors_of_surfaces_leave_no_memory_behind() -> None:
+    samples, before = np.zeros(64, np.uint8), 0
+    for number in range(60_000):
+        tensor_at(torch.device("cpu"), samples.ctypes.data, (4, 4, 2), (16, 2, 1), torch.uint8)
+        if number == 10_000:
+            before = resident_bytes()
+    assert resident_bytes() < before + (2 << 20), "what describes 50,000 tensors takes 6 MB"
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_the_way_to_nvdec_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

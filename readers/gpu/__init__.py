@@ -19,7 +19,8 @@ decoder_pool        open decoders, for all threads of a process
 mapped_surfaces     surfaces that a decoder lends, until they have been read
 annex_b             a GOP as NVDEC's own parser reads it
 nvcuvid             the calls of libnvcuvid; its structures are in nvcuvid_structs
-torch_memory        a surface of libnvcuvid as a tensor
+torch_memory        a surface of libnvcuvid as a tensor, and events behind what reads it
+dlpack              tensors in memory that is there already
 nvdec_caps          what NVDEC decodes, and why not
 stream_format       bits and chroma of a stream
 cuda_driver         the driver's libraries, and which CUDA context a thread has

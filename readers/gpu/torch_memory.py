@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
 
 from .cuda_driver import primary_context, started_driver
+from .dlpack import tensor_at
 from .mapped_surfaces import Event
-
-# Type strings of numpy's array interface.
-_TYPES = {torch.uint8: "|u1", torch.uint16: "<u2"}
 
 
 class SurfaceMemory(Protocol):
@@ -35,26 +32,6 @@ class SurfaceMemory(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class CudaArray:
-    """An object with the CUDA array interface, version 3, as torch.as_tensor takes it."""
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: torch.dtype
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "shape": self.shape,
-            "strides": self.strides,
-            "typestr": _TYPES[self.dtype],
-            "data": (self.address, False),
-            "version": 3,
-        }
-
-
 class TorchMemory:
     """See `SurfaceMemory`."""
 
@@ -74,7 +51,7 @@ class TorchMemory:
         return made
 
     def tensor_at(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> torch.Tensor:
-        return torch.as_tensor(CudaArray(address, shape, strides, dtype), device=self._device)
+        return tensor_at(self._device, address, shape, strides, dtype)
 
     def context(self) -> contextlib.AbstractContextManager[None]:
         return primary_context(self._driver, self._device.index)
