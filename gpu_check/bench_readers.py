@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import random
 import threading
 import time
@@ -27,6 +28,7 @@ Draw = Callable[[random.Random], Requests]
 Answer = Callable[[Requests], Iterable[torch.Tensor]]
 """Gives the frames of each clip: uint8, (frames, 3, height, width)."""
 _COMPARED_CLIPS = 6
+NOT_MEASURED = "not measured"
 _ReadClip = Callable[[int, list[int]], torch.Tensor]
 
 
@@ -75,6 +77,9 @@ def _torchcodec_in_thread(decoder_type: Any, files: Sequence[Path], device: str)
     def read(video: int, frames: list[int]) -> torch.Tensor:
         if video not in opened:
             opened[video] = decoder_type(str(files[video]), device=device)
+            # Without NVDEC it decodes on the CPU, and says so here alone.
+            if on_cpu := getattr(opened[video], "cpu_fallback", False):
+                raise RuntimeError(f"it decodes on the CPU: {on_cpu}")
         found: torch.Tensor = opened[video].get_frames_at(frames).data
         return found
 
@@ -123,13 +128,20 @@ def opened(readers: Mapping[str, Callable[[], Answer]]) -> tuple[dict[str, Answe
 
 
 def compared(
-    answers: Mapping[str, Answer], expected: Answer, draw: Draw, *, seconds: float, rounds: int = 4
+    answers: Mapping[str, Answer],
+    expected: Answer,
+    draw: Draw,
+    *,
+    seconds: float,
+    rounds: int = 4,
+    deadline: float = math.inf,
 ) -> dict[str, dict[str, Any]]:
     """For each reader its frames/s, the median over rounds in which all take turns, each for so many seconds; and by
     how many levels its frames differ from `expected` in the mean. For one that fails, why.
 
-    In a round all get the same random requests. The first round opens decoders and compiles kernels, and is not
-    counted.
+    In a round all get the same random requests. Before that each opens its decoders and compiles kernels, which is not
+    counted. That takes as long as it takes: where less is left until `deadline` (by time.perf_counter()) than those
+    before it need for their rounds, a reader is left out.
     """
     differences: dict[str, float] = {}
     failed: dict[str, str] = {}
@@ -137,20 +149,33 @@ def compared(
     first = draw(random.Random(-1))[:_COMPARED_CLIPS]  # noqa: S311  # no secrets
     known = expected(first)
     for name, answer in answers.items():
+        if time.perf_counter() + (rounds - 1) * seconds * (1 + len(differences)) > deadline:
+            continue
         with _failures(failed, name):
-            differences[name] = _mean_difference(answer(first), known)
-    for turn in range(rounds):
-        for name, answer in answers.items():
-            if name not in failed:
+            difference = _mean_difference(answer(first), known)
+            _frames_per_second(answer, draw, 0, seconds)
+            differences[name] = difference
+    for turn in range(1, rounds):
+        for name in differences:
+            # One round at the least for each, also where requests take longer than they should.
+            if name not in failed and not (rates[name] and time.perf_counter() > deadline):
                 with _failures(failed, name):
-                    rate = _frames_per_second(answer, draw, turn, seconds)
-                    rates[name] += [rate] if turn else []
-    return {
-        name: {"failed": failed[name]}
-        if name in failed
-        else {"frames/s": round(median(rates[name])), "mean difference": differences[name]}
-        for name in answers
-    }
+                    rates[name].append(_frames_per_second(answers[name], draw, turn, seconds))
+    return {name: _found(failed.get(name), rates[name], differences.get(name)) for name in answers}
+
+
+def _found(failed: str | None, rates: Sequence[float], difference: float | None) -> dict[str, Any]:
+    if failed is not None:
+        return {"failed": failed}
+    if not rates:
+        return {NOT_MEASURED: "there was no time for it"}
+    return {"frames/s": round(median(rates)), "mean difference": difference}
+
+
+def share(deadline: float, parts: int) -> float:
+    """The deadline of the first of so many parts that share the time until `deadline`."""
+    now = time.perf_counter()
+    return now + (deadline - now) / parts
 
 
 @contextmanager

@@ -18,7 +18,7 @@ def main() -> None:
     function, report, samples, seconds = sys.argv[1:]
     faulthandler.enable()
     faulthandler.dump_traceback_later(max(0.1, float(seconds) - _BEFORE_SECONDS), exit=False)
-    record = Record(Path(report), Path(samples))
+    record = Record(Path(report), Path(samples), float(seconds))
     module, _, name = function.partition(":")
     try:
         getattr(importlib.import_module(module), name)(record)

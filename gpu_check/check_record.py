@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ class Skipped(Exception):  # noqa: N818  # it is no error
 class Record:
     """The report of a check. Each line is in the file at once, so that a crash does not lose what was found before."""
 
-    def __init__(self, report: Path, samples: Path) -> None:
+    def __init__(self, report: Path, samples: Path, seconds: float = math.inf) -> None:
         self._report = report
+        self.deadline = time.perf_counter() + seconds
+        """When the check is killed, by time.perf_counter()."""
         self.samples = samples
         """The folder of the sample datasets; see gpu_samples.py."""
 

@@ -6,6 +6,7 @@ seconds (`bench_footage`), and small enough that their bytes come from memory.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from bench_footage import CLIPS, HEVC_BY_GOP, LONG, LONG_SMALL, copied, exported, footage_of, repeated, source_of
-from bench_readers import Answer, Draw, a_frame_of_all, compared, opened, ours, ours_at_once, peers, random_clips
+from bench_readers import (
+    NOT_MEASURED,
+    Answer,
+    Draw,
+    a_frame_of_all,
+    compared,
+    opened,
+    ours,
+    ours_at_once,
+    peers,
+    random_clips,
+    share,
+)
 from check_record import Record
 from gpu_decoding import ready
 from gpu_engines import engines_of
@@ -28,6 +41,8 @@ _SECONDS = 0.35
 _CAMERAS, _CAMERA_REPEATS = 6, 30
 _LONG_SECONDS = (60, 3000)
 _READERS_AT_ONCE = 4
+# What a check writes and tidies up after its last figure.
+_END_SECONDS = 5.0
 
 _Figures = Iterator[tuple[str, Any]]
 _Readers = Mapping[str, Callable[[], Answer]]
@@ -37,13 +52,19 @@ def random_frames(record: Record) -> None:
     """Random frames of six HEVC videos of 1600x900 in GOPs of 12 and 30, as in NVIDIA's ACCV-Lab."""
     ready()
     _record_versions(record)
-    for gop_frames, name in HEVC_BY_GOP.items():
-        for what, figures in frames_of_cameras(footage_of(record, name), _CUDA):
+    for number, (gop_frames, name) in enumerate(HEVC_BY_GOP.items()):
+        deadline = _share_of(record, number, len(HEVC_BY_GOP))
+        for what, figures in frames_of_cameras(footage_of(record, name), _CUDA, deadline=deadline):
             record.figure(f"GOPs of {gop_frames}, {what}", figures)
 
 
 def frames_of_cameras(
-    dataset: Path, device: str, *, repeats: int = _CAMERA_REPEATS, seconds: float = _SECONDS
+    dataset: Path,
+    device: str,
+    *,
+    repeats: int = _CAMERA_REPEATS,
+    seconds: float = _SECONDS,
+    deadline: float = math.inf,
 ) -> _Figures:
     """Frames/s where a request is for the same frame of all videos, and for 64 random frames."""
     with tempfile.TemporaryDirectory() as temporary:
@@ -54,21 +75,25 @@ def frames_of_cameras(
             "the same frame of six videos": partial(a_frame_of_all, lengths=lengths),
             "64 random frames": partial(random_clips, lengths=lengths, count=64, frames=1, stride=1),
         }
-        yield from _compared(_readers(folder, device, Path(temporary)), folder, draws, seconds)
+        yield from _compared(_readers(folder, device, Path(temporary)), folder, draws, seconds, deadline)
 
 
 def long_videos(record: Record) -> None:
     """Clips of 16 frames one second apart from 720p60 videos of 60 and 3000 s, as in DALI's issue #5888."""
     ready()
     _record_versions(record)
-    for seconds in _LONG_SECONDS:
-        for what, figures in clips_of_long(footage_of(record, LONG), _CUDA, seconds):
+    for number, seconds in enumerate(_LONG_SECONDS):
+        deadline = _share_of(record, 2 * number, 2 * len(_LONG_SECONDS))
+        for what, figures in clips_of_long(footage_of(record, LONG), _CUDA, seconds, deadline=deadline):
             record.figure(f"{seconds} s, {what}", figures)
-        for what, figures in clips_of_small(footage_of(record, LONG_SMALL), _CUDA, seconds):
+        deadline = _share_of(record, 2 * number + 1, 2 * len(_LONG_SECONDS))
+        for what, figures in clips_of_small(footage_of(record, LONG_SMALL), _CUDA, seconds, deadline=deadline):
             record.figure(f"{seconds} s at 256p, {what}", figures)
 
 
-def clips_of_long(dataset: Path, device: str, video_seconds: int, *, seconds: float = _SECONDS) -> _Figures:
+def clips_of_long(
+    dataset: Path, device: str, video_seconds: int, *, seconds: float = _SECONDS, deadline: float = math.inf
+) -> _Figures:
     """Frames/s from a video of this length, beside others that read it as an MP4, and others that read its source."""
     with tempfile.TemporaryDirectory() as temporary:
         folder, source = Path(temporary, "dataset"), Path(temporary, "source.mp4")
@@ -79,15 +104,17 @@ def clips_of_long(dataset: Path, device: str, video_seconds: int, *, seconds: fl
         readers = _readers(folder, device, Path(temporary)) | {
             f"{name}, on the source": open_peer for name, open_peer in of_source.items()
         }
-        yield from _compared(readers, folder, _a_second_apart(folder), seconds)
+        yield from _compared(readers, folder, _a_second_apart(folder), seconds, deadline)
 
 
-def clips_of_small(dataset: Path, device: str, video_seconds: int, *, seconds: float = _SECONDS) -> _Figures:
+def clips_of_small(
+    dataset: Path, device: str, video_seconds: int, *, seconds: float = _SECONDS, deadline: float = math.inf
+) -> _Figures:
     """The same clips from a dataset of smaller frames, which others do not have."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "dataset")
         repeated(dataset, folder, [_times(dataset, video_seconds)])
-        yield from _compared(_our_readers(folder, device), folder, _a_second_apart(folder), seconds)
+        yield from _compared(_our_readers(folder, device), folder, _a_second_apart(folder), seconds, deadline)
 
 
 def _times(dataset: Path, video_seconds: int) -> int:
@@ -104,12 +131,16 @@ def scenarios(record: Record) -> None:
     """Clips and single frames of small videos, as in scenarios 1, 2 and 4 of `make bench`, and the same of 720p."""
     ready()
     _record_versions(record)
-    for name, repeats in ((CLIPS, 10), (LONG, 6)):
-        for what, figures in clips_and_frames(footage_of(record, name), _CUDA, repeats=repeats):
+    kinds = ((CLIPS, 10), (LONG, 6))
+    for number, (name, repeats) in enumerate(kinds):
+        deadline = _share_of(record, number, len(kinds))
+        for what, figures in clips_and_frames(footage_of(record, name), _CUDA, repeats=repeats, deadline=deadline):
             record.figure(f"{name}, {what}", figures)
 
 
-def clips_and_frames(dataset: Path, device: str, *, repeats: int, seconds: float = _SECONDS / 2) -> _Figures:
+def clips_and_frames(
+    dataset: Path, device: str, *, repeats: int, seconds: float = _SECONDS / 2, deadline: float = math.inf
+) -> _Figures:
     """Frames/s for each way in which training code asks for frames, of eight videos."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "dataset")
@@ -126,19 +157,25 @@ def clips_and_frames(dataset: Path, device: str, *, repeats: int, seconds: float
             what: partial(random_clips, lengths=lengths_of(folder), count=count, frames=frames, stride=stride)
             for what, (count, frames, stride) in shapes.items()
         }
-        yield from _compared(_readers(folder, device, Path(temporary)), folder, draws, seconds)
+        yield from _compared(_readers(folder, device, Path(temporary)), folder, draws, seconds, deadline)
 
 
-def _compared(readers: _Readers, dataset: Path, draws: Mapping[str, Draw], seconds: float) -> _Figures:
+def _share_of(record: Record, done: int, parts: int) -> float:
+    """The deadline of the next of so many parts of a check, of which these are done."""
+    return share(record.deadline - _END_SECONDS, parts - done)
+
+
+def _compared(readers: _Readers, dataset: Path, draws: Mapping[str, Draw], seconds: float, deadline: float) -> _Figures:
     """What came of each way to ask. RuntimeError behind it where our frames are not the CPU reader's."""
     expected = ours(dataset, threads=_cores())
     answers, failed = opened(readers)
     if failed:
         yield "readers that do not open", failed
-    for what, draw in draws.items():
-        found = compared(answers, expected, draw, seconds=seconds)
+    for number, (what, draw) in enumerate(draws.items()):
+        found = compared(answers, expected, draw, seconds=seconds, deadline=share(deadline, len(draws) - number))
         yield what, found
-        if wrong := [name for name in found if name.startswith(OURS) and found[name].get("mean difference") != 0]:
+        measured = {name: figures for name, figures in found.items() if NOT_MEASURED not in figures}
+        if wrong := [name for name in measured if name.startswith(OURS) and found[name].get("mean difference") != 0]:
             raise RuntimeError(f"{what}: {', '.join(wrong)}: not the frames of the CPU reader, or none")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Iterable
 from fractions import Fraction
 from functools import partial
@@ -134,6 +135,26 @@ def test_readers_are_compared_and_those_that_fail_are_named(footage: Path) -> No
     assert found["later"] == {"failed": "MemoryError: no more"}
     assert found["right"]["frames/s"] > 0
     assert (found["right"]["mean difference"], found["brighter"]["mean difference"]) == (0, pytest.approx(1, abs=0.1))
+
+
+def test_readers_that_take_long_to_open_leave_time_to_measure_those_before_them(footage: Path) -> None:
+    """The second one opens files for two seconds, of three that there are, and then the third would have no time."""
+    right, waits = ours(footage / CLIPS), iter([1.5, 0.5])
+
+    def slow_to_open(requests: Requests) -> Iterable[torch.Tensor]:
+        time.sleep(next(waits, 0))
+        return right(requests)
+
+    found = compared(
+        {"first": right, "slow": slow_to_open, "last": right},
+        right,
+        lambda rng: random_clips(rng, [32, 32], 2, 2, 1),
+        seconds=0.2,
+        deadline=time.perf_counter() + 3,
+    )
+    assert found["first"]["frames/s"] > 0
+    assert found["slow"]["frames/s"] > 0
+    assert found["last"] == {"not measured": "there was no time for it"}
 
 
 def test_a_level_in_one_value_of_many_is_no_equality(footage: Path) -> None:
