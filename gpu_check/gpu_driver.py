@@ -12,6 +12,7 @@ from shortgop.readers.gpu.cuda_driver import (
     driver_folders,
     driver_version,
     loaded_file,
+    other_driver,
     preload_video_libraries,
     use_primary_context,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "driver_version",
     "load",
     "loaded_file",
+    "other_driver",
     "preload_video_libraries",
     "require_gpu",
     "use_primary_context",

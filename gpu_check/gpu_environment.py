@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from check_record import Record, Skipped
-from gpu_driver import driver_folders, driver_version, load, loaded_file, require_gpu
+from gpu_driver import driver_folders, driver_version, load, loaded_file, other_driver, require_gpu
 
 LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-ml.so.1")
 PACKAGES = (
@@ -45,6 +45,8 @@ def report(record: Record) -> None:
     except Skipped as skipped:
         no_gpu = str(skipped)
     record.figure("driver_libraries", {name: _loads(name) for name in LIBRARIES})
+    if others := [said for name in LIBRARIES if (said := other_driver(name))]:
+        record.figure("libraries of another driver", others)
     if not no_gpu:
         _torch(record)
         reader = import_error("shortgop.readers.open_dataset")

@@ -45,15 +45,40 @@ def loading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_library_is_looked_for_beside_libcuda_and_under_its_whole_name(places: Path, loading: list[str]) -> None:
-    """In each folder the usual name comes first."""
-    for file in ("first/libnvcuvid.so.580.95.05", "first/libnvcuvid.so.1", "beside/libnvcuvid.so.1"):
+    """In each folder the usual name comes first. The version is not that of libcuda's file."""
+    for file in ("first/libnvcuvid.so.580.95", "first/libnvcuvid.so.1", "beside/libnvcuvid.so.1"):
         (places / file).touch()
-    whole = places / "last" / "libnvcuvid.so.580.95.05"
+    whole = places / "last" / "libnvcuvid.so.580.95"
     whole.write_bytes(b"ELF")
     assert cuda_driver.load("libnvcuvid.so.1") == str(whole)
     asked = list(dict.fromkeys(loading))
-    files = ("first/libnvcuvid.so.1", "first/libnvcuvid.so.580.95.05", "beside/libnvcuvid.so.1")
+    files = ("first/libnvcuvid.so.1", "first/libnvcuvid.so.580.95", "beside/libnvcuvid.so.1")
     assert asked == ["libnvcuvid.so.1", *(str(places / file) for file in files), str(whole)]
+
+
+def test_a_library_of_libcudas_version_comes_before_one_that_the_loader_finds(places: Path, loading: list[str]) -> None:
+    """An image that was made on a machine with another driver may have its libraries."""
+    (places / "first" / "libnvcuvid.so.1").write_bytes(b"ELF of driver 535")
+    own = places / "last" / "libnvcuvid.so.580.95.05"
+    own.write_bytes(b"ELF")
+    assert cuda_driver.load("libnvcuvid.so.1") == str(own)
+    assert loading == [str(own)]
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("libnvcuvid.so.535.230.02", "libnvcuvid.so.535.230.02 is of driver 535.230.02, and libcuda of 580.95.05"),
+        ("libnvcuvid.so.580.95.05", None),
+        ("libnvcuvid.so.1", None),
+        ("libcurl.so.4", None),
+    ],
+)
+def test_libraries_of_two_drivers_are_named(places: Path, file: str, said: str | None) -> None:
+    with (places / "maps").open("a") as maps:
+        maps.write(f"{MAPPED}{places}/first/{file}\n")
+    found = cuda_driver.other_driver("libnvcuvid.so.1")
+    assert said in found if said else not found
 
 
 def test_a_library_that_lies_nowhere_is_an_error_that_says_what_to_do(places: Path, loading: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import re
 import threading
 from collections.abc import Iterator
 from functools import cache
@@ -29,8 +30,11 @@ _lock = threading.Lock()
 
 
 def load(library: str) -> Any:
-    """A library of the driver, such as libcuda.so.1, from where the loader looks, or else from `driver_folders`.
-    ToolError says what to install."""
+    """A library of the driver, such as libcuda.so.1: of the version of the libcuda that is loaded, if there is one, or
+    else from where the loader looks, or from `driver_folders`. ToolError says what to install."""
+    for file in _of_libcudas_version(library):
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(str(file), mode=ctypes.RTLD_GLOBAL)
     try:
         return ctypes.CDLL(library)
     except OSError as error:
@@ -50,6 +54,30 @@ def driver_folders() -> list[Path]:
     """Where the driver's libraries may lie, likely places first."""
     beside = [file.parent] if (file := loaded_file("libcuda.so")) else []
     return [*map(Path, FOLDERS), *beside, *map(Path, _MORE_FOLDERS)]
+
+
+def _of_libcudas_version(library: str) -> Iterator[Path]:
+    """Files of this library whose names have the version of the libcuda that is loaded. An image may have a library of
+    another driver where the loader looks, and its calls fail in odd ways."""
+    stem = library.removesuffix(".1")
+    if stem != "libcuda.so" and (version := loaded_version("libcuda.so")):
+        yield from (file for folder in driver_folders() if (file := folder / f"{stem}.{version}").exists())
+
+
+def other_driver(library: str) -> str:
+    """That a loaded library and libcuda are of two drivers; empty where they are not, or no version is known."""
+    stem = library.removesuffix(".1")
+    own, of_libcuda = loaded_version(stem), loaded_version("libcuda.so")
+    if not own or not of_libcuda or own == of_libcuda:
+        return ""
+    return f"{loaded_file(stem)} is of driver {own}, and libcuda of {of_libcuda}: take away the one that is not in use"
+
+
+def loaded_version(stem: str) -> str | None:
+    """The version of the driver in the name of a loaded library's file, such as 580.95.05."""
+    file = loaded_file(stem)
+    found = re.search(r"\.so\.(\d+\.[\d.]+)$", file.name) if file else None
+    return found[1] if found else None
 
 
 def _files_of(library: str) -> Iterator[Path]:
@@ -120,8 +148,9 @@ def _primary_context(driver: Any, device: int) -> Any:
     """The primary context of a device. It is retained once and never released, as torch's own."""
     with _lock:
         if device not in _contexts:
-            context = ctypes.c_void_p()
-            check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "cuDevicePrimaryCtxRetain")
+            handle, context = ctypes.c_int(), ctypes.c_void_p()
+            check(driver.cuDeviceGet(ctypes.byref(handle), device), f"cuDeviceGet({device})")
+            check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle), "cuDevicePrimaryCtxRetain")
             _contexts[device] = context
         return _contexts[device]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ...errors import DecodeError, ShortGopError, ToolError
@@ -21,6 +22,7 @@ from .nvcuvid_structs import (
     ReconfigureInfo,
     SourceDataPacket,
 )
+from .nvdec_caps import LIBRARY
 
 
 class CallError(DecodeError):
@@ -108,6 +110,7 @@ class Nvcuvid:
         return f"{name.value.decode()} ({error})" if name.value else f"error {error}"
 
 
+@cache
 def load_nvcuvid() -> Nvcuvid:
     """The driver's libraries. ToolError says what to install."""
-    return Nvcuvid(load("libnvcuvid.so.1"), load("libcuda.so.1"))
+    return Nvcuvid(load(LIBRARY), load("libcuda.so.1"))

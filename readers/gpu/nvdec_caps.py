@@ -12,9 +12,10 @@ from typing import Any
 
 from ...errors import ToolError
 from ...manifests.records import CodecConfig
-from .cuda_driver import check, load
+from .cuda_driver import check, load, other_driver
 from .stream_format import StreamFormat, stream_format
 
+LIBRARY = "libnvcuvid.so.1"
 # Numbers and layout from include/ffnvcodec/dynlink_cuviddec.h of nv-codec-headers n13.0.19.0 (Video Codec SDK 13.0):
 # cudaVideoCodec, cudaVideoChromaFormat, cudaVideoSurfaceFormat, CUVIDDECODECAPS.
 CODEC_NUMBERS = {"h264": 4, "hevc": 8, "vp9": 10, "av1": 11}
@@ -107,9 +108,12 @@ def ask_codec(library: Any, codec: str, bit_depth: int) -> CodecCaps:
 def nvdec_caps() -> NvdecCaps:
     """What NVDEC of the current CUDA context's GPU decodes."""
     try:
-        return ask_all(load("libnvcuvid.so.1"))
+        caps = ask_all(load(LIBRARY))
     except ToolError as error:
         return NvdecCaps({}, missing=error.message)
+    if caps.missing is not None and (other := other_driver(LIBRARY)):
+        return NvdecCaps({}, missing=f"{caps.missing}; {other}")
+    return caps
 
 
 def ask_all(library: Any) -> NvdecCaps:
