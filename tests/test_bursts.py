@@ -79,6 +79,33 @@ def test_frames_that_each_come_late_by_another_time_have_the_times_at_which_they
     assert np.mean(np.abs(found - truth) <= 2) > 0.95
 
 
+# How long after the one before each of the first frames arrives, in ms: with waits, as a connection that has just begun
+# makes them, or at very different distances; and what ffmpeg wrote at the start of a recording by the clock.
+CONNECTED = {
+    "waits": [0, 0, 0, 25, 0, 0, 0, 0, 0, 0, 20, *[0] * 20],
+    "a slow link": [9, 1, 4, 2, 12, 1, 3, 6, 1, 2, 5, 4, 1, 8, 2, 0, 3, 7, 1, 2],
+    "recorded": [0, 1, 33, 0, 0, 0, 34, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8],
+}
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 4])
+@pytest.mark.parametrize("begin", CONNECTED)
+def test_frames_since_the_last_keyframe_arrive_at_the_start_as_a_network_brings_them(
+    begin: str, milliseconds: int
+) -> None:
+    """They stayed where they were, so that a recording of 30 frames/s was shown at up to 240, each frame several
+    times."""
+    at_start = np.cumsum([0, *CONNECTED[begin]])
+    for late in (20, 35):
+        others = at_start[-1] + late + np.arange(FRAMES) * INTERVAL
+        jitter = np.random.default_rng(late).exponential(milliseconds, FRAMES) if milliseconds else np.zeros(FRAMES)
+        arrived = np.concatenate([at_start, np.round(others + jitter)]).astype(np.int64)
+        found = without_bursts(arrived, MS, RATES)
+        truth = others[0] + (np.arange(len(arrived)) - len(at_start)) * INTERVAL
+        # Nothing behind the last ones tells how late they are.
+        assert np.abs(found - truth)[:-8].max() <= 4
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_rates_that_vary_stay_as_they_are(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -116,6 +143,7 @@ def test_frames_that_a_camera_takes_now_and_then_stay_where_they_are(seed: int, 
         [8, 8, 9, 175] * 40,
         [33] * 6 + [67] * 24,
         [8] * 6 + [33] * 24,
+        [4, 4, 8, 4, 5, 4, 8, 4, 8, 4] * 3 + [33] * 40,
         [1, 33, 33, 33, 33],
         [33, 1, 33, 66, 33],
         [128, *[4, 5, 4, 4, 4, 4] * 12],
@@ -133,6 +161,7 @@ def test_frames_that_a_camera_takes_now_and_then_stay_where_they_are(seed: int, 
         "four of 120 frames/s now and then",
         "it gets dark",
         "a moment in slow motion first",
+        "slow motion that lacks frames first",
         "a pair at the start",
         "a pair in a few frames",
         "240 frames/s behind a pause",
@@ -167,6 +196,7 @@ def prepared(source: Path, *, salvage: bool = False) -> shortgop.Video:
         ("x.mp4", bursts(6, 1), 2),
         ("x.ts", bursts(3, 1), 0),
         ("x.mkv", held_back([(0, 1000), (3000, 3400)]), 0),
+        ("x.mp4", [*np.cumsum([0, *np.maximum(1, CONNECTED["recorded"])]), *range(120, 120 + 132 * 40, 40)], 0),
     ],
 )
 def test_each_frame_has_a_tick_of_its_own(name: str, times: list[int], b_frames: int, tmp_path: Path) -> None:

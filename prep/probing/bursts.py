@@ -54,6 +54,10 @@ _FEWEST_RETURNS, _PAUSES_PART = 16, 0.02
 _AT_START_SECONDS, _FEW_AT_START = Fraction(1, 400), 8
 # Or so many others follow them, at distances that differ by this part of an interval.
 _FEWEST_AT_START, _FEWEST_BEHIND, _REGULAR_BEHIND = 3, 4, 0.15
+# Frames that come at once are on average closer than this part of an interval.
+_AT_ONCE = 0.25
+# Or they are close, and this part of their distances is shorter than half of the usual one.
+_SOONER_PART = 0.15
 # Where of so many distances one or more are short, and most of these are alike and as long as this or longer, frames
 # did not come at once: cameras take up to 120 in a second, now and then.
 _CLOSE_PART, _ALIKE_PART, _APART_SECONDS = 3, 0.75, Fraction(1, 130)
@@ -135,7 +139,8 @@ def _taken(times: Array, interval: float, timebase: Fraction) -> Array | None:
     first = int(in_time[0])
     others_are_late = bool(late[first:].max() > _LEAST_LATE * interval)
     apart = interval / 2 if first <= _FEW_AT_START and others_are_late else float(_AT_START_SECONDS / timebase)
-    if times[first] - times[0] > first * apart:
+    came_at_once = _came_at_once(np.diff(times[:first]), interval, timebase)
+    if times[first] - times[0] > first * apart and not came_at_once:
         late[:first] = 0
         taken[:first] = np.round(np.linspace(times[0], taken[first], first + 1)[:-1])
     is_late = late.max() > _LEAST_LATE * interval
@@ -146,9 +151,9 @@ def _taken(times: Array, interval: float, timebase: Fraction) -> Array | None:
     steps, taken_steps = np.diff(times), np.diff(taken)
     if _is_recorded_so(steps, interval, float(_APART_SECONDS / timebase)):
         return None
-    if not (_is_even(taken_steps, interval) and _is_clock(steps, taken_steps, late, interval)):
-        return None
-    return taken
+    is_clock = came_at_once and _is_in_time(steps[first:], late[first:], interval)
+    is_clock = is_clock or _is_clock(steps, taken_steps, late, interval)
+    return taken if _is_even(taken_steps, interval) and is_clock else None
 
 
 def _least_ahead(late: Array) -> Array:
@@ -160,6 +165,23 @@ def _least_ahead(late: Array) -> Array:
         least = np.minimum(least, np.append(least[behind:], np.full(min(behind, len(least)), least[-1]))[: len(least)])
         behind *= 2
     return least
+
+
+def _came_at_once(steps: Array, interval: float, timebase: Fraction) -> bool:
+    """Whether the first frames of a recording, of which these are the distances, came at once, with the waits that a
+    network makes between some of them, or at very different distances: a camera takes none much sooner than others."""
+    if len(steps) < _FEWEST_AT_START - 1 or np.mean(steps) > _AT_ONCE * interval:
+        return False
+    usual = float(np.median(steps))
+    is_uneven = bool(np.mean(steps < usual / 2) >= _SOONER_PART)
+    most = _APART_SECONDS if is_uneven else _AT_START_SECONDS
+    return usual <= float(most / timebase)
+
+
+def _is_in_time(steps: Array, late: Array, interval: float) -> bool:
+    """Whether frames at these distances, so late, are taken at this interval and come in time, nearly all of them."""
+    is_usual = len(steps) > 0 and abs(float(np.median(steps)) - interval) <= 1 + _AT_ONCE * interval
+    return is_usual and bool(np.mean(late <= _LEAST_LATE * interval) >= _EVEN_PART)
 
 
 def _is_recorded_so(steps: Array, interval: float, most_at_once: float) -> bool:
