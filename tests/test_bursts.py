@@ -106,6 +106,20 @@ def test_frames_since_the_last_keyframe_arrive_at_the_start_as_a_network_brings_
         assert np.abs(found - truth)[:-8].max() <= 4
 
 
+@pytest.mark.parametrize("begin", [[*[0] * 14], CONNECTED["waits"]], ids=["at once", "with waits"])
+def test_a_last_frame_that_the_end_of_a_stream_releases_is_not_taken_for_the_one_that_comes_in_time(
+    begin: list[int],
+) -> None:
+    """A program that waits for the next frame to know where one ends gives the last one with the end of the stream.
+    The frames that came at once at the start were left out."""
+    at_start = np.cumsum([0, *begin])
+    others = at_start[-1] + 35 + np.arange(FRAMES) * INTERVAL
+    arrived = np.concatenate([at_start, others, others[-1:] + 2])
+    found = without_bursts(arrived, MS, RATES)
+    assert np.abs(np.diff(found) - INTERVAL).max() <= 5
+    assert found[-2:].tolist() == [others[-1], others[-1] + INTERVAL]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_rates_that_vary_stay_as_they_are(seed: int) -> None:
     rng = np.random.default_rng(seed)

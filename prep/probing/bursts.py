@@ -66,8 +66,21 @@ _CLOSE_PART, _ALIKE_PART, _APART_SECONDS = 3, 0.75, Fraction(1, 130)
 def without_bursts(times: Array, timebase: Fraction, rates: Iterable[Fraction]) -> Array:
     """The times at which frames were taken that arrived at these `times`: int64, (frames,). `rates`: those that the
     camera may have. The same array where frames did not come late, or were not taken evenly."""
-    if len(times) < 2 or (np.diff(times) < 0).any() or times[-1] <= times[0]:
+    rates, steps = tuple(rates), np.diff(times)
+    if len(times) < 2 or (steps < 0).any() or times[-1] <= times[0]:
         return times
+    if len(times) > _FEWEST and steps[-1] < _CAUGHT_UP * np.median(steps) <= steps[-2]:
+        # Without the next frame the end of the last one is not known, but by the end of the stream, which may come
+        # sooner. Beside such a last frame all others would be late.
+        before = times[:-1]
+        taken = _without_bursts(before, timebase, rates)
+        if taken is not before:
+            return np.append(taken, 2 * taken[-1] - taken[-2])
+    return _without_bursts(times, timebase, rates)
+
+
+def _without_bursts(times: Array, timebase: Fraction, rates: Iterable[Fraction]) -> Array:
+    """The same for times that rise, whatever the last one is."""
     begun = _begun_evenly(times, timebase)
     if begun is not None or len(times) < _FEWEST:
         return times if begun is None else begun
