@@ -133,6 +133,16 @@ def test_rates_that_vary_stay_as_they_are(seed: int) -> None:
         assert without_bursts(times, MS, RATES) is times
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("interval", "frames"), [(17, 4), (17, 8), (8, 8)])
+def test_a_phone_that_slows_down_after_a_few_frames_recorded_them_so(interval: int, frames: int, seed: int) -> None:
+    """Where the light fails, at distances that are never quite the same. As if these had arrived at once, they were put
+    as far apart as the later ones."""
+    later = np.random.default_rng(seed).normal(67, 3, 200)
+    times = np.round(np.cumsum([0, *[interval] * frames, *later])).astype(np.int64)
+    assert without_bursts(times, MS, RATES) is times
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("frames", [2, 3, 6])
 @pytest.mark.parametrize("pause", [1000, 2000])

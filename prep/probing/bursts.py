@@ -151,8 +151,12 @@ def _taken(times: Array, interval: float, timebase: Fraction) -> Array | None:
     in_time = np.flatnonzero(late <= _IN_TIME * interval)
     first = int(in_time[0])
     others_are_late = bool(late[first:].max() > _LEAST_LATE * interval)
-    apart = interval / 2 if first <= _FEW_AT_START and others_are_late else float(_AT_START_SECONDS / timebase)
-    came_at_once = _came_at_once(np.diff(times[:first]), interval, timebase)
+    begin = np.diff(times[:first])
+    most_at_once = float(_APART_SECONDS / timebase)
+    is_few = first <= _FEW_AT_START and others_are_late
+    is_few = is_few and not (len(begin) and _is_recorded_so(begin, interval, most_at_once))
+    apart = interval / 2 if is_few else float(_AT_START_SECONDS / timebase)
+    came_at_once = _came_at_once(begin, interval, timebase)
     if times[first] - times[0] > first * apart and not came_at_once:
         late[:first] = 0
         taken[:first] = np.round(np.linspace(times[0], taken[first], first + 1)[:-1])
@@ -162,7 +166,7 @@ def _taken(times: Array, interval: float, timebase: Fraction) -> Array | None:
     if not (is_late and keeps_pace and comes_back):
         return None
     steps, taken_steps = np.diff(times), np.diff(taken)
-    if _is_recorded_so(steps, interval, float(_APART_SECONDS / timebase)):
+    if _is_recorded_so(steps, interval, most_at_once):
         return None
     is_clock = came_at_once and _is_in_time(steps[first:], late[first:], interval)
     is_clock = is_clock or _is_clock(steps, taken_steps, late, interval)
