@@ -35,11 +35,12 @@ class StaysAsMade:
             super().__setattr__(name, value)
 
     def _is_of_subclass(self, name: str) -> bool:
-        of_users = [kind for kind in type(self).__mro__ if not _is_ours(kind)]
-        return any(name in vars(kind) for kind in of_users) or (not _is_ours(type(self)) and name in vars(self))
+        of_users = [kind for kind in type(self).__mro__ if not is_ours(kind)]
+        return any(name in vars(kind) for kind in of_users) or (not is_ours(type(self)) and name in vars(self))
 
 
-def _is_ours(kind: type) -> bool:
+def is_ours(kind: type) -> bool:
+    """Whether a class is of this package."""
     return kind.__module__.partition(".")[0] == _PACKAGE
 
 
@@ -48,7 +49,7 @@ def _options(kind: type) -> frozenset[str]:
     """The parameters of the classes of this package that `kind` is made of, and the other names that they refuse."""
     names: set[str] = set()
     for base in kind.__mro__:
-        if issubclass(base, StaysAsMade) and _is_ours(base):
+        if issubclass(base, StaysAsMade) and is_ours(base):
             names |= set(vars(base).get("_REMEDIES", ()))
             if "__init__" in vars(base):
                 parameters = inspect.signature(base.__init__).parameters.values()
@@ -63,7 +64,7 @@ def _is_method(frame: FrameType, kind: type) -> bool:
 
 
 def _why(kind: type, name: str) -> str:
-    ours = next(base for base in kind.__mro__ if _is_ours(base))
+    ours = next(base for base in kind.__mro__ if is_ours(base))
     remedies = [vars(base).get("_REMEDIES", {}) for base in kind.__mro__]
     remedy = next((found[name] for found in remedies if name in found), f"make another one, with {name}=...")
     return f"{name} of {ours.__name__} is not set from outside, since it stays what it was made as: {remedy}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +122,35 @@ def test_items_that_are_no_dicts_are_told_as_such(folder: Path) -> None:
     assert len(batch) == 2
     with pytest.raises(shortgop.WrongTypeError, match="an item is a tuple; ClipLoader makes batches of dicts"):
         next(iter(shortgop.ClipLoader(dataset, sampler, workers=0)))
+
+
+class WithBrokenLabels(shortgop.ClipDataset):
+    """As people write it whose labels lack one of a million."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        items = super().items(draws, rows)
+        for item in items:
+            item["boxes"] = {0: "a", 2: "c"}[item["video"]]
+        return items
+
+
+@pytest.mark.first_case_short
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_in_items_names_the_draws(folder: Path, workers: int) -> None:
+    dataset = WithBrokenLabels(folder, shortgop.CenterClips(3))
+    note = r"WithBrokenLabels.items was called with the draws {}; dataset.items\(\[{}\]\) reads the first one alone"
+    mixed = shortgop.MixedClips([dataset])
+    with shortgop.ClipLoader(mixed, [2, 1], batch_size=2, workers=workers) as loader:
+        with pytest.raises(KeyError) as raised:
+            list(loader)
+        assert re.search(note.format("(1, 2|1)", 1), raised.value.__notes__[0])
+    if workers:
+        with pytest.raises(KeyError, match=note.format("2, 1", 2)):
+            list(DataLoader(dataset, batch_size=2, sampler=[2, 1], num_workers=1))
+    else:
+        for read in (lambda: dataset[1], lambda: dataset.__getitems__([1])):
+            with pytest.raises(KeyError) as raised:
+                read()
+            assert re.search(note.format(1, 1), raised.value.__notes__[0])
+    assert dataset.items([0])[0]["boxes"] == "a"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch.utils.data
 
-from ..errors import UsageError
-from ..stays_as_made import StaysAsMade
+from ..errors import ShortGopError, UsageError
+from ..stays_as_made import StaysAsMade, is_ours
 from .clips import Clips
 from .drawn_from import check_drawn_from, check_not_taken_for_places, new_name
 from .draws import check_share, checked_epoch, in_epoch, one_draw
@@ -19,6 +20,9 @@ from .rows import Rows
 from .shared import SharedNumbers
 
 Item = dict[str, Any]
+
+# So many draws are named in the note of an error.
+_NAMED = 8
 
 
 class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
@@ -85,7 +89,7 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
         check_not_taken_for_places()
         draws = [one_draw(draw, len(self))]
         if self._has_own("__getitem__"):
-            return self.items(self.full_draws(draws))[0]
+            return self._noted_items(self.full_draws(draws))[0]
         return self.__getitems__(draws)[0]
 
     def __getitems__(self, draws: Sequence[int]) -> list[Item]:
@@ -98,7 +102,11 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
         if self._has_own("__getitem__") and not self._has_own("__getitems__"):
             # Only that makes the items of this subclass.
             return [self[draw] for draw in draws]
-        return self.items(self.full_draws(draws))
+        return self._noted_items(self.full_draws(draws))
+
+    def _noted_items(self, draws: Sequence[int]) -> list[Item]:
+        with noting_draws(self, draws):
+            return self.items(draws)
 
     def full_draws(self, draws: Sequence[int]) -> list[int]:
         """The draws that indices stand for in the epoch that was set; draws that hold an epoch stay as they are.
@@ -123,3 +131,21 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
     def _has_own(self, name: str) -> bool:
         """Whether a subclass has a method of this name in place of the one here."""
         return getattr(type(self), name) is not getattr(DrawnItems, name)
+
+
+@contextlib.contextmanager
+def noting_draws(dataset: object, draws: Sequence[int]) -> Iterator[None]:
+    """An error that comes from `items` of a subclass gets a note with the draws, which say what was read."""
+    try:
+        yield
+    except Exception as error:
+        owner = next(base for base in type(dataset).__mro__ if "items" in vars(base))
+        # Errors of this package name the video, and those of transforms have a note.
+        if not is_ours(owner) and not isinstance(error, ShortGopError) and not getattr(error, "__notes__", None):
+            named = ", ".join(str(int(draw)) for draw in draws[:_NAMED])
+            more = ", ..." if len(draws) > _NAMED else ""
+            error.add_note(
+                f"{owner.__name__}.items was called with the draws {named}{more}; dataset.items([{int(draws[0])}]) "
+                "reads the first one alone"
+            )
+        raise

@@ -14,7 +14,7 @@ from ..manifests.ragged import Array
 from ..readers.stats import Stats
 from ..warned import warn
 from .clip_dataset import ClipDataset
-from .drawn_items import DrawnItems, Item
+from .drawn_items import DrawnItems, Item, noting_draws
 from .mixing import MixedIndex
 from .offsets import listed
 from .rows import Rows
@@ -150,7 +150,9 @@ class MixedClips(DrawnItems):
         for part, dataset in enumerate(self._datasets):
             places = [place for place, (which, _) in enumerate(located) if which == part]
             own = None if rows is None else rows.of(places)
-            read = dataset.items([located[place][1] for place in places], own) if places else []
+            asked = [located[place][1] for place in places]
+            with noting_draws(dataset, asked):
+                read = dataset.items(asked, own) if places else []
             joined = self.clip_index.joined(part, np.array([item["draw"] for item in read], dtype=np.int64)).tolist()
             for place, item, draw in zip(places, read, joined, strict=True):
                 items[place] = {**self._with_mask(part, item), "draw": draw, "dataset": part}

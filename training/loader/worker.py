@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from ...errors import UsageError
+from ..drawn_items import noting_draws
 from ..keyed import key
 from ..rows import Rows
 from ..transforms import seeded
@@ -37,7 +38,7 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
         # A subclass may draw random numbers in its items, and all processes of a fork server start with torch's
         # generator in the same state.
         tensors, kind = arena.tensors(work.area, work.kind), arena.areas.kinds[work.kind]
-        with seeded(key(*dataset.seeds, "items", *work.draws)):
+        with seeded(key(*dataset.seeds, "items", *work.draws)), noting_draws(dataset, work.draws):
             items = dataset.items(work.draws, Rows(tensors, work.rows, kind.apart))
         names = kind.names
         rest = tuple(write_item(item, names, tensors, row) for item, row in zip(items, work.rows, strict=True))
