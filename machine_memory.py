@@ -6,7 +6,8 @@ import os
 import resource
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from .control_groups import MEMBERSHIP, ROOT, control_groups, number_in
 
 
 def machine_memory_bytes() -> int:
@@ -20,32 +21,12 @@ def memory_limit_bytes() -> int:
     own_limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if own_limit != resource.RLIM_INFINITY:
         limits.append(own_limit)
-    return min(limits + list(_cgroup_limits(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))))
+    return min(limits + list(_cgroup_limits(MEMBERSHIP, ROOT)))
 
 
 def _cgroup_limits(membership: Path, root: Path) -> Iterator[int]:
-    """The limits of the process's control group and of those above it, for cgroup versions 2 and 1."""
-    try:
-        lines = membership.read_text().splitlines()
-    except OSError:
-        return
-    for line in lines:
-        _, controllers, group = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        top, file = (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
-        folder = top / group.lstrip("/")
-        # In a container the name may be the host's; then only the groups above it are found.
-        for place in (folder, *folder.parents):
-            yield from _limit(place / file)
-            if place == top:
-                break
-
-
-def _limit(file: Path) -> Iterator[int]:
-    try:
-        text: Any = file.read_text().strip()
-    except OSError:
-        return
-    if text.isdecimal():
-        yield int(text)
+    """The limits of the process's control group and of those above it."""
+    for group, version in control_groups("memory", membership, root):
+        limit = number_in(group / ("memory.limit_in_bytes" if version == 1 else "memory.max"))
+        if limit is not None:
+            yield limit

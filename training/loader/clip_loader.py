@@ -13,6 +13,7 @@ import torch
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
+from ...machine_cpus import usable_cpus
 from ...stays_as_made import StaysAsMade
 from ..offsets import at_least_one
 from ..slices import BatchKind
@@ -74,8 +75,9 @@ class ClipLoader(StaysAsMade):
       there is none by default. Any other sampler, or iterable of indices, comes with `batch_size`; the last batch of an
       epoch may then be smaller, and batches have no state.
     - `workers`: processes, from a fork server; 0 reads in the calling process, when a batch is asked for. By default
-      workers and threads take all CPUs that this process may use, divided by LOCAL_WORLD_SIZE, but one, which is left
-      for training. A script that has workers runs under `if __name__ == "__main__":`.
+      workers and threads take all CPUs that this process may use, as far as the limit of a container leaves them,
+      divided by LOCAL_WORLD_SIZE, but one, which is left for training. A script that has workers runs under
+      `if __name__ == "__main__":`.
     - `threads`: how many threads decode in each worker, up to four by default.
     - `prefetch_bytes`: bounds the memory of batches, those in use included. Passes that run at the same time have as
       much each, and copies come on top. UsageError when it is too little.
@@ -295,12 +297,8 @@ def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int,
         if workers < 0:
             raise UsageError(f"workers is {workers}; it takes the number of processes that read, 0 or more")
     text = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    cpus = max(1, _usable_cpus() // (int(text) if text.isdecimal() and int(text) else 1) - 1)
+    cpus = max(1, usable_cpus() // (int(text) if text.isdecimal() and int(text) else 1) - 1)
     if threads is None:
         threads = 1 if workers == 0 else min(_MAX_THREADS_EACH, max(1, cpus // (workers or 1)))
     threads = at_least_one(threads, "threads")
     return max(1, cpus // threads) if workers is None else workers, threads
-
-
-def _usable_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,36 @@
+"""How many CPUs a process can have."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from .control_groups import MEMBERSHIP, ROOT, control_groups, number_in
+
+
+def usable_cpus() -> int:
+    """The CPUs that this process may run on, or as many as its control group gives it the time of: what `docker run
+    --cpus` and Kubernetes' limits set, which leave it all CPUs of a machine to run on."""
+    may_run_on = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min([may_run_on, *_limits(MEMBERSHIP, ROOT)]))
+
+
+def _limits(membership: Path, root: Path) -> Iterator[int]:
+    """How many whole CPUs each control group has the time of."""
+    for group, version in control_groups("cpu", membership, root):
+        if version == 1:
+            quota, period = number_in(group / "cpu.cfs_quota_us"), number_in(group / "cpu.cfs_period_us")
+        else:
+            quota, period = _quota_and_period(group / "cpu.max")
+        if quota and period:
+            yield quota // period
+
+
+def _quota_and_period(file: Path) -> tuple[int | None, int | None]:
+    try:
+        words = file.read_text().split()
+    except OSError:
+        return None, None
+    numbers = [int(word) if word.isdecimal() else None for word in words]
+    return (numbers[0], numbers[1]) if len(numbers) == 2 else (None, None)
