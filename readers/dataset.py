@@ -23,6 +23,7 @@ from ..warned import warn
 from .chosen import ChosenRows
 from .columns import Columns
 from .conditions import Condition, chosen_videos, mask_of_slice, unknown_values
+from .fixed_ids import FixedIds
 from .frame_format import FrameFormat
 from .frames import ClipBatch
 from .indices import Indices, resolved_requests
@@ -67,13 +68,13 @@ class Dataset(StaysAsMade):
 
     @property
     def ids(self) -> Sequence[str]:
-        """The id of every video, in the order of their numbers."""
+        """The id of every video, in the order of their numbers. To shuffle or sort them, take list(dataset.ids)."""
         return self._ids
 
     @lazy
-    def _ids(self) -> list[str]:
+    def _ids(self) -> FixedIds:
         ids, rows = self._reader.manifest.ids, self._chosen.rows
-        return ids if rows is None else [ids[row] for row in rows.tolist()]
+        return FixedIds(ids if rows is None else (ids[row] for row in rows.tolist()))
 
     @property
     def columns(self) -> Columns:
