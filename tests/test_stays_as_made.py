@@ -1,4 +1,5 @@
-"""What was made stays as it was made: an option that is set later would change nothing, and says so."""
+"""What was made stays as it was made: an option that is set later would change nothing, and says so; lists and arrays
+that orders and tables were made of are copied."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -100,3 +102,46 @@ def test_a_subclass_may_have_an_attribute_of_its_own_under_such_a_name(path: Pat
     assert clips[0]["kind"] == "Cat"
     with pytest.raises(shortgop.UsageError, match="transform of ClipDataset"):
         WithoutText(path, shortgop.CenterClips(4)).transform = str.upper  # type: ignore[attr-defined]
+
+
+FIRST, LAST = [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]  # weights of the videos, or clips, a, b and c
+
+
+def ordered(clips: shortgop.ClipDataset, order: Any, batch: int = 4) -> list[int]:
+    return [draw % len(clips) for draw in shortgop.ElasticSampler(clips, batch, order=order, drop_last=False)]
+
+
+def frames_of(path: Path, clips: Any) -> list[Any]:
+    table = shortgop.ClipDataset(path, clips).clip_table()
+    return [*table.videos, *table.frames.tolist()]
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+def test_orders_keep_the_weights_and_labels_that_they_were_made_of(path: Path, kind: Any) -> None:
+    """Code that weighs hard examples writes the weights of the next epoch into the same array."""
+    clips = shortgop.ClipDataset(path, shortgop.CenterClips(4))
+    makers: list[Any] = [
+        lambda values: shortgop.Weighted(values, num_samples=8),
+        lambda values: shortgop.Systematic(values, num_samples=8),
+        lambda values: shortgop.ClassBalanced(values, num_samples=8),
+        lambda values: shortgop.ClassBatches(values, 2, 2),
+    ]
+    for make in makers:
+        given = kind(FIRST)
+        order = make(given)
+        given[0], given[2] = 0.0, 1.0
+        assert ordered(clips, order) == ordered(clips, make(kind(FIRST))) != ordered(clips, make(kind(LAST)))
+
+
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_tables_keep_the_clips_that_they_were_made_of(path: Path, kind: Any) -> None:
+    names = ["a.mp4", "b.mp4"]
+    videos, frames, rows = list(names), kind([2, 5]), kind([[2, 3], [5, 7]])
+    starting = shortgop.ClipsAt(videos, frames=frames)
+    table = shortgop.ClipTable(videos, kind([2, 5]), rows)
+    read = shortgop.ClipDataset(path, table)
+    videos.reverse()
+    frames[0], rows[0] = 8, [8, 8]
+    assert frames_of(path, starting) == [*names, [2], [5]]
+    assert frames_of(path, table) == [*names, [2, 3], [5, 7]]
+    assert [item["frame_numbers"].tolist() for item in read] == [[2, 3], [5, 7]]

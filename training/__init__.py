@@ -21,6 +21,6 @@ drawn_items                    what it has in common with MixedClips: items by d
                                their own
 loader                         ClipLoader: workers that read clips into batches in shared memory
 robot_clips, robot_rows, robot_cameras  LeRobot datasets: cameras, states and actions at times around each frame
-clip_table, mixed              clips that were written down, and several datasets as one
+clip_table, mixed, own_values  clips that were written down, and several datasets as one; copies of what users give
 effective                      what chunks of neighbours do to a batch
 """

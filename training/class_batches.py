@@ -16,6 +16,7 @@ from .clips import Clips
 from .keyed import key, permuted
 from .offsets import at_least_one
 from .orders import BoundOrder, digest_of, rounds_of
+from .own_values import own
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +46,7 @@ class ClassBatches:
     of: str = "videos"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", own(self.labels))
         for name in ("num_classes", "clips_per_class"):
             object.__setattr__(self, name, at_least_one(getattr(self, name), name))
         if self.num_batches is not None:

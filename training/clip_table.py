@@ -20,6 +20,7 @@ from ..manifests.ragged import Array, offsets_of
 from ..wording import counted, missing
 from .clips import Clip
 from .draws import split_draws
+from .own_values import own
 from .video_table import VideoTable
 
 _BLACK = "shortgop.black"
@@ -46,7 +47,8 @@ class ClipTable:
 
     def __post_init__(self) -> None:
         for name in ("starts", "frames", "mask"):
-            object.__setattr__(self, name, _array(getattr(self, name), name))
+            object.__setattr__(self, name, own(_array(getattr(self, name), name)))
+        object.__setattr__(self, "videos", own(self.videos))
         if not len(self.videos) == len(self.starts) == len(self.frames) or self.frames.ndim != 2:
             raise UsageError(
                 f"the table has {len(self.videos)} videos, {len(self.starts)} starts and frames of shape "

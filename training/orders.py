@@ -33,6 +33,7 @@ from .clips import Clips
 from .keyed import below, hashes, key, permuted, permuted_blocks
 from .mixing import MixedIndex
 from .offsets import at_least_one, listed
+from .own_values import own
 from .weights import WeightLine, systematic_points, weight_line
 
 _MAX_SLOTS = 1 << 31
@@ -186,6 +187,9 @@ class Weighted:
     of: str = "videos"
     num_samples: int | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", own(self.weights))
+
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
         line = weight_line(clips, self.weights, self.of)
         count, length = len(clips), _num_samples(self.num_samples, clips)
@@ -210,6 +214,9 @@ class Systematic:
     of: str = "videos"
     num_samples: int | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", own(self.weights))
+
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
         line = weight_line(clips, self.weights, self.of)
         return _systematic(line, clips, seed, _num_samples(self.num_samples, clips), "Systematic")
@@ -227,6 +234,9 @@ class ClassBalanced:
     labels: Any
     num_samples: int | None = None
     of: str = "videos"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", own(self.labels))
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
         # Classes side by side on the line: the points in each are as many as in any other, to within one.

@@ -34,6 +34,7 @@ from ..errors import UsageError
 from .counterparts import names_counterparts
 from .ends import Ends
 from .offsets import MOST_FRAMES, ClipFrames, MultiRate, Offsets, Rate, Seconds, at_least_one, exact_seconds, listed
+from .own_values import own
 from .placed_clips import MOST_CLIPS, Align, placed_clips
 
 
@@ -277,6 +278,8 @@ class ClipsAt:
             raise UsageError(f"ClipsAt has {counts[0]} videos and {counts[1]} places; each clip has one of both")
         if self.ends == "drop":
             raise UsageError('ends="drop" would renumber the rows of the table; drop them from it beforehand')
+        for name in ("videos", "frames", "seconds"):
+            object.__setattr__(self, name, own(getattr(self, name)))
         placed_clips(self)
 
 
