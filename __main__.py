@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -31,13 +32,16 @@ def main() -> None:
 
 def _open_streams() -> None:
     """Lead the streams nowhere that were closed by what started this process (`>&-`). Otherwise the first files that
-    are opened would take their numbers, and get what is printed."""
+    are opened would take their numbers, and get what is printed. What their encoding lacks is written out."""
     while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         os.set_inheritable(number, True)
     os.close(number)
     sys.stdin = sys.stdin or os.fdopen(0)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # As standard error does by itself: ids may have letters that the user's encoding lacks.
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

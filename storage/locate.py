@@ -87,7 +87,14 @@ def _really(place: Storage) -> str:
 def _disk(path: Path) -> Storage:
     from .disk import DiskStorage
 
-    return DiskStorage(path)
+    try:
+        return DiskStorage(path)
+    except FileNotFoundError as error:
+        # A relative path is made an absolute one.
+        raise UsageError(
+            f"{str(path)!r} is below the current folder, which does not exist any more; change to another, or "
+            "give an absolute path"
+        ) from error
 
 
 def file_path(text: str) -> Path:

@@ -104,3 +104,15 @@ def test_any_text_is_a_place_or_an_error_that_names_it(text: str) -> None:
 def test_a_url_with_a_line_break_is_refused() -> None:
     with pytest.raises(UsageError, match=r"'s3://bucket/a\\nb' has a line break or another control character"):
         storage_at("s3://bucket/a\nb")
+
+
+def test_a_place_below_a_folder_that_was_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where another job has removed the folder of this one: the commands ended in a traceback."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    with pytest.raises(
+        UsageError, match="'dataset' is below the current folder, which does not exist any more; change"
+    ):
+        storage_at("dataset")
+    assert storage_at(tmp_path / "dataset").folder == tmp_path / "dataset"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,6 +103,20 @@ def test_of_many_failures_some_of_each_kind_are_printed(constant_video: Syntheti
     remedy = f"`shortgop info {dataset}` lists those that are not in the dataset, --json lists all"
     assert told[6] == f"and 295 more: {remedy}"
     assert "301 could not be prepared" in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
+def test_letters_that_the_encoding_lacks_are_written_out(
+    encoding: str, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    """As in a locale that is not UTF-8: the list of the videos ended in a traceback."""
+    source = tmp_path / "caf\xe9 \u65e5.mp4"
+    shutil.copy(constant_video.path, source)
+    make_dataset([source], tmp_path / "dataset")
+    command = [*SHORTGOP, "info", str(tmp_path / "dataset")]
+    done = subprocess.run(command, capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": encoding})
+    shown = source.name.encode(encoding, "backslashreplace")
+    assert (done.returncode, done.stderr, shown in done.stdout) == (0, b"", True)
 
 
 def test_many_lines_are_printed_as_one_is() -> None:
