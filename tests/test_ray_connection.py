@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,21 @@ def test_where_a_local_ray_does_not_start_a_full_disk_is_named(tmp_path: Path, m
         with pytest.raises(
             ToolError, match=rf"{said}its logs and sockets lie in {disk}, which has only 5\.\d+ MB left"
         ):
+            connect()
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"), [("missing", "No such file or directory"), ("x" * 60, "path length cannot exceed 107 bytes")]
+)
+def test_where_a_local_ray_does_not_start_the_folder_of_its_sockets_is_named(
+    folder: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was said to try again when the machine is less busy."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as parent:
+        place = "/proc/missing" if folder == "missing" else f"{parent}/{folder}"
+        monkeypatch.setenv("RAY_TMPDIR", place)
+        said = rf"{why}.*; its logs and sockets lie in {place}: set RAY_TMPDIR to another folder, such as /tmp, or give"
+        with pytest.raises(ToolError, match=said):
             connect()
 
 

@@ -166,6 +166,9 @@ def _remedy(error: Exception) -> str:
             )
     if isinstance(error, NotStartedError) and error.has_ended:
         return f"{folder}/ray/session_latest/logs says why (raylet.err, raylet.out): mend that"
+    if isinstance(error, OSError) and not isinstance(error, TimeoutError | ConnectionError):
+        # It is not there, may not be written to, or has a name of more than some 40 characters.
+        return f"its logs and sockets lie in {folder}: set RAY_TMPDIR to another folder, such as /tmp"
     return "run the same command again when the machine is less busy"
 
 
