@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import warnings
@@ -33,13 +34,33 @@ _ORDER = (
 )  # fmt: skip
 
 
-class _InOrder(typer.core.TyperGroup):
+class _Commands(typer.core.TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=_ORDER.index)
 
+    def invoke(self, ctx: Any) -> Any:
+        arguments = list(ctx.args)
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            # Releases of typer differ in whose class this is.
+            if type(error).__name__ == "NoSuchOption":
+                told: Any = error
+                name = next(
+                    (one for one in arguments if one.startswith(told.option_name) and _may_be_a_name(one)), None
+                )
+                if name is not None:
+                    told.message += f"; if {name!r} is a file or an id, give it last, behind `--`"
+            raise
+
+
+def _may_be_a_name(text: str) -> bool:
+    """Whether an argument that begins with a dash may be a file or an id."""
+    return "." in text or "/" in text or os.path.lexists(text)
+
 
 app = typer.Typer(
-    cls=_InOrder,
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

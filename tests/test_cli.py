@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -168,6 +169,21 @@ def test_wrong_usage_is_exit_status_2_and_makes_nothing(
     assert result.exit_code == 2
     assert message in result.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("name", "option"), [("-a.mp4", "-a"), ("--json.mp4", "--json.mp4"), ("-x/a.mp4", "-x")])
+def test_a_name_that_begins_with_a_dash_goes_last(
+    name: str, option: str, constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    shutil.copy(constant_video.path, tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    prep = ["prep", "--out", tmp_path / "dataset", "--runner", "inline"]
+    refused = run(*prep, name)
+    assert refused.exit_code == 2
+    assert f"No such option: {option}; if '{name}' is a file or an id, give it last, behind `--`" in refused.stderr
+    assert "is a file or an id" not in run(*prep, "--jsn").stderr
+    assert run(*prep, "--", name).exit_code == 0
 
 
 @pytest.mark.parametrize("command", ["info", "verify"])
