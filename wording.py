@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import unicodedata
 from pathlib import Path
 
 _BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -59,14 +60,19 @@ NOT_THERE = "does not exist"
 
 def missing(path: str, remedy: str) -> str:
     """What a message says behind the name of a file that is not there: that its link leads nowhere, or that it does not
-    exist, with the remedy for that; that its name begins or ends with a space, which is hard to see; and that a folder
-    of its path is empty, as one is to which a disk was mounted."""
+    exist, with the remedy for that; that its name begins or ends with a space, or is there in another form of Unicode,
+    which both are hard to see; and that a folder of its path is empty, as one is to which a disk was mounted."""
     link = Path(path)
     remedy = unreplaced(path) + remedy
     if link.is_symlink():
         return f"is a link to {str(link.readlink())!r}, which does not exist; put that there, or make the link again"
     if link.name != link.name.strip():
         remedy = f"its name is {link.name!r}, with a space at an end: take that out, or {remedy}"
+    if (form := _form_that_is_there(path)) is not None:
+        remedy = (
+            f"a file of the same letters is there, in Unicode's form {form}: write the path in that form, as "
+            f"unicodedata.normalize({form!r}, path) of Python does, or {remedy}"
+        )
     if (folder := _empty_folder(link)) is not None:
         return f"{NOT_THERE}, and the folder {str(folder)!r} is empty; mount the disk if one belongs there, or {remedy}"
     return f"{NOT_THERE}; {remedy}"
@@ -79,6 +85,15 @@ def unreplaced(path: str) -> str:
         if name in os.environ:
             return f"${name} in it is not replaced: leave single quotes away, or write what it stands for; or "
     return ""
+
+
+def _form_that_is_there(path: str) -> str | None:
+    """The form of Unicode in which a path would be that of a file: macOS takes letters and their accents apart, other
+    systems do not, and a list from one of them may be used on another."""
+    if path.isascii():
+        return None
+    forms = {form: unicodedata.normalize(form, path) for form in ("NFC", "NFD")}
+    return next((form for form, other in forms.items() if other != path and os.path.lexists(other)), None)
 
 
 def _empty_folder(file: Path) -> Path | None:

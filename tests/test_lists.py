@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tracemalloc
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -424,6 +425,17 @@ def test_a_space_at_an_end_of_a_name_is_pointed_at(name: str) -> None:
     with pytest.raises(SourceNotFoundError, match="with a space at an end: take that out, or") as caught:
         identity_of(f"corpus/{name}")
     assert repr(name) in str(caught.value)
+
+
+@pytest.mark.parametrize(("there", "listed"), [("NFD", "NFC"), ("NFC", "NFD")])
+def test_a_name_that_is_there_in_another_form_of_unicode_is_pointed_at(there: str, listed: str) -> None:
+    """As where a list was written on macOS, or the videos were copied from there: both look the same."""
+    name = "caf\xe9.mp4"
+    make(f"corpus/{unicodedata.normalize(there, name)}", "corpus/b.mp4")
+    with pytest.raises(SourceNotFoundError, match=rf"in Unicode's form {there}: write the path in that form, as "):
+        identity_of(f"corpus/{unicodedata.normalize(listed, name)}")
+    with pytest.raises(SourceNotFoundError, match="does not exist; put the file there, or"):
+        identity_of("corpus/caf\xe8.mp4")
 
 
 def test_of_a_disk_that_is_not_mounted_the_empty_folder_is_named(tmp_path: Path) -> None:
