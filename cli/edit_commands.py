@@ -99,8 +99,10 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
 
 
 def _print_unknown(ids: Sequence[str], near: Sequence[str], more: str = "") -> None:
+    from ..manifests.near_ids import did_you_mean
+
     if ids:
-        meant = f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        meant = did_you_mean(ids[0], near)
         err.print_line(
             f"{counted(len(ids), 'id')} not in the dataset: {some_of(ids)}; `shortgop info` lists the ids{more}{meant}",
             style="yellow",

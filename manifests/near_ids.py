@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from bisect import bisect_left
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 import numpy as np
@@ -17,8 +19,11 @@ _MIN_PART = 3
 
 
 def near_ids(ids: Ragged, wanted: str) -> list[str]:
-    """Up to three ids that hold the wanted text, or differ in little from it. Of a column of many ids, which ascend,
-    those are looked at that come shortly before or after it: they begin alike."""
+    """The wanted text in another form of Unicode, if that is an id. Or up to three ids that hold it, or differ little
+    from it; of a column of many ids, which ascend, those are looked at that come shortly before or after it, as they
+    begin alike."""
+    if same := [each for each in _other_forms(wanted) if _are_in(ids, each)]:
+        return same
     start, stop = 0, len(ids)
     if stop > _MAX_COMPARED:
         place = bisect_left(range(stop), wanted.encode(errors="surrogatepass"), key=ids.bytes)
@@ -27,3 +32,24 @@ def near_ids(ids: Ragged, wanted: str) -> list[str]:
     candidates = ids.take(np.arange(start, stop)).texts()
     holding = [each for each in candidates if wanted in each] if len(wanted) >= _MIN_PART else []
     return holding[:_SHOWN] or get_close_matches(wanted, candidates, _SHOWN)
+
+
+def did_you_mean(wanted: str, near: Sequence[str]) -> str:
+    """What a message says behind an id that the dataset does not have, of ids that are near it."""
+    forms = _other_forms(wanted)
+    # In print the two look the same.
+    shown = [f"{each!r}, which is {each!a} and not {wanted!a}" if each in forms else repr(each) for each in near]
+    return f". Did you mean {' or '.join(shown)}?" if near else ""
+
+
+def _other_forms(text: str) -> list[str]:
+    """The same letters in other forms of Unicode: macOS takes letters and their accents apart in names of files."""
+    if text.isascii():
+        return []
+    return [other for form in ("NFC", "NFD") if (other := unicodedata.normalize(form, text)) != text]
+
+
+def _are_in(ids: Ragged, wanted: str) -> bool:
+    encoded = wanted.encode(errors="surrogatepass")
+    place = bisect_left(range(len(ids)), encoded, key=ids.bytes)
+    return place < len(ids) and ids.bytes(place) == encoded

@@ -26,7 +26,7 @@ import numpy as np
 
 from ..errors import CorruptDataError, VideoNotFoundError
 from ..lazy import lazy
-from .near_ids import near_ids
+from .near_ids import did_you_mean, near_ids
 from .ragged import Array, Ragged, from_rows, from_texts, offsets_of
 from .records import CodecConfig, Pattern, SourceChanges, VideoRow
 from .row_of_id import RowOfId
@@ -276,8 +276,7 @@ class Manifest:
         return row
 
     def _near_text(self, video_id: str) -> str:
-        near = near_ids(self.videos.id, video_id)
-        return f". Did you mean {' or '.join(map(repr, near))}?" if near else ""
+        return did_you_mean(video_id, near_ids(self.videos.id, video_id))
 
     def video(self, row: int) -> VideoRow:
         """A row of `videos` as Python values."""

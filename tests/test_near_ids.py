@@ -11,7 +11,7 @@ import shortgop
 from datasets import make_dataset
 from shortgop.errors import VideoNotFoundError
 from shortgop.manifests import tables
-from shortgop.manifests.near_ids import near_ids
+from shortgop.manifests.near_ids import did_you_mean, near_ids
 from shortgop.manifests.ragged import Ragged, from_texts
 from synthetic import SyntheticVideo
 
@@ -29,6 +29,17 @@ from synthetic import SyntheticVideo
 def test_ids_that_look_like_it_the_nearest_first(wanted: str, near: str | None) -> None:
     ids = sorted([*(f"kitchen/{number:03d}.mp4" for number in range(3)), "garden/003.mp4"])
     assert near_ids(from_texts(ids), wanted)[:1] == ([] if near is None else [near])
+
+
+@pytest.mark.parametrize("wanted", ["caf\xe9.mp4", "cafe\u0301.mp4"])
+def test_the_same_letters_in_another_form_of_unicode_are_found_and_told_apart(wanted: str) -> None:
+    """As macOS writes names of files. The message asked whether one had meant what one had written."""
+    other = "cafe\u0301.mp4" if wanted == "caf\xe9.mp4" else "caf\xe9.mp4"
+    ids = from_texts(sorted([other, *(f"cafe{number:06d}.mp4" for number in range(20_000))], key=str.encode))
+    assert near_ids(ids, wanted) == [other]
+    said = f". Did you mean {other!r}, which is {other!a} and not {wanted!a}?"
+    assert did_you_mean(wanted, [other]) == said
+    assert did_you_mean("b.mp4", ["a.mp4", "c.mp4"]) == ". Did you mean 'a.mp4' or 'c.mp4'?"
 
 
 @pytest.mark.parametrize("number", [0, 77_777, 199_999])
