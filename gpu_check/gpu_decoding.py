@@ -18,7 +18,7 @@ import torch
 from check_record import Record, Skipped
 from gpu_driver import preload_video_libraries, require_gpu, use_primary_context
 from gpu_memory import Growth
-from libav_log import logged
+from libav_log import logged, logged_in_full
 from sample_gops import (
     Gop,
     Planes,
@@ -76,7 +76,12 @@ def torch_context(record: Record) -> None:
 
     def check(codec_name: str) -> None:
         gop = gops_of(samples(record, codec_name))[0]
-        record.figure(codec_name, _first_gops(gop, cpu_pictures([gop])[0], CURRENT_CONTEXT))
+        expected = cpu_pictures([gop])[0]
+        try:
+            record.figure(codec_name, _first_gops(gop, expected, CURRENT_CONTEXT))
+        except RuntimeError:
+            record.figure(f"{codec_name}, all that libavcodec logs", logged_in_full(partial(_decode_one, gop)))
+            raise
 
     check_each_codec(check)
 
@@ -117,6 +122,11 @@ def _first_gops(gop: Gop, expected: Sequence[Planes], options: dict[str, str]) -
         raise RuntimeError(f"{type(error).__name__}: {error} ({said})") from error
     opening, *gops = (f"{1e3 * (after - before):.1f}" for before, after in pairwise(moments))
     return f"right; {opening} ms to open, {', '.join(gops)} ms for three GOPs, {taken:.0f} MB of the GPU"
+
+
+def _decode_one(gop: Gop) -> None:
+    for _ in decoded(open_cuda_context(gop.config, 0, CURRENT_CONTEXT), gop, [0]):
+        pass
 
 
 def all_pictures(record: Record) -> None:

@@ -20,7 +20,7 @@ from gpu_driver import use_primary_context
 from gpu_samples import MADE
 from sample_gops import gops_of
 
-from soft_driver import Driver, folders_of, planes_on_host
+from soft_driver import UNKNOWN, Driver, folders_of, planes_on_host
 
 TOTAL = 1 << 33
 
@@ -60,6 +60,22 @@ def test_parser(driver: Driver, tmp_path: Path) -> None:
 def test_contexts(driver: Driver, tmp_path: Path) -> None:
     found = figures_of(gpu_decoding.torch_context, tmp_path)
     assert all(found[codec].startswith("right; ") for codec in ("h264", "hevc"))
+
+
+@pytest.mark.parametrize("call", ["cuvidCreateDecoder", "cuvidMapVideoFrame", "cuMemAlloc", "cuCtxPushCurrent"])
+def test_what_fails_is_reported_with_all_that_libavcodec_logs(driver: Driver, tmp_path: Path, call: str) -> None:
+    """The machine may be gone when somebody reads it: which call, and which functions there were before."""
+    driver.fail(call, UNKNOWN)
+    with pytest.raises(RuntimeError, match=call):
+        figures_of(gpu_decoding.torch_context, tmp_path)
+    driver.forget()
+    lines = map(json.loads, (tmp_path / "report").read_text().splitlines())
+    found = {line["figure"]: "\n".join(line["value"]) for line in lines}
+    assert list(found) == [f"{codec}, all that libavcodec logs" for codec in ("h264", "hevc")]
+    for text in found.values():
+        assert "Loaded lib: libcuda.so.1" in text
+        assert call in text
+        assert "-> CUDA_ERROR_UNKNOWN" in text
 
 
 def test_other_contexts(driver: Driver, tmp_path: Path) -> None:
