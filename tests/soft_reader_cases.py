@@ -6,6 +6,7 @@ What is not real: NVDEC, the driver, and that conversions run in torch on the CP
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import gc
 import random
@@ -115,6 +116,28 @@ def test_without_a_current_context_there_is_no_decoder(driver: Driver) -> None:
     gop = gops("h264")[0]
     with pytest.raises(ToolError, match="NVDEC fails at a GOP that the CPU decodes"):
         surfaces_of(PyavCudaContext(gop.config, CUDA), gop)
+
+
+def test_another_context_of_the_thread_stays_current(driver: Driver, folder: Path) -> None:
+    """Of a library that has contexts of its own, such as a renderer. The reader takes torch's, and puts it away."""
+    dataset, other, found = opened_through(soft_device_decoder(), folder), ctypes.c_void_p(), ctypes.c_void_p()
+    assert driver.library.cuCtxCreate_v2(ctypes.byref(other), 0, 0) == 0
+    try:
+        assert [read_number(frame) for frame in dataset[0][:]] == list(range(FRAMES))
+        driver.library.cuCtxGetCurrent(ctypes.byref(found))
+        assert found.value == other.value
+        assert driver.depth == 1
+    finally:
+        driver.library.cuCtxDestroy_v2(other)
+
+
+def test_a_context_that_cannot_be_made_current_is_named_and_leaves_none(driver: Driver, folder: Path) -> None:
+    dataset = opened_through(soft_device_decoder(), folder)
+    driver.fail("cuCtxPushCurrent", UNKNOWN)
+    with pytest.raises(ToolError, match=r"cuCtxPushCurrent of NVIDIA's driver returns CUDA_ERROR_UNKNOWN \(999\)"):
+        dataset[0].get_frames_at([0])
+    driver.forget()
+    assert [read_number(frame) for frame in dataset[0][:]] == list(range(FRAMES))
 
 
 # Pictures.

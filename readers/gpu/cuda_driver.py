@@ -117,7 +117,7 @@ def started_driver() -> Any:
     for name, arguments in (("cuInit", (0,)), ("cuDeviceGetCount", (ctypes.byref(count),))):
         error = getattr(driver, name)(*arguments)
         if error:
-            raise ToolError(f"there is no GPU that can be used: {name} returns error {error}")
+            raise ToolError(f"there is no GPU that can be used: {name} returns {error_name(driver, error)}")
     if not count.value:
         raise ToolError("the driver lists no GPU")
     return driver
@@ -163,6 +163,17 @@ def driver_version(driver: Any) -> str:
 
 
 def check(error: int, call: str) -> None:
-    """ToolError for an error of the driver."""
+    """ToolError for an error of the driver, with its name where libcuda can be asked."""
     if error:
-        raise ToolError(f"{call} of NVIDIA's driver returns error {error}")
+        driver = None
+        with contextlib.suppress(ToolError):
+            driver = load("libcuda.so.1")
+        raise ToolError(f"{call} of NVIDIA's driver returns {error_name(driver, error)}")
+
+
+def error_name(driver: Any, error: int) -> str:
+    """Such as CUDA_ERROR_OUT_OF_MEMORY (2). `driver` is libcuda, or None where it cannot be loaded."""
+    name = ctypes.c_char_p()
+    if driver is not None:
+        driver.cuGetErrorName(error, ctypes.byref(name))
+    return f"{name.value.decode()} ({error})" if name.value else f"error {error}"

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from ...errors import DecodeError, ShortGopError, ToolError
-from .cuda_driver import load
+from .cuda_driver import error_name, load
 from .nvcuvid_structs import (
     DecodeCreateInfo,
     DecodeStatus,
@@ -102,12 +102,8 @@ class Nvcuvid:
     def _check(self, call: str, arguments: tuple[Any, ...], kind: type[ShortGopError] = CallError) -> None:
         error = getattr(self._library, call)(*arguments)
         if error:
-            raise kind(f"{call} of NVIDIA's driver returns {self._name(error)}; `make gpu-check` says what works here")
-
-    def _name(self, error: int) -> str:
-        name = ctypes.c_char_p()
-        self._driver.cuGetErrorName(error, ctypes.byref(name))
-        return f"{name.value.decode()} ({error})" if name.value else f"error {error}"
+            name = error_name(self._driver, error)
+            raise kind(f"{call} of NVIDIA's driver returns {name}; `make gpu-check` says what works here")
 
 
 @cache
