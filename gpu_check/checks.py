@@ -7,6 +7,8 @@ from functools import partial
 from check_report import Check
 
 ENVIRONMENT, NVDEC = "environment", "nvdec-caps"
+# They import nothing beside Python itself, and say whether to come back with wheels.
+NEED_NO_WHEELS = (ENVIRONMENT, NVDEC)
 
 _OnNvdec = partial(Check, needs_nvdec=True)
 _Libavcodec = partial(_OnNvdec, way="libavcodec")

@@ -48,8 +48,10 @@ def report(record: Record) -> None:
     if others := [said for name in LIBRARIES if (said := other_driver(name))]:
         record.figure("libraries of another driver", others)
     if not no_gpu:
-        _torch(record)
-        reader = import_error("shortgop.readers.open_dataset")
+        reader = import_error("torch")
+        if not reader:
+            _torch(record)
+            reader = import_error("shortgop.readers.open_dataset")
         record.figure("import of the reader", reader or "works")
     record.figure("environment", {name: value for name, value in os.environ.items() if _matters(name)})
     _devices_and_files(record)

@@ -35,7 +35,7 @@ from check_report import (
     where_a_gpu_is_required,
 )
 from checkout import commit
-from checks import CHECKS, ENVIRONMENT, NVDEC
+from checks import CHECKS, ENVIRONMENT, NEED_NO_WHEELS, NVDEC
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -51,9 +51,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=TOTAL_SECONDS, help="for all checks together")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="where the JSON goes")
     parser.add_argument("--samples", type=Path, default=SAMPLES, metavar="FOLDER", help="of `make gpu-wheels`")
+    parser.add_argument("--lacking", default="", help="why only the checks run that need no wheels: start.py says it")
     options = parser.parse_args()
     # The environment names the file of results.
     checks = [check for check in CHECKS if not options.only or check.name in {ENVIRONMENT, *options.only}]
+    if options.lacking:
+        print(f"gpu-check: {options.lacking}")
+        checks = [check for check in checks if check.name in NEED_NO_WHEELS]
     require_gpu = os.environ.get(REQUIRE_GPU, "") not in {"", "0"}
     with tempfile.TemporaryDirectory(prefix="gpu-check-samples-", ignore_cleanup_errors=True) as made:
         samples = options.samples if options.samples.is_dir() else Path(made)
@@ -64,6 +68,8 @@ def main() -> None:
     print(f"\n{details(outcomes)}\n\n{table(outcomes)}\n\nwritten to {path}")
     if option := again(outcomes):
         print(f"there was no time for all; this runs the others: {option}")
+    if options.lacking:
+        sys.exit(f"gpu-check: all other checks need the wheels: {options.lacking}")
     sys.exit(exit_status(outcomes))
 
 

@@ -30,8 +30,12 @@ def main() -> None:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         (SITE / "shortgop").symlink_to("..")
+    arguments = sys.argv[1:]
     if missing and any(WHEELS.glob("*.whl")):
-        unpack_wheels()
+        if lacking := for_another_python():
+            arguments += ["--lacking", lacking]
+        else:
+            unpack_wheels()
     elif missing not in ([], ["shortgop"]):
         print(f"gpu-check: {sys.executable} has no {', '.join(missing)}, and {WHEELS.name} has no wheels")
         print("gpu-check: most checks will fail; `make gpu-wheels` collects what they import, see docs/gpu.md")
@@ -44,17 +48,22 @@ def main() -> None:
         # TorchCodec loads FFmpeg's libraries by name.
         env["LD_LIBRARY_PATH"] = done.stdout.strip()
     script = str(ROOT / "gpu_check" / "run_checks.py")
-    os.execve(sys.executable, [sys.executable, "-u", script, *sys.argv[1:]], env)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-u", script, *arguments], env)  # noqa: S606
+
+
+def for_another_python() -> str:
+    """That the wheels are for another Python; empty where they are for this one."""
+    file, here = WHEELS / "python", f"{sys.version_info.major}.{sys.version_info.minor}"
+    if not file.exists() or (wanted := file.read_text().strip()) == here:
+        return ""
+    return (
+        f"the wheels are for Python {wanted}, and {sys.executable} is {here}: collect others with "
+        f"`make gpu-wheels GPU_PYTHON={here}`, or run this with another Python, as `make gpu-check PYTHON=...`"
+    )
 
 
 def unpack_wheels() -> None:
-    """Unpack the wheels into SITE. Ends the program where they are for another Python."""
-    file, here = WHEELS / "python", f"{sys.version_info.major}.{sys.version_info.minor}"
-    if file.exists() and (wanted := file.read_text().strip()) != here:
-        sys.exit(
-            f"gpu-check: the wheels are for Python {wanted}, and {sys.executable} is {here}: collect others with "
-            f"`make gpu-wheels GPU_PYTHON={here}`, or run this with another Python, as `make gpu-check PYTHON=...`"
-        )
+    """Unpack the wheels into SITE."""
     for wheel in sorted(WHEELS.glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(SITE)
