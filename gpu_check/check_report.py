@@ -25,7 +25,7 @@ class Check:
     """A function that runs in a process of its own.
 
     `question` is what it answers. `function` is "module:function"; it takes a `Record`. It is killed after `seconds`.
-    One that `needs_nvdec` is not started where NVDEC cannot be used. `way` names the code that it runs through, and
+    One that `needs_nvdec` is not started where NVDEC cannot be used. `ways` names the code that it runs through, and
     `explains` the check whose failure it throws light on; see `check_order`.
     """
 
@@ -34,7 +34,7 @@ class Check:
     function: str
     seconds: float
     needs_nvdec: bool = False
-    way: str = ""
+    ways: tuple[str, ...] = ()
     explains: str = ""
 
 

@@ -11,9 +11,11 @@ ENVIRONMENT, NVDEC = "environment", "nvdec-caps"
 NEED_NO_WHEELS = (ENVIRONMENT, NVDEC)
 
 _OnNvdec = partial(Check, needs_nvdec=True)
-_Libavcodec = partial(_OnNvdec, way="libavcodec")
-_Libnvcuvid = partial(_OnNvdec, way="libnvcuvid")
-_Copies = partial(Check, way="copies")
+_Libavcodec = partial(_OnNvdec, ways=("libavcodec",))
+_Libnvcuvid = partial(_OnNvdec, ways=("libnvcuvid",))
+_Others = partial(_OnNvdec, ways=("other libraries",))
+_BesideOthers = partial(_OnNvdec, ways=("libavcodec", "other libraries"))
+_Copies = partial(Check, ways=("copies",))
 
 CHECKS = (
     Check(ENVIRONMENT, "which GPU, driver, libraries and devices are here?", "gpu_environment:report", 100),
@@ -31,8 +33,8 @@ CHECKS = (
     ),
     Check("reader-fallback", "is what the CPU decodes for the GPU right?", "gpu_reader:fallback", 30),
     _Libavcodec("reader-forked", "does a forked process get an error that says what to do?", "gpu_reader:forked", 30),
-    _Libavcodec("bench-random-frames", "random frames/s beside other libraries?", "gpu_benchmarks:random_frames", 90),
-    _Libavcodec("bench-long-videos", "frames/s of clips from 60 s and 3000 s?", "gpu_benchmarks:long_videos", 90),
+    _BesideOthers("bench-random-frames", "random frames/s beside other libraries?", "gpu_benchmarks:random_frames", 90),
+    _BesideOthers("bench-long-videos", "frames/s of clips from 60 s and 3000 s?", "gpu_benchmarks:long_videos", 90),
     _Libavcodec("reader-engines", "does the reader keep the engines busy?", "gpu_engines:speed", 80),
     _Libnvcuvid("nvcuvid-parser", "when does libnvcuvid's parser call back?", "gpu_parser:callbacks", 30),
     _Libnvcuvid("nvcuvid-pictures", "are they also right through libnvcuvid itself?", "gpu_nvcuvid:all_pictures", 60),
@@ -48,8 +50,8 @@ CHECKS = (
     _Libavcodec("pyav-threads", "do fresh threads decode, each with its contexts?", "gpu_decoding:fresh_threads", 45),
     _Libavcodec("pyav-busy-streams", "are pictures right behind a long kernel?", "gpu_decoding:busy_streams", 45),
     _Libavcodec("pyav-held-frames", "do frames that are kept stay right?", "gpu_decoding:held_frames", 30),
-    _Libavcodec("bench-scenarios", "frames/s of clips and frames, small and 720p?", "gpu_benchmarks:scenarios", 120),
-    _OnNvdec("torchcodec", "is TorchCodec on the GPU right, and how fast?", "gpu_torchcodec:pictures", 60),
+    _BesideOthers("bench-scenarios", "frames/s of clips and frames, small and 720p?", "gpu_benchmarks:scenarios", 120),
+    _Others("torchcodec", "is TorchCodec on the GPU right, and how fast?", "gpu_torchcodec:pictures", 60),
     _Libavcodec("pyav-speed", "frames/s of clips, NVDEC and CPU?", "gpu_decoding:speed", 90),
     _Libnvcuvid("nvcuvid-speed", "frames/s through libnvcuvid and libavcodec?", "gpu_nvcuvid:speed", 90),
     Check("convert-speed", "frames/s of the kernel, and of plain torch?", "gpu_conversion:speed", 45),
@@ -77,5 +79,5 @@ CHECKS = (
     _Libavcodec("pyav-no-context", "what does a thread without a context get?", "gpu_decoding:no_context", 30),
     _Libavcodec("pyav-soak", "does memory grow over 1000 GOPs?", "gpu_decoding:soak", 60),
     _Libnvcuvid("nvcuvid-soak", "does memory grow over 1000 GOPs through libnvcuvid?", "gpu_nvcuvid:soak", 60),
-    Check("sanitizer", "is the kernel clean under compute-sanitizer?", "gpu_sanitizer:memcheck", 60),
+    Check("sanitizer", "is the kernel clean under compute-sanitizer?", "gpu_sanitizer:memcheck", 120),
 )

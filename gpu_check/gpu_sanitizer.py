@@ -26,7 +26,7 @@ from shortgop.readers.gpu.triton_conversion import launch
 PROGRAM, FOLDER = "compute-sanitizer", "/usr/local/cuda/bin"
 # What it ends with where it found something, and what this module ends with where Triton does not run.
 FOUND_STATUS, NO_TRITON_STATUS = 9, 8
-_SECONDS = 50
+_SECONDS = 110
 _LARGEST = 96
 _COLORS = (PixelFormat(), PixelFormat(color="grey"))
 

@@ -17,8 +17,8 @@ PASSED = Ended(0, 1.0, report=b'{"result": "passed", "why": ""}\n')
 Run = Callable[..., tuple[list[Outcome], Path]]
 
 
-def check(name: str, way: str = "", explains: str = "") -> Check:
-    return Check(name, "", "", 5, way=way, explains=explains)
+def check(name: str, ways: str = "", explains: str = "") -> Check:
+    return Check(name, "", "", 5, ways=tuple(ways.split()), explains=explains)
 
 
 @pytest.fixture
@@ -44,6 +44,13 @@ def test_after_a_hang_the_checks_that_go_the_same_way_are_last(run: Run) -> None
     assert [each["hung"] for each in json.loads(path.read_text())["checks"]] == [True, *[False] * 4]
     assert names(run(checks, {"a": FAILED})[0]) == ["a", "b", "c", "d", "e"]
     assert names(run(checks, {"e": HUNG})[0]) == ["a", "b", "c", "d", "e"], "it goes no way that others go"
+
+
+def test_a_hang_of_another_library_does_not_put_off_what_goes_through_ours(run: Run) -> None:
+    """A benchmark calls both, and it is not known which of them hangs."""
+    checks = [check("a", "ours theirs"), check("b", "ours"), check("c", "theirs ours"), check("d", "theirs")]
+    assert names(run(checks, {"a": HUNG})[0]) == ["a", "b", "d", "c"]
+    assert names(run([*checks[1:], checks[0]], {"b": HUNG})[0]) == ["b", "d", "c", "a"]
 
 
 def test_a_check_that_was_cut_off_by_the_end_of_all_has_not_hung(run: Run) -> None:
