@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_surfaces import empty_slot, from_cpu_reader, noise_frame, surface_of
-from shortgop.errors import DecodeError
+from shortgop.errors import DatasetWarning, DecodeError
 from shortgop.readers.convert import swscale
 from shortgop.readers.frame_format import Color, FrameFormat, Geometry, Normalize, PixelFormat
 from shortgop.readers.gpu.color_factors import _COEFFICIENTS, color_factors
 from shortgop.readers.gpu.conversion_plan import conversion_plan
 from shortgop.readers.gpu.filter_taps import resized
-from shortgop.readers.gpu.surface_conversion import convert
+from shortgop.readers.gpu.surface_conversion import convert, tell_once
 from shortgop.readers.gpu.surfaces import Surface
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -217,3 +217,13 @@ def test_what_does_not_fit_is_an_error() -> None:
         Surface(surface.y, surface.uv, 10, 1, False)
     with pytest.raises(DecodeError, match="gaps within a line"):
         Surface(surface.y[:, ::2], surface.uv[:, ::2][:, :13], 8, 1, False)
+
+
+def test_that_a_gpu_has_no_kernel_is_said_once_with_what_triton_wants() -> None:
+    """Here on the CPU, which nobody is told of: Triton never runs there."""
+    device, reason = torch.device("cuda", 7), "Triton does not compile: RuntimeError: Failed to find\n C compiler"
+    with pytest.warns(DatasetWarning, match="cuda:7 by plain torch.* Failed to find C compiler. .*Python's headers"):
+        tell_once(device, reason)
+    tell_once(device, reason)
+    surface, slot = surface_of(noise_frame(16, 16)), empty_slot(Geometry(0, 0, 16, 16, (16, 16)), RGB, "NCHW")
+    convert([surface], [Geometry(0, 0, 16, 16, (16, 16))], [slot], RGB)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Literal, NamedTuple
 
 import torch
 
+from ...warned import warn
 from ..frame_format import Geometry, PixelFormat
 from .surfaces import Surface
 from .torch_conversion import write_surface
@@ -26,6 +28,15 @@ def conversion_way(device: torch.device) -> ConversionWay:
     return ConversionWay("torch" if reason else "triton", reason)
 
 
+@cache
+def tell_once(device: torch.device, reason: str) -> None:
+    """DatasetWarning that the kernel does not run on a GPU, and what it wants."""
+    warn(
+        f"frames are converted on {device} by plain torch, and not by the kernel: {' '.join(reason.split())[:500]}. "
+        "Triton wants a C compiler, Python's headers, and a folder for its cache that can be written (TRITON_CACHE_DIR)"
+    )
+
+
 def convert(
     surfaces: Sequence[Surface], geometries: Sequence[Geometry], slots: Sequence[torch.Tensor], pixels: PixelFormat
 ) -> None:
@@ -37,8 +48,14 @@ def convert(
 
     DecodeError when a slot has another shape, a part does not lie within its surface, or a matrix is not known.
     """
-    if slots and not why_not_triton(slots[0].device):
+    if not slots:
+        return
+    device = slots[0].device
+    reason = why_not_triton(device)
+    if not reason:
         launch(surfaces, geometries, slots, pixels)
         return
+    if device.type == "cuda":
+        tell_once(device, reason)
     for surface, geometry, slot in zip(surfaces, geometries, slots, strict=True):
         write_surface(surface, geometry, slot, pixels)
