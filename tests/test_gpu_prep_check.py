@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import gpu_ffmpeg
 import gpu_prep
 import pytest
+from check_record import Record, Skipped
 from gpu_prep import at_bytes, beside, check_numbers, most_of, numbered_sources, pipelines_of, same_bytes, use_of
 
 from cuda_ffmpeg import Installed, install
@@ -68,6 +70,22 @@ def test_what_nvdec_alone_changes_is_nothing(source: Path, found_by_prep: str) -
 def test_without_a_gpu_only_the_cpu_is_left() -> None:
     none = Capabilities("/ffmpeg", "9.0", "h264", None, 3, (Trial("libx264", works=True, detail="runs"),))
     assert list(pipelines_of(none, PROFILE)) == ["cpu"]
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine may have a GPU")
+def test_where_no_step_runs_on_the_gpu_prep_was_not_checked_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a GPU whose libraries for video ffmpeg does not find. The CPU's pipeline passes, which says nothing of
+    the GPU."""
+    monkeypatch.setattr(gpu_prep, "FRAMES", 12)
+    monkeypatch.setattr(gpu_prep, "CODECS", ("h264",))
+    for module in (gpu_prep, gpu_ffmpeg):
+        monkeypatch.setattr(module, "require_gpu", lambda: None)
+    record = Record(tmp_path / "report", tmp_path)
+    with pytest.raises(Skipped, match="only the CPU's pipeline was checked"):
+        gpu_prep.pipelines(record)
+    assert '"h264: cpu", "value": "right; right"' in (tmp_path / "report").read_text()
 
 
 @pytest.mark.long

@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from .driver_folder import with_driver
+
 # How long to wait for a killed process. One that waits for a dead mount or a driver does not end.
 _GRACE_SECONDS = 5
 _FIRST_SLEEP_SECONDS, _LONGEST_SLEEP_SECONDS = 0.0005, 0.05
@@ -140,9 +142,9 @@ def start(
 
 
 def environment() -> dict[str, str]:
-    """The environment for ffmpeg. SVT-AV1 would describe its settings on standard error, among ffmpeg's errors; with
-    log level 1 it reports its own errors alone."""
-    return {**os.environ, "SVT_LOG": "1"}
+    """The environment for ffmpeg, which finds NVIDIA's driver in it. SVT-AV1 would describe its settings on standard
+    error, among ffmpeg's errors; with log level 1 it reports its own errors alone."""
+    return {**with_driver(os.environ), "SVT_LOG": "1"}
 
 
 def run(argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Finished:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import re
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from ...errors import ToolError
 from ..profile import CODECS, Profile, changed_profile
+from ..running.driver_folder import FOLDERS, hidden_driver
 from ..running.ffmpeg import candidates, unfit, version_of
 from ..running.gpu_errors import NO_GPU, wanted_driver
 from .capabilities import NVENC_ENCODERS, SCALING, Capabilities, Trial, encodes, from_gpu, is_nvenc, nvdec
@@ -141,8 +143,10 @@ def _gpu_models() -> tuple[str, ...]:
 
 
 def _loads(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
+    """Whether ffmpeg can load it."""
+    folder = hidden_driver(FOLDERS)
+    for name in (library, f"{folder}/{library}") if folder else (library,):
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return False

@@ -1,0 +1,77 @@
+"""Where ffmpeg finds NVIDIA's driver: in a folder that the loader does not know, as clouds mount it into containers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shortgop.prep.running import driver_folder, processes
+from shortgop.prep.running.driver_folder import hidden_driver, with_driver
+
+
+def has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+pytestmark = pytest.mark.skipif(has_driver(), reason="the loader finds a driver here")
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a driver, the second of those that are looked at."""
+    folder = tmp_path / "lib64"
+    folder.mkdir()
+    (folder / "libcuda.so.1").touch()
+    monkeypatch.setattr(driver_folder, "FOLDERS", (str(tmp_path / "lib"), str(folder)))
+    return folder
+
+
+@pytest.mark.parametrize(("named", "behind"), [("", ""), ("/opt/lib", "/opt/lib:")])
+def test_programs_find_a_driver_in_a_folder_that_the_loader_does_not_know(
+    mounted: Path, monkeypatch: pytest.MonkeyPatch, named: str, behind: str
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", named)
+    done = processes.run(["sh", "-c", "printf %s $LD_LIBRARY_PATH"], timeout_seconds=20)
+    assert done.stdout.decode() == f"{behind}{mounted}"
+
+
+def test_without_a_driver_nothing_is_changed(mounted: Path) -> None:
+    (mounted / "libcuda.so.1").unlink()
+    assert with_driver({"A": "b"}) == {"A": "b"}
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no gcc")
+@pytest.mark.parametrize("loaded_by", ["path", "name"])
+def test_what_this_process_has_loaded_by_its_path_is_still_hidden_from_others(tmp_path: Path, loaded_by: str) -> None:
+    """In a process of its own, since a library stays loaded. Where the loader finds another one by its name, that is
+    the driver."""
+    for folder in ("hidden", "known"):
+        library = tmp_path / folder / "libcuda.so.1"
+        library.parent.mkdir()
+        options = ["-shared", "-fPIC", "-x", "c", "/dev/null", "-Wl,-soname,libcuda.so.1"]
+        subprocess.run(["gcc", *options, "-o", str(library)], check=True)
+    hidden = tmp_path / "hidden"
+    script = (
+        "import ctypes, sys\n"
+        "from shortgop.prep.running.driver_folder import hidden_driver\n"
+        f"ctypes.CDLL({str(hidden / 'libcuda.so.1') if loaded_by == 'path' else 'libcuda.so.1'!r})\n"
+        f"print(hidden_driver(({str(hidden)!r},)))\n"
+    )
+    search = [os.environ.get("LD_LIBRARY_PATH", ""), *([str(tmp_path / "known")] if loaded_by == "name" else [])]
+    env = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, search))}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == (str(hidden) if loaded_by == "path" else "None")
+
+
+def test_a_folder_without_libcuda_is_none() -> None:
+    assert hidden_driver(("/nonexistent",)) is None
