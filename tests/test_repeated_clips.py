@@ -93,6 +93,27 @@ def test_an_epoch_that_a_distributed_sampler_was_told_alone_is_told_as_it_begins
                 list(loader)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_ranks_that_the_sampler_alone_knows_are_told_in_the_third_epoch(
+    workers: int, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As with Horovod: with neither a process group nor WORLD_SIZE, four ranks were told in their ninth epoch."""
+    dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=8))
+    sampler: Any = DistributedSampler(cast(Any, dataset), num_replicas=4, rank=1)
+    loader = DataLoader(
+        dataset, batch_size=3, sampler=sampler, num_workers=workers, persistent_workers=workers > 0,
+        multiprocessing_context="spawn" if workers else None,
+    )  # fmt: skip
+    told = []
+    for _ in range(3):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert len(list(loader)) == 2
+        texts = [*(str(each.message) for each in caught), capfd.readouterr().err]
+        told.append("read for the third time" in "".join(texts))
+    assert told == [False, False, True]
+
+
 def test_an_epoch_of_evaluation_in_order_is_not_told(folder: Path) -> None:
     """Its random clips may well stay the same."""
     dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4))

@@ -29,10 +29,12 @@ def notice_untold_epoch(shared: SharedNumbers) -> bool:
     """DatasetWarning, and True, where torch's DistributedSampler or the sampler of Accelerate begins a later epoch than
     the dataset was told of.
 
-    To be called where the length of a dataset of random clips is asked for, as these samplers do when a pass begins.
-    Accelerate tells a dataset no epoch on several ranks, nor where a run goes on in mid-epoch; Lightning tells none.
+    Notes among how many ranks the sampler divides the clips. To be called where the length of a dataset of random clips
+    is asked for, as these samplers do when a pass begins. Accelerate tells a dataset no epoch on several ranks, nor
+    where a run goes on in mid-epoch; Lightning tells none.
     """
     sampler = _beginning_sampler()
+    shared.note_ranks(int(getattr(sampler, "num_replicas", 1)))
     epoch = int(getattr(sampler, "epoch", 0))
     # What is in order is mostly evaluation, for which clips may stay the same.
     if sampler is None or epoch <= shared.epoch or not getattr(sampler, "shuffle", True):

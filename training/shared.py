@@ -18,7 +18,7 @@ from .ranks import num_ranks
 # Each process of a loader adds to counters of its own, so that none needs a lock: the first is the main process's.
 _PROCESSES = 129
 _SKIPPED, _READ = 0, 1
-_NUM_BYTES = 8 * (1 + 2 * _PROCESSES)
+_NUM_BYTES = 8 * (2 + 2 * _PROCESSES)
 # Of so many indices, spread over all of them, each is counted by itself.
 _MOST_WATCHED = 1024
 
@@ -38,7 +38,8 @@ class SharedNumbers:
         weakref.finalize(self, os.close, self._file).atexit = False
         self._memory = mmap.mmap(self._file, _NUM_BYTES + _MOST_WATCHED)
         self._epoch = np.frombuffer(self._memory, dtype=np.int64, count=1)
-        self._counts = np.frombuffer(self._memory, np.int64, 2 * _PROCESSES, 8).reshape(2, _PROCESSES)
+        self._sampler_ranks = np.frombuffer(self._memory, dtype=np.int64, count=1, offset=8)
+        self._counts = np.frombuffer(self._memory, np.int64, 2 * _PROCESSES, 16).reshape(2, _PROCESSES)
         # Processes write it without a lock: a count that is lost by chance does no harm.
         self._times_read = np.frombuffer(self._memory, dtype=np.uint8, offset=_NUM_BYTES)
 
@@ -61,8 +62,13 @@ class SharedNumbers:
 
     @property
     def ranks(self) -> int:
-        """How many ranks there are: a process that was started by a rank is told, as it may know of none itself."""
-        return max(self._owner_ranks, num_ranks())
+        """How many ranks there are: a process that was started by a rank is told, as it may know of none itself. Ranks
+        that torch did not start are known to their sampler alone."""
+        return max(self._owner_ranks, num_ranks(), int(self._sampler_ranks[0]))
+
+    def note_ranks(self, ranks: int) -> None:
+        """Note among how many ranks a sampler divides the indices."""
+        self._sampler_ranks[0] = max(ranks, int(self._sampler_ranks[0]))
 
     @property
     def skipped(self) -> int:
