@@ -324,21 +324,6 @@ def test_without_a_gpu_all_is_skipped_at_once_and_says_why(
     assert f"{len(CHECKS)} {result}" in done.stdout
 
 
-@pytest.mark.skipif(has_gpu(), reason="this machine may have a GPU")
-def test_with_wheels_for_another_python_what_needs_none_runs_and_the_reason_comes_last(tmp_path: Path) -> None:
-    why = "the wheels are for Python 3.7"
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "gpu_check" / "run_checks.py"), "--results", str(tmp_path), "--lacking", why],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.strip()) == (1, f"gpu-check: all other checks need the wheels: {why}")
-    found = json.loads((tmp_path / "gpu-none.json").read_text())
-    assert [check["name"] for check in found["checks"]] == ["environment", "nvdec-caps"]
-
-
 def test_gpus_are_read_from_nvidia_smi() -> None:
     printed = "NVIDIA L4, 580.95.05, 23034 MiB\n"
     assert gpus_of(printed)[0]["name"] == "NVIDIA L4"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import zipfile
@@ -92,3 +93,18 @@ def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_named
     assert start.for_another_python() == ""
     start.unpack_wheels()
     assert (site / "av" / "__init__.py").read_text() == "x = 1\n" * 1000
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine may have a GPU")
+def test_with_wheels_for_another_python_what_needs_none_runs_and_the_reason_comes_last(tmp_path: Path) -> None:
+    why = "the wheels are for Python 3.7"
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "gpu_check" / "run_checks.py"), "--results", str(tmp_path), "--lacking", why],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.strip()) == (1, f"gpu-check: all other checks need the wheels: {why}")
+    found = json.loads((tmp_path / "gpu-none.json").read_text())
+    assert [check["name"] for check in found["checks"]] == ["environment", "nvdec-caps"]
