@@ -11,7 +11,7 @@ import tracemalloc
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +27,8 @@ from shortgop.prep.probing.probe import probe
 from source_arguments import NOT_UTF8, complaint, find_sources, ids, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")
+
+Form = Literal["NFC", "NFD"]
 
 
 def test_a_text_list_has_one_path_a_line(tmp_path: Path) -> None:
@@ -301,85 +303,6 @@ def test_a_list_adds_attributes_to_what_a_folder_holds(arguments: list[str]) -> 
     assert [source.attributes for source in find_sources(arguments)] == ['{"label": "walk"}', "{}"]
 
 
-def test_a_list_in_another_encoding_is_refused(tmp_path: Path) -> None:
-    """Its labels would be wrong without an error."""
-    (tmp_path / "list.csv").write_bytes("path,city\na.mp4,München\n".encode("latin-1"))
-    with pytest.raises(UsageError, match=r"line 2 of .*in column 'city', which is not UTF-8; write lists in UTF-8"):
-        list(read_list(str(tmp_path / "list.csv")))
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "place"),
-    [
-        ("list.csv", "path,été\na.mp4,3\n", r"the list .* has '\\udce9t\\udce9' among the names of its columns"),
-        ("list.jsonl", '{"path": "a.mp4", "été": 3}\n', "line 1 of .*, which is not UTF-8"),
-        ("list.jsonl", '{"path": "a.mp4", "seen": ["été"]}\n', "line 1 of .* in column 'seen', which is not UTF-8"),
-        ("list.jsonl", '{"path": "a.mp4", "seen": {"été": 1}}\n', "line 1 of .* in column 'seen', which is not UTF-8"),
-    ],
-)
-def test_names_and_values_in_values_are_utf8_too(tmp_path: Path, name: str, text: str, place: str) -> None:
-    """The dataset had a column called \\udce9t\\udce9 where its values were numbers."""
-    (tmp_path / name).write_bytes(text.encode("latin-1"))
-    with pytest.raises(UsageError, match=place):
-        list(read_list(str(tmp_path / name)))
-    with pytest.raises(UsageError, match=place):
-        read_labels(str(tmp_path / name))
-
-
-@pytest.mark.parametrize("content", ["path,label\n".encode("utf-16-le"), b"\x1f\x8b\x08\x00packed"])
-def test_a_list_that_is_no_text_is_called_that(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "list.csv").write_bytes(content)
-    with pytest.raises(UsageError, match="is not UTF-8; write lists in UTF-8, and unpack those that are packed"):
-        list(read_list(str(tmp_path / "list.csv")))
-
-
-@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl", "metadata.parquet"])
-def test_a_list_of_videofolder_names_files_as_hugging_face_does(tmp_path: Path, name: str) -> None:
-    make("corpus/train/1.mp4", "corpus/2")
-    file = tmp_path / "corpus" / name
-    if name == "metadata.csv":
-        file.write_text("file_name,label\ntrain/1.mp4,3\n2,4\n")
-    elif name == "metadata.jsonl":
-        file.write_text('{"file_name": "train/1.mp4", "label": 3}\n{"file_name": "2", "label": 4}\n')
-    else:
-        pq.write_table(pa.table({"file_name": ["train/1.mp4", "2"], "label": [3, 4]}), file)
-    second, first = find_sources([f"corpus/{name}"])
-    assert (first.id, first.path) == ("train/1.mp4", f"{tmp_path}/corpus/train/1.mp4")
-    assert (second.id, second.path) == ("2", f"{tmp_path}/corpus/2")
-    columns = {"2": {"file_name": "2", "label": 4}, "train/1.mp4": {"file_name": "train/1.mp4", "label": 3}}
-    assert {each.id: json.loads(each.attributes) for each in (second, first)} == columns
-    # A list of labels sets the same columns.
-    assert {each.id: each.columns for each in read_labels(str(file))} == columns
-
-
-@pytest.mark.parametrize("header", ["path,label", "path,score,label,split"])
-def test_a_list_that_is_replaced_while_it_is_read_is_refused(header: str) -> None:
-    """Its columns would have no types: those that were there before are inferred by then."""
-    Path("list.csv").write_text("path,label,score\na.mp4,3,0.5\n")
-
-    def replace(_file: str, _types: object) -> None:
-        Path("list.csv").write_text(f"{header}\n{','.join(['a.mp4', '3', '4', '5'][: header.count(',') + 1])}\n")
-
-    with pytest.raises(UsageError, match="got other columns while it was read; run the same command"):
-        list(read_list("list.csv", on_types=replace))
-
-
-def test_file_name_is_a_column_like_others_beside_a_path() -> None:
-    make("a.mp4")
-    Path("list.csv").write_text("path,file_name\na.mp4,7\n")
-    (source,) = find_sources(["list.csv"])
-    assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", '{"file_name": 7}')
-
-
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("name", ["list.csv", "list.tsv", "list.jsonl", "list.txt"])
-def test_a_list_in_utf_16_is_called_that(tmp_path: Path, name: str, encoding: str) -> None:
-    """As Excel and PowerShell write it: its columns seemed to have names of unprintable characters."""
-    (tmp_path / name).write_bytes("\ufeffpath\ta\na.mp4\t1\n".encode(encoding))
-    with pytest.raises(UsageError, match=r"is UTF-16, as Excel's .* turn it into UTF-8, as `iconv -f UTF-16 -t UTF-8`"):
-        list(read_list(str(tmp_path / name)))
-
-
 def test_a_file_whose_name_ends_in_a_number_behind_a_space(tmp_path: Path) -> None:
     """It is no file with a label."""
     (tmp_path / "a.mp4 2").touch()
@@ -428,7 +351,7 @@ def test_a_space_at_an_end_of_a_name_is_pointed_at(name: str) -> None:
 
 
 @pytest.mark.parametrize(("there", "listed"), [("NFD", "NFC"), ("NFC", "NFD")])
-def test_a_name_that_is_there_in_another_form_of_unicode_is_pointed_at(there: str, listed: str) -> None:
+def test_a_name_that_is_there_in_another_form_of_unicode_is_pointed_at(there: Form, listed: Form) -> None:
     """As where a list was written on macOS, or the videos were copied from there: both look the same."""
     name = "caf\xe9.mp4"
     make(f"corpus/{unicodedata.normalize(there, name)}", "corpus/b.mp4")
