@@ -80,9 +80,11 @@ def _has_bursts_anyhow(source: SourceVideo, found: Scan) -> bool:
     return len(times) == len(found.packets) or without_bursts(stated, source.timebase, source.rate_hints) is not stated
 
 
-def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> tuple[SourceVideo, Array]:
+def decoded(
+    source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False, is_only_cut: bool = False
+) -> tuple[SourceVideo, Array]:
     """The source, perhaps with the times of decoding, and the pts that ffmpeg gives to every frame; see
-    `decode_shown`."""
+    `decode_shown`. `is_only_cut`: it lacks frames at its start or its end, and none between."""
     shown = tried_again(source.path, lambda: decode_shown(source, ffmpeg_path, tolerant=tolerant))
     is_one = not (tolerant or source.is_joined)
     if is_one and len(copied := copied_times(source, shown)):
@@ -91,7 +93,9 @@ def decoded(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) ->
     if source.repeats_times and not known.repeats_times:
         # ffmpeg is no longer told to keep to the times of packets.
         shown = tried_again(source.path, lambda: decode_shown(known, ffmpeg_path, tolerant=tolerant))
-    return replace(known, estimated_times=estimated_times(known, shown)) if is_one else known, shown.pts
+    if is_one or (is_only_cut and not source.is_joined):
+        known = replace(known, estimated_times=estimated_times(known, shown))
+    return known, shown.pts
 
 
 def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Shown:

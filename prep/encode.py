@@ -185,7 +185,7 @@ def _sound_plans(found: DamageFoundError, options: Options, ffmpeg_path: str) ->
     """The plans for the sound frames of a damaged source: where ffmpeg shows other frames, the next one counts."""
     source, damage = found.source, found.damage
     if not damage.has_times:
-        source, decoded_pts = decoded(source, ffmpeg_path, tolerant=True)
+        source, decoded_pts = decoded(source, ffmpeg_path, tolerant=True, is_only_cut=damage.is_only_cut)
         run = damage.sound_run_of(len(decoded_pts))
         if run is None:
             return

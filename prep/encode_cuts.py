@@ -208,7 +208,7 @@ class _Work:
                 return
         if damage.is_only_cut and (source.has_bursts or not damage.has_times):
             # All frames up to the first one that was cut off, and from the first that decodes on.
-            source, decoded_pts = decoded(source, self.ffmpeg_path, tolerant=True)
+            source, decoded_pts = decoded(source, self.ffmpeg_path, tolerant=True, is_only_cut=True)
             run = damage.sound_run_of(len(decoded_pts))
             if run is not None:
                 self._cut_decoded(source, decoded_pts, run, None)

@@ -110,6 +110,28 @@ def test_stretches_begin_where_they_do_in_the_whole_video(
     assert middle == whole[30:50]
 
 
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("packets_before", [3, 7, 11])
+def test_small_frames_before_the_first_time_that_is_stated_are_directly_before_those_behind_it(
+    packets_before: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several share a packet of the program stream, and the first frame that has a time is one that does not decode.
+    FFmpeg counts those up to the next time from 0, so that one of them was shown for a second."""
+    (options, *others) = CODECS["libx264"]
+    small = {**options, "options": {**options["options"], "crf": "18"}}
+    monkeypatch.setitem(CODECS, "libx264", (small, *others))
+    cut = in_mid_gop(tmp_path, "libx264", ".mpg", packets_before)
+    listed = tmp_path / "list.csv"
+    listed.write_text(f"path,start,end,id\n{cut.name},,,whole\n{cut.name},0.4,1.2,stretch\n")
+    for source, cuts in ((cut, None), (listed, "start,end")):
+        assert shortgop.prepare(source, tmp_path / "dataset", cuts=cuts, runner="inline").failures == ()
+    dataset = shortgop.open(tmp_path / "dataset")
+    whole = list(range(_GOP, _FRAMES))
+    assert [read_number(frame) for frame in dataset[cut.name]] == whole
+    assert [read_number(frame) for frame in dataset["whole"]] == whole
+    assert [read_number(frame) for frame in dataset["stretch"]] == whole[10:30]
+
+
 @pytest.mark.parametrize("suffix", [".mkv", ".mp4"])
 def test_b_frames_at_the_end_of_an_avi_whose_header_counts_empty_chunks_are_there(suffix: str, tmp_path: Path) -> None:
     """Matroska's milliseconds make AVI have many empty chunks, which its header counts."""

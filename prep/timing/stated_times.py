@@ -63,29 +63,39 @@ def _between_stated(source: SourceVideo, shown: Shown) -> Array:
     if len(known) < 2 or (source.demuxer == "mpegts" and len(known) == len(shown.packet_pts)):
         return NO_ENTRIES
     # FFmpeg gives some frames the time of a neighbour.
-    rising = longest_rise(shown.packet_pts[known])
+    rising, found = longest_rise(shown.packet_pts[known]), evened(shown.pts)
     if np.count_nonzero(~rising) * _MOST_MISPLACED_PART > len(known):
-        return NO_ENTRIES
+        # Of a few times one may well be that of a neighbour, beside others that are on a line.
+        line = straight_times(known, shown.packet_pts[known], len(found), source.timebase, source.rate_hints)
+        return NO_ENTRIES if line is None or not _begins_apart(found[: known[0] + 1], line) else line
     known = known[rising]
-    stated, found = shown.packet_pts[known], evened(shown.pts)
+    stated = shown.packet_pts[known]
     interval = float(stated[-1] - stated[0]) / int(known[-1] - known[0])
     wrong = np.flatnonzero(np.diff(found) * CROWDED_PART < interval)
     # Each frame has a time of its own between two that are stated.
     if (np.diff(stated) < np.diff(known)).any():
         return NO_ENTRIES
-    find = straight_times if len(wrong) else rounded_straight_times
+    numbers = np.arange(len(found))
+    begins_apart = _begins_apart(found[: known[0] + 1], numbers * interval)
+    find = straight_times if len(wrong) or begins_apart else rounded_straight_times
     straight = find(known, stated, len(found), source.timebase, source.rate_hints)
     is_off = straight is not None and bool((np.abs(found - straight) > _ROUNDED_SECONDS / float(source.timebase)).any())
     if straight is not None and (len(wrong) or is_off):
         return straight
-    if not len(wrong):
+    if not len(wrong) and not begins_apart:
         return NO_ENTRIES
-    numbers = np.arange(len(found))
     before, behind = np.minimum(numbers - known[0], 0), np.maximum(numbers - known[-1], 0)
     even = np.round(np.interp(numbers, known, stated) + (before + behind) * interval).astype(np.int64)
     # The frames from one whose time is stated to the next, of which one follows another at once. Before the first such
     # time and behind the last one nothing says how they go on.
     part = np.searchsorted(known, numbers, side="right")
-    is_wrong = np.isin(part, part[wrong]) | (part == 0) | (part == len(known))
+    is_wrong = np.isin(part, part[wrong]) | (part == 0) | ((part == len(known)) & bool(len(wrong)))
     found = np.where(is_wrong, even, found)
     return found if (np.diff(found) > 0).all() else even
+
+
+def _begins_apart(found: Array, even: Array) -> bool:
+    """Whether the first frames, up to one whose time is stated, are further apart than even ones: where what is cut off
+    had the first time that is stated, ffmpeg counts the frames before the next one from 0."""
+    steps = np.diff(even[: len(found)])
+    return bool((np.abs(np.diff(found) - steps) > steps / 2).any())
