@@ -36,34 +36,33 @@ from .errors import (
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .jobs.labels import annotate
     from .jobs.named_options import prepare
     from .jobs.outcome import Report
     from .jobs.progress.tally import Progress
-    from .jobs.unit_results import Failure
+    from .jobs.sources.labels import annotate
+    from .jobs.units_of_work.unit_results import Failure
     from .ray_data.ray_dataset import ray_dataset
     from .readers.dataset import Dataset
     from .readers.frames import ClipBatch, Frame, FrameBatch
     from .readers.open_dataset import open  # noqa: A004
     from .readers.stats import Stats
     from .readers.video import Video
-    from .training.bucket_sampler import BucketSampler
-    from .training.class_batches import ClassBatches
-    from .training.clip_dataset import ClipDataset
-    from .training.clip_table import ClipTable
-    from .training.clips_by import ClipsBy
-    from .training.effective import (
+    from .training.datasets.clip_dataset import ClipDataset
+    from .training.datasets.mixed import MixedClips
+    from .training.loader.clip_loader import ClipLoader
+    from .training.loader.loader_stats import LoaderStats
+    from .training.pixels.outputs import Output
+    from .training.robots.robot_clips import LeRobotClips
+    from .training.sampling.bucket_sampler import BucketSampler
+    from .training.sampling.class_batches import ClassBatches
+    from .training.sampling.effective import (
         best_chunk,
         chunk_correlation,
         effective_batch_size,
         gops_per_sample,
         measured_chunk_correlation,
     )
-    from .training.loader.clip_loader import ClipLoader
-    from .training.loader.loader_stats import LoaderStats
-    from .training.mixed import MixedClips
-    from .training.offsets import MultiRate, Offsets
-    from .training.orders import (
+    from .training.sampling.orders import (
         Chunked,
         ClassBalanced,
         Mixture,
@@ -73,8 +72,11 @@ if TYPE_CHECKING:
         Systematic,
         Weighted,
     )
-    from .training.outputs import Output
-    from .training.policies import (
+    from .training.sampling.sampler import ElasticSampler
+    from .training.which_clips.clip_table import ClipTable
+    from .training.which_clips.clips_by import ClipsBy
+    from .training.which_clips.offsets import MultiRate, Offsets
+    from .training.which_clips.policies import (
         AllClips,
         CenterClips,
         ClipsAt,
@@ -83,9 +85,7 @@ if TYPE_CHECKING:
         SegmentFrames,
         UniformClips,
     )
-    from .training.robot_clips import LeRobotClips
-    from .training.sampler import ElasticSampler
-    from .training.stretches import Stretches
+    from .training.which_clips.stretches import Stretches
 
 __all__ = [
     "AllClips",
@@ -162,40 +162,40 @@ __all__ = [
 
 # Where the names are that come when they are asked for.
 _MODULES = {
-    "jobs.labels": ("annotate",),
+    "jobs.sources.labels": ("annotate",),
     "jobs.named_options": ("prepare",),
     "jobs.outcome": ("Report",),
     "jobs.progress.tally": ("Progress",),
-    "jobs.unit_results": ("Failure",),
+    "jobs.units_of_work.unit_results": ("Failure",),
     "ray_data.ray_dataset": ("ray_dataset",),
     "readers.dataset": ("Dataset",),
     "readers.frames": ("ClipBatch", "Frame", "FrameBatch"),
     "readers.open_dataset": ("open",),
     "readers.stats": ("Stats",),
     "readers.video": ("Video",),
-    "training.bucket_sampler": ("BucketSampler",),
-    "training.class_batches": ("ClassBatches",),
-    "training.clip_dataset": ("ClipDataset",),
-    "training.clip_table": ("ClipTable",),
-    "training.clips_by": ("ClipsBy",),
-    "training.effective": (
+    "training.sampling.bucket_sampler": ("BucketSampler",),
+    "training.sampling.class_batches": ("ClassBatches",),
+    "training.datasets.clip_dataset": ("ClipDataset",),
+    "training.which_clips.clip_table": ("ClipTable",),
+    "training.which_clips.clips_by": ("ClipsBy",),
+    "training.sampling.effective": (
         *("best_chunk", "chunk_correlation", "effective_batch_size", "gops_per_sample", "measured_chunk_correlation"),
     ),
     "training.loader.clip_loader": ("ClipLoader",),
     "training.loader.loader_stats": ("LoaderStats",),
-    "training.mixed": ("MixedClips",),
-    "training.offsets": ("MultiRate", "Offsets"),
-    "training.orders": (
+    "training.datasets.mixed": ("MixedClips",),
+    "training.which_clips.offsets": ("MultiRate", "Offsets"),
+    "training.sampling.orders": (
         *("Chunked", "ClassBalanced", "Mixture", "OneClipPerVideo", "Sequential", "Shuffled", "Systematic"),
         "Weighted",
     ),
-    "training.outputs": ("Output",),
-    "training.policies": (
+    "training.pixels.outputs": ("Output",),
+    "training.which_clips.policies": (
         *("AllClips", "CenterClips", "ClipsAt", "RandomClips", "RandomFrames", "SegmentFrames", "UniformClips"),
     ),
-    "training.robot_clips": ("LeRobotClips",),
-    "training.sampler": ("ElasticSampler",),
-    "training.stretches": ("Stretches",),
+    "training.robots.robot_clips": ("LeRobotClips",),
+    "training.sampling.sampler": ("ElasticSampler",),
+    "training.which_clips.stretches": ("Stretches",),
 }
 _LAZY = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import Expected
 from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Tally, ignore
-from shortgop.jobs.unit_results import UnitProgress
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.sources.look import Expected
+from shortgop.jobs.units_of_work.unit_results import UnitProgress
+from shortgop.jobs.units_of_work.units import Item, Unit
 
 _UNITS = (1_000, 4_000, 32_000)
 _ROUNDS = 5

@@ -21,9 +21,9 @@ from footage import ffmpeg, sample_folder
 
 from shortgop.errors import ShortGopError
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import look_at
-from shortgop.jobs.planning import Known, plan_window, sort_out
-from shortgop.jobs.work import run_unit
+from shortgop.jobs.planning.planning import Known, plan_window, sort_out
+from shortgop.jobs.sources.look import look_at
+from shortgop.jobs.working.work import run_unit
 from shortgop.manifests.dataset_files import root_file
 from shortgop.manifests.tables import empty
 from shortgop.prep.options import Options

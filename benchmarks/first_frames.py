@@ -35,7 +35,7 @@ from s3_place import means
 from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.tally import Progress
-from shortgop.jobs.windows import WINDOW_SOURCES
+from shortgop.jobs.units_of_work.windows import WINDOW_SOURCES
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import create, read_root, set_id_roots

@@ -19,7 +19,7 @@ import ray
 
 from shortgop.jobs.cluster import ray_connection
 from shortgop.jobs.cluster.progress_boards import progress_board
-from shortgop.jobs.unit_results import UnitProgress
+from shortgop.jobs.units_of_work.unit_results import UnitProgress
 
 _START_SECONDS = 10
 _WAYS = ("as a job starts it", "with Ray's own intervals", "and with an actor")

@@ -20,8 +20,8 @@ import footage
 from process_memory import peak_bytes
 
 from shortgop.jobs.finding.sources import found_in
-from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.windows import WINDOW_SOURCES
+from shortgop.jobs.sources.source_table import SourceTable
+from shortgop.jobs.units_of_work.windows import WINDOW_SOURCES
 
 _FOLDERS = 1000
 

@@ -19,7 +19,7 @@ from shortgop.comparison.estimates import median
 from shortgop.jobs.cluster.ray_connection import connected
 from shortgop.jobs.cluster.ray_looks import looks_on_cluster
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import NOTHING, Looked, There, look_at
+from shortgop.jobs.sources.look import NOTHING, Looked, There, look_at
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 

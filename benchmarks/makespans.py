@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from shortgop.jobs import order
+from shortgop.jobs.units_of_work import order
 from test_schedule_simulation import makespan
 
 _CORPORA = {"made up": ("clips", "films"), "measured": ("measured clips", "measured films")}

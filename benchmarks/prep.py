@@ -44,7 +44,7 @@ from rich.console import Console
 from shortgop.comparison.estimates import median
 from shortgop.comparison.machine import this_machine
 from shortgop.comparison.timing import alternate
-from shortgop.jobs.units import MIN_TARGET_BYTES
+from shortgop.jobs.units_of_work.units import MIN_TARGET_BYTES
 from shortgop.prep.running.ffmpeg import find_ffmpeg
 
 SIZE = "256"
@@ -110,7 +110,7 @@ def import_all() -> None:
     import av  # noqa: F401
 
     import shortgop.jobs.prepare
-    import shortgop.jobs.work  # noqa: F401
+    import shortgop.jobs.working.work  # noqa: F401
 
 
 def run_child(arguments: Sequence[str], *, profile: str = "", **environment: str) -> dict[str, float]:

@@ -27,17 +27,17 @@ import scale_data
 from process_memory import forget_peak, peak_bytes
 from scale import timed
 
-from shortgop.jobs.deciding import decide
 from shortgop.jobs.finding.source import Found, Source
-from shortgop.jobs.how import How
-from shortgop.jobs.look import Expected, Looked
-from shortgop.jobs.planning import plan_window, sort_out
+from shortgop.jobs.planning.deciding import decide
+from shortgop.jobs.planning.how import How
+from shortgop.jobs.planning.planning import plan_window, sort_out
 from shortgop.jobs.progress.tally import Tally, ignore
-from shortgop.jobs.source_listing import Listing
-from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.units import Item
-from shortgop.jobs.where import Where
-from shortgop.jobs.windows import WINDOW_SOURCES
+from shortgop.jobs.sources.look import Expected, Looked
+from shortgop.jobs.sources.source_listing import Listing
+from shortgop.jobs.sources.source_table import SourceTable
+from shortgop.jobs.units_of_work.units import Item
+from shortgop.jobs.units_of_work.where import Where
+from shortgop.jobs.units_of_work.windows import WINDOW_SOURCES
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.equal_contents import equal_contents

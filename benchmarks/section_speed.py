@@ -24,7 +24,7 @@ import footage
 from process_cpu import FFMPEG, cpu_by_kind
 
 from shortgop.jobs.prepare import prepare
-from shortgop.jobs.where import Where
+from shortgop.jobs.units_of_work.where import Where
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import SECTION_SECONDS
 from shortgop.storage.disk import DiskStorage

@@ -10,7 +10,7 @@ import math
 from random import Random
 
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.units import Item, Unit, divided, long_apart, plan_units
+from shortgop.jobs.units_of_work.units import Item, Unit, divided, long_apart, plan_units
 from shortgop.prep.profile import Profile, Size
 from shortgop.prep.section_plan import SECTION_SECONDS, expected_pixels, expected_seconds
 

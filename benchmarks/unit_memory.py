@@ -23,7 +23,7 @@ from typing import Any
 import footage
 import psutil
 
-from shortgop.jobs.task_memory import LOOK_BYTES, task_bytes
+from shortgop.jobs.units_of_work.task_memory import LOOK_BYTES, task_bytes
 
 _SIZES = {"456x256": (456, 256), "1280x720": (1280, 720), "1920x1080": (1920, 1080), "3840x2160": (3840, 2160)}
 _HDR = ("-color_primaries", "bt2020", "-color_trc", "smpte2084", "-colorspace", "bt2020nc", "-pix_fmt", "yuv420p10le")
@@ -52,8 +52,8 @@ assert report.videos_added and not report.failures, report.failures
 _LOOK = """
 import sys
 from pathlib import Path
-from shortgop.jobs.task_memory import LOOKS_OF_TASK
-from shortgop.jobs.look import look_at
+from shortgop.jobs.units_of_work.task_memory import LOOKS_OF_TASK
+from shortgop.jobs.sources.look import look_at
 from shortgop.jobs.finding.source import Source
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

@@ -21,8 +21,8 @@ from cold_open import make_repeated
 from torch.utils.data import DataLoader, get_worker_info
 
 import shortgop
-from shortgop.training.clips import placed_index
-from shortgop.training.video_table import VideoTable
+from shortgop.training.which_clips.clips import placed_index
+from shortgop.training.which_clips.video_table import VideoTable
 
 ITEMS, BATCH, WORKERS = 100, 10, 2
 MIB = 1 << 20

@@ -61,7 +61,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
     with errors():
         from ..jobs.finding.column_types import parse_types
         from ..jobs.finding.label_lists import goes_by_paths
-        from ..jobs.labels import annotate as set_columns
+        from ..jobs.sources.labels import annotate as set_columns
         from ..manifests.dataset_files.tidy import parse_duration
         from ..manifests.operations.column_changes import told_new
 

@@ -13,7 +13,7 @@ from .printing import PlainConsole, cell
 
 if TYPE_CHECKING:
     from ..jobs import outcome as job
-    from ..jobs.unit_results import Failure
+    from ..jobs.units_of_work.unit_results import Failure
     from ..manifests.equal_contents import EqualContents
     from ..manifests.operations.lost_root import RestoredRoot
     from ..manifests.operations.recovery import Recovered

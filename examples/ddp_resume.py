@@ -83,7 +83,9 @@ def start(world_size: int, paths: tuple[Path, Path], workers: int) -> list[BaseP
         port = listener.getsockname()[1]
     context = mp.get_context("forkserver")
     # The fork server imports these once, for all ranks.
-    context.set_forkserver_preload(["torch.distributed", "shortgop.training.sampler", "shortgop.training.clip_dataset"])
+    context.set_forkserver_preload(
+        ["torch.distributed", "shortgop.training.sampling.sampler", "shortgop.training.datasets.clip_dataset"]
+    )
     processes: list[BaseProcess] = [
         context.Process(target=train, args=(rank, world_size, port, paths, workers)) for rank in range(world_size)
     ]

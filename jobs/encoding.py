@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..storage.interface import Storage
-from .ahead import Ahead, planned_ahead
-from .deciding import Decided
-from .how import How
-from .order import Order
+from .planning.ahead import Ahead, planned_ahead
+from .planning.deciding import Decided
+from .planning.how import How
+from .planning.survey import Due, Survey, together
+from .planning.window_plans import WindowPlan, WindowPlanner
 from .progress.tally import Tally
 from .running import Totals, run_all
-from .source_listing import Listing
-from .survey import Due, Survey, together
-from .units import Unit
-from .where_to_look import Looking
-from .window_plans import WindowPlan, WindowPlanner
+from .sources.source_listing import Listing
+from .sources.where_to_look import Looking
+from .units_of_work.order import Order
+from .units_of_work.units import Unit
 
 
 def encode(listing: Listing, decided: Decided, out: Storage, how: How) -> tuple[Totals, Survey]:

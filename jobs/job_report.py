@@ -9,14 +9,14 @@ from ..manifests.equal_contents import equal_contents
 from ..manifests.lacking import NONE_LACK_FRAMES, cut_off, guessed_rates, lacking_frames
 from ..manifests.operations.column_changes import HidingColumn, MixedColumn
 from ..manifests.tables import Manifest
-from .changed import changed_failure
-from .deciding import Decided
-from .gpu_readable import not_for_gpus
-from .how import How
 from .outcome import Report
+from .planning.deciding import Decided
+from .planning.gpu_readable import not_for_gpus
+from .planning.how import How
+from .planning.survey import Survey
 from .running import Totals
-from .survey import Survey
-from .unit_results import Failure
+from .sources.changed import changed_failure
+from .units_of_work.unit_results import Failure
 
 
 def report_of(

@@ -20,15 +20,15 @@ from ..storage.locate import storage_at
 from ..warned import warn
 from ..wording import counted
 from .dataset_profile import existing_profile
-from .failing import parse_max_failures
 from .finding.importing import importing_of
 from .finding.places import text_of, without_scheme
 from .finding.typed_lines import OnTypes, ignore_types
-from .gpu_slots import DEFAULT_STREAMS_PER_GPU
 from .outcome import Report
 from .prepare import prepare as run_job
 from .progress.tally import OnProgress, ignore
-from .where import Where
+from .sources.failing import parse_max_failures
+from .units_of_work.gpu_slots import DEFAULT_STREAMS_PER_GPU
+from .units_of_work.where import Where
 
 StrPath = str | os.PathLike[str]
 _Options = ParamSpec("_Options")

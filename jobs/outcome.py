@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
 from ..manifests.lacking import NONE_LACK_FRAMES, Lacking
 from ..manifests.operations.column_changes import HidingColumn, MixedColumn
-from .gpu_readable import NONE, NotForGpus
-from .unit_results import Failure
+from .planning.gpu_readable import NONE, NotForGpus
+from .units_of_work.unit_results import Failure
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from ..prep.profile import Profile
 from ..prep.running.ffmpeg import find_ffmpeg
 from ..prep.tools.tool_choice import check_tools
 from ..storage.interface import Storage
-from .where import Where
+from .units_of_work.where import Where
 
 
 def refuse_own_memory(out: Storage, where: Where) -> None:

@@ -22,29 +22,29 @@ from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile
 from ..prep.section_plan import SECTION_SECONDS
 from ..storage.interface import Storage
-from .changed import Changed, check_choice
 from .dataset_profile import begin_dataset, existing_profile
-from .deciding import Decided, FindLost, decide
 from .encoding import encode
-from .failing import MaxFailures
 from .finding.importing import PLAIN, Importing
 from .finding.source import Found
 from .finding.sources import found_in
 from .finding.typed_lines import OnTypes, ignore_types
-from .how import How
 from .job_report import report_of
-from .known_failures import withdraw_gone
-from .listed_columns import update_listed
 from .outcome import Report
-from .planning import Known
+from .planning.deciding import Decided, FindLost, decide
+from .planning.how import How
+from .planning.planning import Known
 from .preflight import refuse_own_memory, try_cluster, try_tools
 from .progress.status_file import job_followed
 from .progress.tally import OnProgress, Tally, ignore
 from .running import Totals
-from .source_listing import Listing, list_first
-from .source_table import SourceTable
-from .where import Where
-from .windows import WINDOW_SOURCES
+from .sources.changed import Changed, check_choice
+from .sources.failing import MaxFailures
+from .sources.known_failures import withdraw_gone
+from .sources.listed_columns import update_listed
+from .sources.source_listing import Listing, list_first
+from .sources.source_table import SourceTable
+from .units_of_work.where import Where
+from .units_of_work.windows import WINDOW_SOURCES
 
 __all__ = ["Report", "Where", "prepare", "repair"]
 

@@ -13,12 +13,12 @@ from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.tidy import remove_old_snapshots
 from ..prep.options import Options
 from ..storage.interface import Storage
-from .order import Order
 from .progress.tally import Tally
-from .step_work import run_step
-from .unit_results import Failure, UnitResult
-from .where import Where
-from .where_to_look import Looking
+from .sources.where_to_look import Looking
+from .units_of_work.order import Order
+from .units_of_work.unit_results import Failure, UnitResult
+from .units_of_work.where import Where
+from .working.step_work import run_step
 
 _PUBLISH_EVERY_SECONDS = 20.0
 _PUBLISH_SHARE = 0.02

@@ -16,7 +16,7 @@ from .kept_frames.joins import Evened, Joined, continued_scan
 from .kept_frames.scan import scan
 from .kept_frames.scanned import Scan
 from .probing.bursts import without_bursts
-from .probing.edit_list import WITHOUT_EDITS_REMEDY
+from .probing.containers.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probed_frames import UNREADABLE_REMEDY
 from .probing.source_video import NO_ENTRIES, SourceVideo, with_pts
 from .running.attempts import raise_if_failed, raise_if_killed, tried_again

@@ -23,11 +23,11 @@ import numpy as np
 
 from ..manifests.ragged import Array
 from ..storage.opened_objects import coalesced
-from .probing.access_units import HeaderReader
+from .probing.containers.sample_entry import is_fragmented
+from .probing.headers.access_units import HeaderReader
 from .probing.opening import Readable, open_contents, open_source, packets_of, video_stream
 from .probing.probe import probe
 from .probing.probed_frames import first_frames
-from .probing.sample_entry import is_fragmented
 from .probing.source_video import SourceVideo
 from .timing.pieces import Piece, Run, runs_of
 

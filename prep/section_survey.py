@@ -40,7 +40,7 @@ from .part_of_file import (
     probe_by_index,
 )
 from .pictures.picture_filters import least_lead_frames
-from .probing.access_units import HeaderReader
+from .probing.headers.access_units import HeaderReader
 from .probing.opening import open_contents, open_source, packets_from, packets_of, video_stream
 from .probing.probe import probe
 from .probing.source_video import NO_ENTRIES, SourceVideo

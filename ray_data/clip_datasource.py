@@ -11,8 +11,8 @@ import ray.data
 from ray.data.block import BlockMetadata
 from ray.data.datasource import Datasource, ReadTask
 
-from ..training.clip_dataset import ClipDataset
-from ..training.opened import OpenedDataset
+from ..training.datasets.clip_dataset import ClipDataset
+from ..training.pixels.opened import OpenedDataset
 from .clip_columns import Column
 from .clip_ranges import task_ranges
 from .clip_reading import read_function

@@ -12,10 +12,10 @@ import pyarrow as pa
 import ray
 
 from ..errors import DatasetError, MissingDataError, NotADatasetError
-from ..training.clip_dataset import ClipDataset
-from ..training.draws import Draw
-from ..training.keyed import key
-from ..training.transforms import seeded
+from ..training.datasets.clip_dataset import ClipDataset
+from ..training.pixels.transforms import seeded
+from ..training.which_clips.draws import Draw
+from ..training.which_clips.keyed import key
 from .clip_columns import Column
 from .clip_ranges import block_ranges
 from .clip_tables import Item, table_of

@@ -12,13 +12,13 @@ import numpy as np
 from ..arguments import integer
 from ..errors import ToolError, UsageError
 from ..readers.dataset import Dataset
-from ..training.clip_dataset import ClipDataset, OnError
-from ..training.mixed import MixedClips
-from ..training.offsets import at_least_one
-from ..training.opened import OpenedDataset
-from ..training.outputs import Output
-from ..training.policy_index import Policy
-from ..training.transforms import Transform
+from ..training.datasets.clip_dataset import ClipDataset, OnError
+from ..training.datasets.mixed import MixedClips
+from ..training.pixels.opened import OpenedDataset
+from ..training.pixels.outputs import Output
+from ..training.pixels.transforms import Transform
+from ..training.which_clips.offsets import at_least_one
+from ..training.which_clips.policy_index import Policy
 
 if TYPE_CHECKING:
     import ray.data

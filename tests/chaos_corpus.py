@@ -11,7 +11,7 @@ from pathlib import Path
 import shortgop
 from dataset_places import folders, prefixes
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.windows import WINDOW_SOURCES
+from shortgop.jobs.units_of_work.windows import WINDOW_SOURCES
 from shortgop.prep.profile import Profile
 from shortgop.storage.interface import Storage
 from synthetic import constant_rate_pts, make_video

@@ -43,10 +43,10 @@ from dataset_places import left_over, shard_names
 from datasets import current_manifest, rows_of
 from machine_leftovers import assert_nothing_left, opened_by
 from ray_machines import Machines, machines, may_have_networks, start_missing
-from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.prepare import Where
 from shortgop.jobs.progress.job_status import read_status
-from shortgop.jobs.windows import WINDOW_SOURCES
+from shortgop.jobs.sources.failing import WORKER_DIED
+from shortgop.jobs.units_of_work.windows import WINDOW_SOURCES
 from shortgop.manifests.dataset_files.layout import ROOT_KEY
 from shortgop.manifests.dataset_files.parts import finished_parts
 from shortgop.manifests.operations.verify import verify

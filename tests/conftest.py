@@ -37,7 +37,7 @@ from shortgop.prep.running import processes
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
-from shortgop.training.clip_dataset import ClipDataset
+from shortgop.training.datasets.clip_dataset import ClipDataset
 from small_disks import mounted_disk
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, variable_rate_pts
 

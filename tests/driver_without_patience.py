@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 import cluster_chaos
-from shortgop.jobs import unheard
+from shortgop.jobs.working import unheard
 
 if __name__ == "__main__":
     unheard.MOST_ASKS = 2

@@ -9,9 +9,9 @@ import av
 
 import shortgop
 from datasets import make_dataset, rows_of
-from shortgop.jobs.look import look_at
 from shortgop.jobs.prepare import Report, Where, prepare
-from shortgop.jobs.units import Unit
+from shortgop.jobs.sources.look import look_at
+from shortgop.jobs.units_of_work.units import Unit
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds

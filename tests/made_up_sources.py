@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shortgop.jobs.finding.source import Found, Source
-from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources.source_table import SourceTable
 from shortgop.prep.timing.stretch import Stretch
 
 

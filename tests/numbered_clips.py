@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shortgop.training.clips import Clips
-from shortgop.training.policies import AllClips
+from shortgop.training.which_clips.clips import Clips
+from shortgop.training.which_clips.policies import AllClips
 from video_tables import clips_of
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import shortgop
-from shortgop.jobs.look import look_at
 from shortgop.jobs.named_options import prepare_without_warning
-from shortgop.jobs.unit_results import UnitResult
-from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import run_unit
+from shortgop.jobs.sources.look import look_at
+from shortgop.jobs.units_of_work.unit_results import UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.work import run_unit
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile
 from shortgop.storage.locate import storage_at

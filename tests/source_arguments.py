@@ -13,7 +13,7 @@ from shortgop.jobs.finding.importing import PLAIN, Importing
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.finding.typed_lines import OnTypes, ignore_types
-from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources.source_table import SourceTable
 
 NOT_UTF8 = os.fsdecode(b"caf\xe9.mp4")
 

@@ -23,8 +23,8 @@ from dataset_places import Places, names, place_of
 from datasets import current_manifest, rows_of
 from example_manifests import failure, rows, video
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.units import Item, Unit, plan_units
-from shortgop.jobs.work import run_unit
+from shortgop.jobs.units_of_work.units import Item, Unit, plan_units
+from shortgop.jobs.working.work import run_unit
 from shortgop.manifests.dataset_files.layout import shard_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, write_part
 from shortgop.manifests.dataset_files.publish import publish

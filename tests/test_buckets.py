@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import UsageError
-from shortgop.training.buckets import BatchOrder, BucketBatches
-from shortgop.training.mixing import MixedIndex
-from shortgop.training.orders import Chunked, Sequential, Shuffled, Systematic
-from shortgop.training.policies import AllClips
+from shortgop.training.sampling.buckets import BatchOrder, BucketBatches
+from shortgop.training.sampling.orders import Chunked, Sequential, Shuffled, Systematic
+from shortgop.training.which_clips.mixing import MixedIndex
+from shortgop.training.which_clips.policies import AllClips
 from test_training_keyed import chi_square_is_ordinary
 from video_tables import clips_of
 

@@ -19,9 +19,9 @@ import shortgop
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset, rows_of
 from shortgop.cli import app
-from shortgop.jobs.changed import Changed
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress.tally import Progress
+from shortgop.jobs.sources.changed import Changed
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify

@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.training.class_batches import ClassBatches
-from shortgop.training.mixing import MixedIndex
-from shortgop.training.orders import Mixture
-from shortgop.training.policies import AllClips
+from shortgop.training.sampling.class_batches import ClassBatches
+from shortgop.training.sampling.orders import Mixture
+from shortgop.training.which_clips.mixing import MixedIndex
+from shortgop.training.which_clips.policies import AllClips
 from test_training_keyed import chi_square_is_ordinary
 from test_training_orders import draws
 from training_videos import make_videos, numbers

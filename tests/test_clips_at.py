@@ -12,10 +12,10 @@ import torch
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.training.ends import PADDING
-from shortgop.training.offsets import Offsets
-from shortgop.training.policies import AllClips, CenterClips, ClipsAt
-from shortgop.training.table_index import table_index
+from shortgop.training.which_clips.ends import PADDING
+from shortgop.training.which_clips.offsets import Offsets
+from shortgop.training.which_clips.policies import AllClips, CenterClips, ClipsAt
+from shortgop.training.which_clips.table_index import table_index
 from video_tables import clips_of, listed, video_table
 
 

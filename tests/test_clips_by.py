@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.clips_by import ChosenIndex
+from shortgop.training.which_clips.clips_by import ChosenIndex
 from synthetic import read_number
 from video_tables import listed, video_table
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shortgop
-from shortgop.jobs.cluster_address import cluster_address, host_and_port
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.units_of_work.cluster_address import cluster_address, host_and_port
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo

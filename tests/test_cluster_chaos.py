@@ -17,9 +17,9 @@ from chaos_corpus import Corpus, make_corpus, run
 from chaos_stores import KINDS, Stores, stores_of
 from cluster_chaos import Case, Disturbance, assert_same
 from ray_machines import Machines, machines, may_have_networks, start_all, start_missing
-from shortgop.jobs.failing import WORKER_DIED
 from shortgop.jobs.progress.job_status import read_status
-from shortgop.jobs.where import Where
+from shortgop.jobs.sources.failing import WORKER_DIED
+from shortgop.jobs.units_of_work.where import Where
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep, sample
 

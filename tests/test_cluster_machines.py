@@ -24,7 +24,7 @@ from ray_heads import BIN, Head, free_ports, ray_head, user_environment
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.progress.tally import Progress
-from shortgop.jobs.steps import Step
+from shortgop.jobs.units_of_work.steps import Step
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.profile import Profile

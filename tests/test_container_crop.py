@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import shortgop
 from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed, with_clean_aperture, with_pixel_crop
-from shortgop.prep.probing.pixel_crop import pixel_crop
+from shortgop.prep.probing.containers.pixel_crop import pixel_crop
 from synthetic import Picture, read_number
 
 # Of unknown size, and without its size.

@@ -22,7 +22,7 @@ from loader_helpers import comes_true
 from ray_machines import Machines, machines, may_have_networks, start_all
 from shortgop.errors import ShortGopError
 from shortgop.jobs.progress.job_status import read_status
-from shortgop.jobs.where import Where
+from shortgop.jobs.units_of_work.where import Where
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.interface import Storage
 from sweep import only_in_a_sweep

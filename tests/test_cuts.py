@@ -20,8 +20,8 @@ from datasets import make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import Importing, importing_of
-from shortgop.jobs.look import look_at
 from shortgop.jobs.prepare import Where, prepare, repair
+from shortgop.jobs.sources.look import look_at
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.summary import summarize
 from shortgop.manifests.operations.verify import damaged_videos, verify

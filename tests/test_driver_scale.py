@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import Expected
 from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Progress, Tally
-from shortgop.jobs.unit_results import UnitProgress, UnitResult
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.sources.look import Expected
+from shortgop.jobs.units_of_work.unit_results import UnitProgress, UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit
 
 _FEW, _MANY = 50, 2_000
 

@@ -17,7 +17,7 @@ from datasets import make_dataset
 from mp4_writer import box, full_box
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.manifests.mp4 import boxes
-from shortgop.prep.probing.edit_list import TrackEdits, track_edits
+from shortgop.prep.probing.containers.edit_list import TrackEdits, track_edits
 from synthetic import read_number
 
 FRAMES = 60

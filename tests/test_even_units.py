@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.units import Item, Unit, divided, long_apart, plan_units, with_costs
+from shortgop.jobs.units_of_work.units import Item, Unit, divided, long_apart, plan_units, with_costs
 from shortgop.prep.timing.stretch import Stretch
 
 MB = 1_000_000

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 import shortgop
 from shortgop.cli import app
 from shortgop.errors import TooManyFailuresError, UsageError
-from shortgop.jobs.failing import MaxFailures, is_chance, parse_max_failures
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.jobs.sources.failing import MaxFailures, is_chance, parse_max_failures
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video

@@ -26,10 +26,10 @@ from far_sections import (
     remuxed,
 )
 from flaky_proxy import Faults, FlakyProxy
-from shortgop.jobs.order import Order
-from shortgop.jobs.step_work import run_step
-from shortgop.jobs.steps import OneSection
-from shortgop.jobs.units import MAY_BE_LONG_BYTES, Item, Unit, long_apart
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.steps import OneSection
+from shortgop.jobs.units_of_work.units import MAY_BE_LONG_BYTES, Item, Unit, long_apart
+from shortgop.jobs.working.step_work import run_step
 from shortgop.storage.disk import DiskStorage
 from started_processes import kill_with_all_below, kill_workers
 from store_helpers import put

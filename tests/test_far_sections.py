@@ -27,8 +27,8 @@ from far_sections import (
 from flaky_proxy import FlakyProxy
 from shortgop.jobs.finding.fetched_sources import file_of
 from shortgop.jobs.prepare import Report
-from shortgop.jobs.step_work import run_step
-from shortgop.jobs.steps import Look, OneSection, Sections, copy_bytes
+from shortgop.jobs.units_of_work.steps import Look, OneSection, Sections, copy_bytes
+from shortgop.jobs.working.step_work import run_step
 from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.section_plan import expected_seconds

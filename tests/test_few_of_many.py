@@ -13,9 +13,9 @@ from scale_data import made_up, make
 
 from shortgop.errors import MissingDataError
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.known_paths import KnownPaths
-from shortgop.jobs.labels import annotate as annotate_by_list
-from shortgop.jobs.units import Item
+from shortgop.jobs.sources.known_paths import KnownPaths
+from shortgop.jobs.sources.labels import annotate as annotate_by_list
+from shortgop.jobs.units_of_work.units import Item
 from shortgop.manifests.dataset_files.root_file import set_profile
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.merging.edits import dropped

@@ -13,7 +13,7 @@ from datasets import make_dataset
 from field_pictures import HALF, field_packets, written
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.access_units import HeaderReader
+from shortgop.prep.probing.headers.access_units import HeaderReader
 from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage

@@ -17,7 +17,7 @@ import pytest
 import shortgop
 from datasets import make_dataset
 from odd_pictures import X264, encode_pictures, numbered
-from shortgop.prep.probing.file_kinds import HEAD_BYTES, what_else
+from shortgop.prep.probing.containers.file_kinds import HEAD_BYTES, what_else
 from shortgop.prep.probing.probe import probe
 
 _LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"4d" * 32 + b"\nsize 12345\n"

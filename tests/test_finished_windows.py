@@ -12,11 +12,11 @@ import pytest
 import shortgop
 from datasets import rows_of
 from shortgop.errors import SourceError, TooManyFailuresError, UsageError
-from shortgop.jobs import where_to_look
-from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import Looked, look_at
 from shortgop.jobs.progress.tally import Progress
+from shortgop.jobs.sources import where_to_look
+from shortgop.jobs.sources.failing import parse_max_failures
+from shortgop.jobs.sources.look import Looked, look_at
 from shortgop.manifests.dataset_files.parts import finished_parts
 from shortgop.storage.disk import DiskStorage
 from windowed_jobs import NAMES, film, films_in, first_numbers, run

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import ToolError, UsageError
-from shortgop.jobs.gpu_slots import (
+from shortgop.jobs.prepare import Where
+from shortgop.jobs.units_of_work.gpu_slots import (
     Place,
     Slots,
     free_places,
@@ -20,7 +21,6 @@ from shortgop.jobs.gpu_slots import (
     waits_in_vain,
     with_machines,
 )
-from shortgop.jobs.prepare import Where
 
 
 @pytest.mark.parametrize(

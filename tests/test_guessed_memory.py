@@ -16,15 +16,15 @@ from ray_heads import cluster_of
 from shortgop.jobs.cluster.ray_runner import limit_of
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.source_parts import identity_of_part
-from shortgop.jobs.look import look_at
-from shortgop.jobs.order import Order
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.step_work import run_step
-from shortgop.jobs.steps import Look, MoreMemory, Sections, Step, Whole
-from shortgop.jobs.task_memory import UNKNOWN_BYTES, task_bytes
-from shortgop.jobs.unit_results import UnitResult
-from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import Terms
+from shortgop.jobs.sources.look import look_at
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.steps import Look, MoreMemory, Sections, Step, Whole
+from shortgop.jobs.units_of_work.task_memory import UNKNOWN_BYTES, task_bytes
+from shortgop.jobs.units_of_work.unit_results import UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.step_work import run_step
+from shortgop.jobs.working.work import Terms
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

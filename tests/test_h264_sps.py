@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shortgop.prep.probing.probe as probe_module
-from shortgop.prep.probing.access_units import HeaderReader
+from shortgop.prep.probing.headers.access_units import HeaderReader
 from shortgop.prep.probing.picture import Fields
 from shortgop.prep.probing.probe import probe
 from synthetic import SyntheticVideo

@@ -19,12 +19,12 @@ from long_sources import make_sources, run_in_sections
 from ray_heads import BIN, Head, free_ports, ray_head
 from ray_machines import alive_at
 from shortgop.cli.app import EXIT_INTERRUPTED
-from shortgop.jobs import second_attempts
 from shortgop.jobs.cluster import ray_looks
 from shortgop.jobs.cluster.ray_connection import connected
 from shortgop.jobs.cluster.ray_looks import is_late, looks_on_cluster
-from shortgop.jobs.look import NOTHING, look_at
-from shortgop.jobs.where import Where
+from shortgop.jobs.sources.look import NOTHING, look_at
+from shortgop.jobs.units_of_work.where import Where
+from shortgop.jobs.working import second_attempts
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from source_arguments import find_sources
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.long
 _IN_WINDOWS = """
 import sys
 from shortgop.jobs.prepare import prepare
-from shortgop.jobs.where import Where
+from shortgop.jobs.units_of_work.where import Where
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 prepare([sys.argv[1]], DiskStorage(sys.argv[2]), Profile(), where=Where("inline"), window_sources=2)

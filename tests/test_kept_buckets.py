@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import shortgop
 from datasets import make_dataset
 from shortgop.errors import UsageError
-from shortgop.training.buckets import BatchOrder
-from shortgop.training.kept_buckets import kept_clips
-from shortgop.training.mixing import MixedIndex
-from shortgop.training.policies import AllClips, RandomClips
+from shortgop.training.sampling.buckets import BatchOrder
+from shortgop.training.sampling.kept_buckets import kept_clips
+from shortgop.training.which_clips.mixing import MixedIndex
+from shortgop.training.which_clips.policies import AllClips, RandomClips
 from synthetic import constant_rate_pts, make_video, read_number
 from test_training_keyed import chi_square_is_ordinary
 from video_tables import clips_of

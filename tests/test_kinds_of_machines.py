@@ -24,8 +24,8 @@ from datasets import current_manifest
 from long_sources import assert_undisturbed, make_sources, run_in_sections
 from padded_sources import PADDED_FRAMES, make_padded
 from ray_heads import cluster_of, user_environment
-from shortgop.jobs import second_attempts
-from shortgop.jobs.where import Where
+from shortgop.jobs.units_of_work.where import Where
+from shortgop.jobs.working import second_attempts
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from sweep import only_in_a_sweep
 from synthetic import read_number
@@ -149,7 +149,7 @@ import json, math, sys, time
 import ray
 from collections import Counter
 from ray_heads import cluster_of
-from shortgop.jobs.gpu_slots import free_places
+from shortgop.jobs.units_of_work.gpu_slots import free_places
 from shortgop.jobs.cluster.ray_connection import connected
 
 def run(seconds):

@@ -11,10 +11,10 @@ import pytest
 import shortgop
 from datasets import make_dataset
 from example_manifests import failure, rows, video
-from shortgop.jobs import known_failures
-from shortgop.jobs.known_failures import recorded_failures
-from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import give_up
+from shortgop.jobs.sources import known_failures
+from shortgop.jobs.sources.known_failures import recorded_failures
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.work import give_up
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import create

@@ -20,7 +20,7 @@ from shortgop.jobs.finding.column_types import ColumnType, typed, typed_cells
 from shortgop.jobs.finding.source_lists import Row, read_list
 from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.finding.video_names import is_video_name
-from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources.source_table import SourceTable
 from source_arguments import complaint, make
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -170,7 +170,7 @@ def test_without_pyarrow_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) ->
 def test_pyarrow_and_ray_are_not_imported_for_a_folder() -> None:
     make("corpus/a.mp4")
     program = (
-        "import sys; from shortgop.jobs.finding.sources import found_in; import shortgop.jobs.units; "
+        "import sys; from shortgop.jobs.finding.sources import found_in; import shortgop.jobs.units_of_work.units; "
         "list(found_in(['corpus'])); sys.exit(bool({'pyarrow', 'ray', 'torch'} & set(sys.modules)))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

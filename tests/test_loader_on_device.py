@@ -20,7 +20,7 @@ from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.pyav_upload import PyavUpload
 from shortgop.training.loader.loader_stats import LoaderStats
 from shortgop.training.loader.on_device import DeviceReads, check_options
-from shortgop.training.slices import BatchKind, PlannedBatch
+from shortgop.training.sampling.slices import BatchKind, PlannedBatch
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

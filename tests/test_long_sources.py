@@ -15,10 +15,10 @@ import pytest
 
 import shortgop
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
-from shortgop.jobs import step_work, work
 from shortgop.jobs.prepare import Where
-from shortgop.jobs.unit_results import UnitResult
-from shortgop.jobs.units import Item
+from shortgop.jobs.units_of_work.unit_results import UnitResult
+from shortgop.jobs.units_of_work.units import Item
+from shortgop.jobs.working import step_work, work
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.sections import remove_old_sections
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg

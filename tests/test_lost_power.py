@@ -12,7 +12,7 @@ import shortgop
 from odd_pictures import X264, encode_pictures, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.zero_tail import ends_in_zeros, zeros_from
+from shortgop.prep.probing.containers.zero_tail import ends_in_zeros, zeros_from
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number

@@ -16,10 +16,10 @@ from datasets import make_dataset, rows_of
 from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import cluster_of
-from shortgop.jobs import failing
 from shortgop.jobs.cluster import ray_runner
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress.job_status import read_status
+from shortgop.jobs.sources import failing
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.prep.profile import Profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg

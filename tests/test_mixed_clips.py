@@ -12,8 +12,8 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.mixing import MixedIndex
-from shortgop.training.policies import AllClips
+from shortgop.training.which_clips.mixing import MixedIndex
+from shortgop.training.which_clips.policies import AllClips
 from training_videos import make_videos
 from video_tables import clips_of
 

@@ -11,7 +11,7 @@ from odd_pictures import encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.lacking import GUESSED_RATE
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.motion_jpeg import PictureEnds, first_wrong_part
+from shortgop.prep.probing.headers.motion_jpeg import PictureEnds, first_wrong_part
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number

@@ -11,7 +11,7 @@ from field_pictures import written
 from mpeg2_fields import mpeg2_field_packets
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.access_units import HeaderReader
+from shortgop.prep.probing.headers.access_units import HeaderReader
 from shortgop.prep.profile import Profile, Size
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number

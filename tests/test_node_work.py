@@ -12,8 +12,8 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.progress.job_status import JobStatus
 from shortgop.jobs.progress.node_work import NodeWork, shares
 from shortgop.jobs.progress.status_board import StatusBoard
-from shortgop.jobs.unit_results import Failure, UnitProgress, UnitResult
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.units_of_work.unit_results import Failure, UnitProgress, UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit
 
 
 def unit(name: str) -> Unit:

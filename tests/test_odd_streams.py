@@ -12,7 +12,7 @@ import shortgop
 from datasets import make_dataset
 from encodes import encode
 from odd_pictures import X264, encode_pictures, ffmpeg, h264_packets, numbered, timed
-from shortgop.prep.probing.access_units import HeaderReader, has_alpha_layer
+from shortgop.prep.probing.headers.access_units import HeaderReader, has_alpha_layer
 from synthetic import read_number
 
 FRAMES = 20

@@ -16,7 +16,7 @@ from odd_pictures import encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.mp4 import boxes
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.searching import found_behind
+from shortgop.prep.probing.containers.searching import found_behind
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number

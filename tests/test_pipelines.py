@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import ToolError
-from shortgop.prep.probing.container_crop import ContainerCrop
+from shortgop.prep.probing.containers.container_crop import ContainerCrop
 from shortgop.prep.probing.picture import Fields, SourcePicture
 from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.profile import Profile, Size

@@ -20,10 +20,10 @@ from shortgop.jobs.cluster.ray_connection import connected
 from shortgop.jobs.cluster.ray_runner import ended
 from shortgop.jobs.cluster.ray_worker import step_on_machine
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.steps import Whole
-from shortgop.jobs.unit_results import OnProgress, UnitProgress, UnitResult
-from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import ANY_TERMS
+from shortgop.jobs.units_of_work.steps import Whole
+from shortgop.jobs.units_of_work.unit_results import OnProgress, UnitProgress, UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.work import ANY_TERMS
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from shortgop import Output
-from shortgop.training.named_outputs import Outputs
+from shortgop.training.pixels.named_outputs import Outputs
 
 
 def drawn(output: Output, count: int, size: tuple[int, int] = (64, 96)) -> torch.Tensor:

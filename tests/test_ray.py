@@ -26,14 +26,14 @@ from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.cli import app
 from shortgop.errors import TooManyFailuresError
-from shortgop.jobs import second_attempts
 from shortgop.jobs.cluster import ray_runner
-from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress import status_file
 from shortgop.jobs.progress.job_status import JobStatus, read_status
 from shortgop.jobs.progress.status_file import status_kept
 from shortgop.jobs.progress.tally import Progress
+from shortgop.jobs.sources.failing import parse_max_failures
+from shortgop.jobs.working import second_attempts
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify

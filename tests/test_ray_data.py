@@ -23,7 +23,7 @@ import shortgop
 import synthetic
 import training_videos
 from shortgop.errors import UsageError
-from shortgop.training.opened import OpenedDataset
+from shortgop.training.pixels.opened import OpenedDataset
 from synthetic import read_number
 from training_videos import VIDEOS, make_videos
 

@@ -16,9 +16,9 @@ from shortgop.jobs.cluster import ray_looks
 from shortgop.jobs.cluster.ray_connection import connected
 from shortgop.jobs.cluster.ray_looks import looks_before_encoding, looks_on_cluster
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.gpu_slots import Slots
-from shortgop.jobs.look import NOTHING, Looked, There, look_at
-from shortgop.jobs.where_to_look import LookElsewhere, Looking
+from shortgop.jobs.sources.look import NOTHING, Looked, There, look_at
+from shortgop.jobs.sources.where_to_look import LookElsewhere, Looking
+from shortgop.jobs.units_of_work.gpu_slots import Slots
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile
 from source_arguments import find_sources

@@ -16,10 +16,10 @@ from shortgop.jobs.cluster.ray_metrics import StepMetrics
 from shortgop.jobs.cluster.ray_runner import task_name
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.order import Order
-from shortgop.jobs.step_work import run_step
-from shortgop.jobs.steps import Cut, Join, Look, OneSection, Outcome, Step, Whole
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.steps import Cut, Join, Look, OneSection, Outcome, Step, Whole
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.step_work import run_step
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.storage.disk import DiskStorage

@@ -9,12 +9,12 @@ import pytest
 from shortgop.errors import OutputError, ToolError
 from shortgop.jobs.cluster.ray_tasks import RayTasks
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.gpu_slots import Machine, Slots
-from shortgop.jobs.order import Order
-from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.steps import Whole
-from shortgop.jobs.task_memory import ALL_BYTES
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.units_of_work.gpu_slots import Machine, Slots
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.steps import Whole
+from shortgop.jobs.units_of_work.task_memory import ALL_BYTES
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.second_attempts import Attempt, Attempts, key_of
 from shortgop.prep.tools.pipelines import NoEncoderError
 
 _LARGE = 8 << 30

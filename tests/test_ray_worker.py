@@ -8,10 +8,10 @@ from shortgop.jobs.cluster import ray_worker
 from shortgop.jobs.cluster.ray_worker import Unfit
 from shortgop.jobs.cluster.shared_files import leave_mark
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.steps import Whole
-from shortgop.jobs.unit_results import UnitProgress, UnitResult
-from shortgop.jobs.units import Item, plan_units
-from shortgop.jobs.work import ANY_TERMS
+from shortgop.jobs.units_of_work.steps import Whole
+from shortgop.jobs.units_of_work.unit_results import UnitProgress, UnitResult
+from shortgop.jobs.units_of_work.units import Item, plan_units
+from shortgop.jobs.working.work import ANY_TERMS
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.training.loader.read_units import ReadUnit, clips_per_unit, runs, units_of
-from shortgop.training.slices import PlannedBatch
+from shortgop.training.sampling.slices import PlannedBatch
 
 BATCHES = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=9), min_size=1, max_size=4)
 

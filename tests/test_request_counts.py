@@ -18,8 +18,8 @@ from flaky_proxy import FlakyProxy
 from layers_everywhere import layers_everywhere
 from shortgop.cli import app
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.units import Item, plan_units
-from shortgop.jobs.work import run_unit
+from shortgop.jobs.units_of_work.units import Item, plan_units
+from shortgop.jobs.working.work import run_unit
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import create

@@ -19,15 +19,15 @@ from shortgop.jobs.cluster.rooms import WAIT_SECONDS, Rooms
 from shortgop.jobs.finding.addresses import parse
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.finding.store_files import StoreFile
-from shortgop.jobs.gpu_slots import Machine, Slots
-from shortgop.jobs.order import Order
-from shortgop.jobs.second_attempts import Attempt, Attempts
-from shortgop.jobs.step_work import lacking_room, run_step
-from shortgop.jobs.steps import Look, NoRoom, Whole, copy_bytes
-from shortgop.jobs.task_memory import ALL_BYTES
-from shortgop.jobs.unit_results import UnitResult
-from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import Terms
+from shortgop.jobs.units_of_work.gpu_slots import Machine, Slots
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.steps import Look, NoRoom, Whole, copy_bytes
+from shortgop.jobs.units_of_work.task_memory import ALL_BYTES
+from shortgop.jobs.units_of_work.unit_results import UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.second_attempts import Attempt, Attempts
+from shortgop.jobs.working.step_work import lacking_room, run_step
+from shortgop.jobs.working.work import Terms
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.manifests.ragged import offsets_of
-from shortgop.training import running_counts
-from shortgop.training.running_counts import RunningCounts
+from shortgop.training.which_clips import running_counts
+from shortgop.training.which_clips.running_counts import RunningCounts
 
 
 @pytest.fixture(scope="module", autouse=True)

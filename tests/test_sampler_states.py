@@ -11,9 +11,9 @@ from torch.utils.data import BatchSampler
 
 from numbered_clips import numbered
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.orders import Chunked, Weighted
-from shortgop.training.policies import AllClips
-from shortgop.training.sampler import ElasticSampler
+from shortgop.training.sampling.orders import Chunked, Weighted
+from shortgop.training.sampling.sampler import ElasticSampler
+from shortgop.training.which_clips.policies import AllClips
 from video_tables import clips_of
 
 PADDED = AllClips(2, ends="clamp", whole=False)

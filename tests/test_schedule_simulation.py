@@ -18,14 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from shortgop.jobs import order
-from shortgop.jobs.costs import Measured
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.gpu_slots import Machine, Slots
-from shortgop.jobs.order import Order
-from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.unit_results import UnitResult
-from shortgop.jobs.units import MAX_VIDEOS_PER_UNIT, Item, Unit
+from shortgop.jobs.units_of_work import order
+from shortgop.jobs.units_of_work.costs import Measured
+from shortgop.jobs.units_of_work.gpu_slots import Machine, Slots
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.unit_results import UnitResult
+from shortgop.jobs.units_of_work.units import MAX_VIDEOS_PER_UNIT, Item, Unit
+from shortgop.jobs.working.second_attempts import Attempt, Attempts, key_of
 from shortgop.prep.section_plan import SECTION_SECONDS
 from sweep import sample
 

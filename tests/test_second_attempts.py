@@ -13,14 +13,14 @@ import pytest
 
 from loader_helpers import comes_true
 from long_sources import FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
-from shortgop.jobs import second_attempts
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.gpu_slots import Machine, Slots, slots_for
-from shortgop.jobs.order import Order
-from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.steps import Cut, Join, OneSection
-from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.where import Where
+from shortgop.jobs.units_of_work.gpu_slots import Machine, Slots, slots_for
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.steps import Cut, Join, OneSection
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.units_of_work.where import Where
+from shortgop.jobs.working import second_attempts
+from shortgop.jobs.working.second_attempts import Attempt, Attempts, key_of
 from started_processes import descendants
 
 pytestmark = pytest.mark.long

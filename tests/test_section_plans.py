@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from example_manifests import video
 from shortgop.errors import CorruptDataError
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.order import Order
-from shortgop.jobs.steps import Cut, Join, Look, OneSection, Refused, SectionDone, Sections, Step, Whole
-from shortgop.jobs.unit_results import UnitResult
-from shortgop.jobs.units import Item, Unit, long_apart, plan_units
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.steps import Cut, Join, Look, OneSection, Refused, SectionDone, Sections, Step, Whole
+from shortgop.jobs.units_of_work.unit_results import UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit, long_apart, plan_units
 from shortgop.manifests.dataset_files.sections import joined_sections
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.profile import Size

@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError
-from shortgop.training.policies import SegmentFrames
-from shortgop.training.segments import SegmentIndex
+from shortgop.training.which_clips.policies import SegmentFrames
+from shortgop.training.which_clips.segments import SegmentIndex
 from video_tables import listed, video_table
 
 

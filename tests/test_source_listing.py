@@ -20,17 +20,18 @@ import shortgop
 from datasets import rows_of
 from shortgop.cli.progress import job_progress
 from shortgop.errors import TooManyFailuresError, UsageError
-from shortgop.jobs import look, source_table, window_plans
 from shortgop.jobs import prepare as prepare_module
-from shortgop.jobs.failing import parse_max_failures
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.finding.source import Found
 from shortgop.jobs.finding.sources import found_in
-from shortgop.jobs.planning import plan_window
+from shortgop.jobs.planning import window_plans
+from shortgop.jobs.planning.planning import plan_window
 from shortgop.jobs.progress.encoding_time import Pace
 from shortgop.jobs.progress.job_status import JobStatus
 from shortgop.jobs.progress.tally import Progress
-from shortgop.jobs.units import Unit
+from shortgop.jobs.sources import look, source_table
+from shortgop.jobs.sources.failing import parse_max_failures
+from shortgop.jobs.units_of_work.units import Unit
 from shortgop.manifests.dataset_files.parts import finished_units
 from shortgop.storage.disk import DiskStorage
 from store_helpers import put

@@ -21,10 +21,10 @@ from shortgop.jobs.finding.addresses import Address
 from shortgop.jobs.finding.source import Found, Source, same
 from shortgop.jobs.finding.source_parts import Member
 from shortgop.jobs.finding.store_files import StoreFile
-from shortgop.jobs.look import Expected, Looked
-from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.temporary_database import TableBusyError
-from shortgop.jobs.units import Item
+from shortgop.jobs.sources.look import Expected, Looked
+from shortgop.jobs.sources.source_table import SourceTable
+from shortgop.jobs.sources.temporary_database import TableBusyError
+from shortgop.jobs.units_of_work.units import Item
 from shortgop.prep.timing.stretch import Stretch
 
 
@@ -115,7 +115,7 @@ def add_in_two(table: SourceTable, found: Sequence[Found], first: int) -> None:
 
 FULL_DISK = """
 import resource, signal
-from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources.source_table import SourceTable
 from shortgop.jobs.finding.source import Found, Source
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -135,7 +135,7 @@ def test_a_list_that_does_not_fit_where_it_is_kept_says_what_to_do() -> None:
 CLOSED_MEANWHILE = """
 import threading, time
 from concurrent.futures import CancelledError
-from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources.source_table import SourceTable
 from shortgop.jobs.finding.source import Found, Source
 
 def add(table):
@@ -193,7 +193,7 @@ def test_closing_a_table_does_not_wait_for_a_list_that_does_not_answer() -> None
 
 LONG_LIST = """
 from process_memory import peak_bytes
-from shortgop.jobs.source_table import SourceTable
+from shortgop.jobs.sources.source_table import SourceTable
 from shortgop.jobs.finding.source import Found, Source
 
 before, text = peak_bytes(), "x" * 5_000

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shortgop.prep.probing.matroska_elements import segment_end, top_element
-from shortgop.prep.probing.sample_entry import is_index_cut_off
+from shortgop.prep.probing.containers.matroska_elements import segment_end, top_element
+from shortgop.prep.probing.containers.sample_entry import is_index_cut_off
 from synthetic import constant_rate_pts, make_video
 
 _TRACKS, _CHAPTERS = 0x1654AE6B, 0x1043A770

@@ -17,7 +17,7 @@ from odd_pictures import encode_pictures, numbered
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.lacking import GUESSED_RATE
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.stated_rates import counted_times
+from shortgop.prep.probing.headers.stated_rates import counted_times
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number

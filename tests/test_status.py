@@ -19,17 +19,17 @@ from typer.testing import CliRunner
 from shortgop.cli import app
 from shortgop.cli.status_command import status_lines
 from shortgop.errors import CorruptDataError, TooManyFailuresError, UsageError
-from shortgop.jobs.failing import MaxFailures
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import Expected
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.progress.node_work import NodeWork
 from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.status_file import status_kept
 from shortgop.jobs.progress.tally import Tally, ignore
-from shortgop.jobs.unit_results import Failure, UnitProgress, UnitResult
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.sources.failing import MaxFailures
+from shortgop.jobs.sources.look import Expected
+from shortgop.jobs.units_of_work.unit_results import Failure, UnitProgress, UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit
 from shortgop.prep.profile import Profile
 from shortgop.prep.timing.stretch import Stretch
 from shortgop.reporting.dataset_report import read_page

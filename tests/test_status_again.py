@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from shortgop.cli import app
-from shortgop.jobs.changed import Changed
 from shortgop.jobs.outcome import Report
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.job_status import read_status
+from shortgop.jobs.sources.changed import Changed
 from shortgop.manifests.operations.drop import drop
 from shortgop.prep.profile import Profile
 from shortgop.reporting.dataset_report import read_page

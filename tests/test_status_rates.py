@@ -11,13 +11,13 @@ import pytest
 
 from shortgop.cli.status_command import status_lines
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import Expected
 from shortgop.jobs.progress.encoding_time import EncodingTime
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.progress.tally import Tally, ignore
-from shortgop.jobs.unit_results import UnitProgress, UnitResult
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.sources.look import Expected
+from shortgop.jobs.units_of_work.unit_results import UnitProgress, UnitResult
+from shortgop.jobs.units_of_work.units import Item, Unit
 from shortgop.storage.disk import DiskStorage
 
 

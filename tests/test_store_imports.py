@@ -20,7 +20,7 @@ from shortgop.jobs.finding.source import Source
 from shortgop.jobs.named_options import prepare_without_warning
 from shortgop.reporting.source_pictures import source_frames
 from shortgop.storage.local_copy import LocalCopy
-from shortgop.training import robot_rows
+from shortgop.training.robots import robot_rows
 from source_arguments import find_sources
 from store_helpers import put, remove
 from synthetic import make_video, read_number

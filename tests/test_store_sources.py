@@ -21,7 +21,7 @@ from shortgop.jobs.finding.addresses import parse
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.finding.sources import found_in
 from shortgop.jobs.finding.store_files import told
-from shortgop.jobs.units import Unit
+from shortgop.jobs.units_of_work.units import Unit
 from source_arguments import find_sources
 from store_helpers import put
 from web_server import web_server

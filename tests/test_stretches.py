@@ -15,9 +15,9 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.training.clips import placed_index
-from shortgop.training.policies import AllClips, CenterClips, RandomClips, RandomFrames, UniformClips
-from shortgop.training.stretches import Stretches, within
+from shortgop.training.which_clips.clips import placed_index
+from shortgop.training.which_clips.policies import AllClips, CenterClips, RandomClips, RandomFrames, UniformClips
+from shortgop.training.which_clips.stretches import Stretches, within
 from training_videos import check_item, make_videos
 from video_tables import clips_of, listed, video_table
 

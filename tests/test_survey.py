@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from example_manifests import video
-from shortgop.jobs.changed import Changed
 from shortgop.jobs.finding.source import Found, Source
-from shortgop.jobs.planning import Known
-from shortgop.jobs.source_columns import Named
-from shortgop.jobs.source_table import Row, SourceTable, SourceWindow
-from shortgop.jobs.survey import ToLookAt, look_at_others, look_first
-from shortgop.jobs.where_to_look import Looking
+from shortgop.jobs.planning.planning import Known
+from shortgop.jobs.planning.survey import ToLookAt, look_at_others, look_first
+from shortgop.jobs.sources.changed import Changed
+from shortgop.jobs.sources.source_columns import Named
+from shortgop.jobs.sources.source_table import Row, SourceTable, SourceWindow
+from shortgop.jobs.sources.where_to_look import Looking
 from shortgop.manifests.merging.merge import merge
 from shortgop.prep.options import DEFAULT_POLICY, Options
 from shortgop.prep.profile import Profile

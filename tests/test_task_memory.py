@@ -21,7 +21,7 @@ from loader_helpers import comes_true
 from own_units import make_own_units
 from ray_heads import cluster_of
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.task_memory import looks_of_driver, reserved_bytes, task_bytes
+from shortgop.jobs.units_of_work.task_memory import looks_of_driver, reserved_bytes, task_bytes
 from shortgop.prep.profile import Profile, Size
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage

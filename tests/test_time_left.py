@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import Expected
-from shortgop.jobs.order import Order
 from shortgop.jobs.progress.tally import Progress, Tally
 from shortgop.jobs.progress.time_left import Amount, Pending, seconds_left, time_left
-from shortgop.jobs.unit_results import Failure, UnitProgress, UnitResult
-from shortgop.jobs.units import MAX_VIDEOS_PER_UNIT, Item, Unit, split_unit
+from shortgop.jobs.sources.look import Expected
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.unit_results import Failure, UnitProgress, UnitResult
+from shortgop.jobs.units_of_work.units import MAX_VIDEOS_PER_UNIT, Item, Unit, split_unit
 from shortgop.prep.section_plan import SECTION_SECONDS
 from sweep import sample
 

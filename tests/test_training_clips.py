@@ -16,11 +16,18 @@ from torchcodec import samplers
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.training.clips import placed_index
-from shortgop.training.ends import PADDING, frames_within
-from shortgop.training.offsets import MultiRate, Offsets, frame_offsets, spacing
-from shortgop.training.policies import AllClips, CenterClips, ClipsAt, RandomClips, RandomFrames, UniformClips
-from shortgop.training.references import ReferencedFrames
+from shortgop.training.which_clips.clips import placed_index
+from shortgop.training.which_clips.ends import PADDING, frames_within
+from shortgop.training.which_clips.offsets import MultiRate, Offsets, frame_offsets, spacing
+from shortgop.training.which_clips.policies import (
+    AllClips,
+    CenterClips,
+    ClipsAt,
+    RandomClips,
+    RandomFrames,
+    UniformClips,
+)
+from shortgop.training.which_clips.references import ReferencedFrames
 from test_training_keyed import chi_square_is_ordinary
 from video_tables import clips_of, listed, video_table
 

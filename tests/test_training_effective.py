@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 import shortgop
 from shortgop.errors import UsageError
-from shortgop.training.effective import (
+from shortgop.training.sampling.effective import (
     best_chunk,
     chunk_correlation,
     effective_batch_size,
     gops_per_sample,
     measured_chunk_correlation,
 )
-from shortgop.training.orders import Chunked, Shuffled
-from shortgop.training.policies import AllClips
+from shortgop.training.sampling.orders import Chunked, Shuffled
+from shortgop.training.which_clips.policies import AllClips
 from video_tables import clips_of
 
 Array = NDArray[Any]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.training.keyed import below, hashes, key, permuted
+from shortgop.training.which_clips.keyed import below, hashes, key, permuted
 
 KEYS = st.integers(0, 2**64 - 1)
 

@@ -15,10 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.class_batches import ClassBatches
-from shortgop.training.keyed import below, hashes, key, permuted
-from shortgop.training.mixing import MixedIndex
-from shortgop.training.orders import (
+from shortgop.training.sampling.class_batches import ClassBatches
+from shortgop.training.sampling.orders import (
     Chunked,
     ClassBalanced,
     Mixture,
@@ -28,9 +26,11 @@ from shortgop.training.orders import (
     Systematic,
     Weighted,
 )
-from shortgop.training.policies import AllClips, ClipsAt, RandomClips
-from shortgop.training.table_index import table_index
-from shortgop.training.weights import systematic_points
+from shortgop.training.sampling.weights import systematic_points
+from shortgop.training.which_clips.keyed import below, hashes, key, permuted
+from shortgop.training.which_clips.mixing import MixedIndex
+from shortgop.training.which_clips.policies import AllClips, ClipsAt, RandomClips
+from shortgop.training.which_clips.table_index import table_index
 from test_training_keyed import chi_square_is_ordinary
 from video_tables import clips_of, video_table
 

@@ -17,8 +17,8 @@ from torch.utils.data import BatchSampler, DistributedSampler
 
 from numbered_clips import numbered
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.orders import Chunked, Mixture, Order, Sequential, Shuffled, Weighted
-from shortgop.training.sampler import ElasticSampler
+from shortgop.training.sampling.orders import Chunked, Mixture, Order, Sequential, Shuffled, Weighted
+from shortgop.training.sampling.sampler import ElasticSampler
 
 
 def global_batches(dataset: Any, batch: int, ranks: int, epoch: int = 0, state: Any = None, **options: Any) -> Any:

@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from datasets import make_dataset
-from shortgop.training.keyed import key
-from shortgop.training.transforms import seeded
+from shortgop.training.pixels.transforms import seeded
+from shortgop.training.which_clips.keyed import key
 from synthetic import constant_rate_pts, make_video
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

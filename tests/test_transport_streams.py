@@ -12,8 +12,8 @@ import shortgop
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.programs import frames_meanwhile
-from shortgop.prep.probing.transport_packets import ends_in_mid_packet
+from shortgop.prep.probing.containers.programs import frames_meanwhile
+from shortgop.prep.probing.containers.transport_packets import ends_in_mid_packet
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number

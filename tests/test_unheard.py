@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from shortgop.jobs.cluster.ray_tasks import RayTasks
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.gpu_slots import Free, Machine, Slots
-from shortgop.jobs.order import Order
-from shortgop.jobs.second_attempts import Attempt, Attempts, key_of
-from shortgop.jobs.steps import Whole
-from shortgop.jobs.unheard import Unheard, still_unheard
-from shortgop.jobs.units import Item, Unit
+from shortgop.jobs.units_of_work.gpu_slots import Free, Machine, Slots
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.steps import Whole
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.second_attempts import Attempt, Attempts, key_of
+from shortgop.jobs.working.unheard import Unheard, still_unheard
 
 _MEMORY = 8 << 30
 _ROOM, _FULL = Free(1.0, 0.0, _MEMORY), Free(0.0, 0.0, _MEMORY)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shortgop.errors import SourceError, SourceNotFoundError
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.units import Item, Unit, changed_sources, plan_units, split_unit
+from shortgop.jobs.units_of_work.units import Item, Unit, changed_sources, plan_units, split_unit
 
 MB = 1_000_000
 SHARD_BYTES = 256 * MB

@@ -17,8 +17,8 @@ from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.mp4 import boxes
 from shortgop.prep.kept_frames.scan import scan
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.mp4_fragments import Fragment, unread_fragments, unread_of
-from shortgop.prep.probing.next_file import chain_of
+from shortgop.prep.probing.containers.mp4_fragments import Fragment, unread_fragments, unread_of
+from shortgop.prep.probing.containers.next_file import chain_of
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number

@@ -19,8 +19,8 @@ import shortgop
 from dataset_places import Places, left_over, names
 from s3_uploads import unfinished_uploads
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.units import Item, Unit, plan_units
-from shortgop.jobs.work import run_unit
+from shortgop.jobs.units_of_work.units import Item, Unit, plan_units
+from shortgop.jobs.working.work import run_unit
 from shortgop.manifests.dataset_files.parts import finished_parts, open_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import create

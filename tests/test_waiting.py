@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.steps import Cut, Join, Look, OneSection, Step, Whole
-from shortgop.jobs.task_memory import UNKNOWN_BYTES
-from shortgop.jobs.units import Item, Unit, split_unit, with_costs
-from shortgop.jobs.waiting import Waiting
+from shortgop.jobs.units_of_work.steps import Cut, Join, Look, OneSection, Step, Whole
+from shortgop.jobs.units_of_work.task_memory import UNKNOWN_BYTES
+from shortgop.jobs.units_of_work.units import Item, Unit, split_unit, with_costs
+from shortgop.jobs.units_of_work.waiting import Waiting
 
 _NO_SECTION = cast(Any, None)
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from made_up_sources import source, table_of
 from shortgop.errors import UsageError
-from shortgop.jobs.ahead import planned_ahead
 from shortgop.jobs.finding.source import Found, Source
-from shortgop.jobs.order import Order
-from shortgop.jobs.source_table import SourceTable
-from shortgop.jobs.units import Item, Unit, plan_units
-from shortgop.jobs.windows import WINDOW_SOURCES, Window, first_size, one_window_size, windows
+from shortgop.jobs.planning.ahead import planned_ahead
+from shortgop.jobs.sources.source_table import SourceTable
+from shortgop.jobs.units_of_work.order import Order
+from shortgop.jobs.units_of_work.units import Item, Unit, plan_units
+from shortgop.jobs.units_of_work.windows import WINDOW_SOURCES, Window, first_size, one_window_size, windows
 from shortgop.prep.timing.stretch import Stretch
 
 KEYS = st.lists(st.integers(0, 30), max_size=60).map(sorted)

@@ -15,12 +15,12 @@ from shortgop.errors import SourceError, TooManyFailuresError, UsageError
 from shortgop.jobs.cluster import ray_looks
 from shortgop.jobs.cluster.ray_looks import looks_on_cluster
 from shortgop.jobs.cluster.ray_tasks import RayTasks
-from shortgop.jobs.failing import WORKER_DIED, parse_max_failures
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.look import Looked
 from shortgop.jobs.progress.tally import Progress
-from shortgop.jobs.units import Item, Unit
-from shortgop.jobs.work import give_up
+from shortgop.jobs.sources.failing import WORKER_DIED, parse_max_failures
+from shortgop.jobs.sources.look import Looked
+from shortgop.jobs.units_of_work.units import Item, Unit
+from shortgop.jobs.working.work import give_up
 from shortgop.manifests.dataset_files.parts import finished_parts, finished_units
 from shortgop.manifests.operations.drop import drop
 from shortgop.storage.disk import DiskStorage

@@ -9,11 +9,11 @@ import pytest
 
 from shortgop.errors import OutputError
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.step_work import run_step
-from shortgop.jobs.steps import Whole
-from shortgop.jobs.unit_results import UnitProgress
-from shortgop.jobs.units import Item, plan_units
-from shortgop.jobs.work import run_unit
+from shortgop.jobs.units_of_work.steps import Whole
+from shortgop.jobs.units_of_work.unit_results import UnitProgress
+from shortgop.jobs.units_of_work.units import Item, plan_units
+from shortgop.jobs.working.step_work import run_step
+from shortgop.jobs.working.work import run_unit
 from shortgop.manifests.dataset_files.parts import pack, read_part
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.merging.merge import merge

@@ -24,8 +24,8 @@ from example_manifests import failure, video
 from shortgop.errors import DatasetBusyError, UsageError
 from shortgop.jobs.dataset_profile import existing_profile
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.units import Item, plan_units
-from shortgop.jobs.work import run_unit
+from shortgop.jobs.units_of_work.units import Item, plan_units
+from shortgop.jobs.working.work import run_unit
 from shortgop.manifests.dataset_files.layout import snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, write_part
 from shortgop.manifests.dataset_files.publish import catch_up, publish

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from shortgop.training.clips import PlacedIndex, placed_index
-from shortgop.training.references import ReferencedFrames
-from shortgop.training.video_table import VideoTable
+from shortgop.training.which_clips.clips import PlacedIndex, placed_index
+from shortgop.training.which_clips.references import ReferencedFrames
+from shortgop.training.which_clips.video_table import VideoTable
 
 
 def video_table(

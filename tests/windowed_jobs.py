@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import shortgop
-from shortgop.jobs.look import Looked
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress.tally import Progress
-from shortgop.jobs.where_to_look import LookElsewhere
+from shortgop.jobs.sources.look import Looked
+from shortgop.jobs.sources.where_to_look import LookElsewhere
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from ...errors import ShortGopError, ToolError
 from ...prep.tools.pipelines import NoEncoderError
-from ..gpu_slots import Place, Slots, note_of, slots_for, without
-from ..second_attempts import Attempt
+from ..units_of_work.gpu_slots import Place, Slots, note_of, slots_for, without
+from ..working.second_attempts import Attempt
 from .asking import NoAnswerError
 
 AskSlots = Callable[[], Slots]

@@ -20,7 +20,7 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...storage.scratch import remove_abandoned, scratch_path
-from ..unit_results import OnProgress, UnitProgress
+from ..units_of_work.unit_results import OnProgress, UnitProgress
 
 # The driver has other things to do than to wait for a busy actor.
 _ANSWER_SECONDS = 0.1

@@ -26,7 +26,7 @@ from ...errors import ShortGopError, ToolError
 from ...machine_memory import machine_memory_bytes, memory_limit_bytes
 from ...storage.scratch import remove_copies_of_ending
 from ...wording import byte_size
-from ..gpu_slots import Slots, slots_of, with_machines
+from ..units_of_work.gpu_slots import Slots, slots_of, with_machines
 from .asking import PatientQuestion, head_patience_seconds
 from .cluster_machines import AskSlots
 from .ray_first_driver import PATIENCE_SECONDS, answered

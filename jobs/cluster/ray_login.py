@@ -18,7 +18,7 @@ from ray import _raylet, exceptions
 from ray._private import services
 
 from ...errors import ToolError
-from ..cluster_address import host_and_port
+from ..units_of_work.cluster_address import host_and_port
 
 # Ray's native code, without types.
 _native: Any = _raylet

@@ -18,12 +18,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...errors import ToolError
 from ...prep.options import Options
-from ..failing import TRIES
 from ..finding.source import Source
-from ..look import Looked, There, look_at
-from ..task_memory import LOOK_BYTES, LOOKS_OF_TASK, reserved_bytes
-from ..where import Where
-from ..where_to_look import LookElsewhere
+from ..sources.failing import TRIES
+from ..sources.look import Looked, There, look_at
+from ..sources.where_to_look import LookElsewhere
+from ..units_of_work.task_memory import LOOK_BYTES, LOOKS_OF_TASK, reserved_bytes
+from ..units_of_work.where import Where
 from .cluster_machines import AskSlots
 from .ray_connection import LOST, connected
 from .ray_entry import answer, call_of, called_here

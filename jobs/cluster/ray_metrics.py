@@ -10,8 +10,8 @@ from functools import cache
 
 from ray.util.metrics import Counter
 
-from ..steps import Outcome, Step
-from ..unit_results import UnitProgress, UnitResult
+from ..units_of_work.steps import Outcome, Step
+from ..units_of_work.unit_results import UnitProgress, UnitResult
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,15 @@ from ray.exceptions import (
 from ...errors import ShortGopError, SourceNotFoundError, ToolError
 from ...prep.options import Options
 from ...storage.interface import Storage
-from ..failing import Losses
-from ..gpu_slots import Slots
-from ..order import Order
-from ..second_attempts import Attempt, Attempts, key_of
-from ..steps import Join, Look, NoRoom, OneSection, Outcome, Step, Whole
-from ..task_memory import ALL_BYTES
-from ..unit_results import UnitProgress, UnitResult
-from ..units import Unit, split_unit
-from ..work import Terms, give_up
+from ..sources.failing import Losses
+from ..units_of_work.gpu_slots import Slots
+from ..units_of_work.order import Order
+from ..units_of_work.steps import Join, Look, NoRoom, OneSection, Outcome, Step, Whole
+from ..units_of_work.task_memory import ALL_BYTES
+from ..units_of_work.unit_results import UnitProgress, UnitResult
+from ..units_of_work.units import Unit, split_unit
+from ..working.second_attempts import Attempt, Attempts, key_of
+from ..working.work import Terms, give_up
 from .cluster_machines import AskSlots
 from .progress_boards import Board
 from .ray_connection import LOST, brief

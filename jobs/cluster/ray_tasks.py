@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..gpu_slots import Place, Slots, waits_in_vain
-from ..second_attempts import Attempt, Attempts, Key, key_of
-from ..steps import NoRoom
-from ..task_memory import ALL_BYTES, reserved_bytes
-from ..unheard import Unheard, still_unheard
+from ..units_of_work.gpu_slots import Place, Slots, waits_in_vain
+from ..units_of_work.steps import NoRoom
+from ..units_of_work.task_memory import ALL_BYTES, reserved_bytes
+from ..working.second_attempts import Attempt, Attempts, Key, key_of
+from ..working.unheard import Unheard, still_unheard
 from .cluster_machines import AskSlots, ClusterMachines
 from .rooms import Rooms
 

@@ -12,10 +12,10 @@ from ...errors import OutputError, ShortGopError, SourceNotFoundError, ToolError
 from ...prep.options import Options
 from ...prep.tools.pipelines import NoEncoderError
 from ...storage.interface import Storage
-from ..step_work import lacking_room, run_step
-from ..steps import MoreMemory, NoRoom, OneSection, Outcome, Step
-from ..unit_results import OnProgress, UnitProgress, UnitResult
-from ..work import Terms
+from ..units_of_work.steps import MoreMemory, NoRoom, OneSection, Outcome, Step
+from ..units_of_work.unit_results import OnProgress, UnitProgress, UnitResult
+from ..working.step_work import lacking_room, run_step
+from ..working.work import Terms
 from .ray_metrics import StepMetrics
 from .shared_files import check_mark, check_sources
 

@@ -10,8 +10,8 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from ..second_attempts import Attempt
-from ..steps import NoRoom, Step, copy_bytes
+from ..units_of_work.steps import NoRoom, Step, copy_bytes
+from ..working.second_attempts import Attempt
 
 # A machine without room is tried again after so long: other steps may have ended there, and a try takes a moment.
 _SHORT_SECONDS = 60.0

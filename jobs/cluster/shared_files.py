@@ -13,7 +13,7 @@ from ...storage.interface import Storage
 from ...whole_files import writing
 from ..finding.addresses import is_store_url
 from ..finding.store_files import StoreFile, asked
-from ..units import Unit
+from ..units_of_work.units import Unit
 
 # A network file system may show a new file some seconds late.
 _PATIENCE_SECONDS = 3.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..unit_results import UnitProgress, UnitResult
+from ..units_of_work.unit_results import UnitProgress, UnitResult
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from ...prep.timing.stretch import Stretch
 from ...storage.this_process import machine, started
-from ..unit_results import UnitProgress, UnitResult
-from ..units import Item, Unit
+from ..units_of_work.unit_results import UnitProgress, UnitResult
+from ..units_of_work.units import Item, Unit
 from .encoding_time import RECENT_SECONDS
 from .job_history import TimeStretch, with_stretch
 from .job_status import JobStatus, Task

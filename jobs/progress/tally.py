@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...wording import NOT_THERE, counted
-from ..look import Expected
-from ..unit_results import UnitProgress, UnitResult
-from ..units import Unit
+from ..sources.look import Expected
+from ..units_of_work.unit_results import UnitProgress, UnitResult
+from ..units_of_work.units import Unit
 from .encoding_time import NO_PACE, RECENT_SECONDS, EncodingRates, EncodingTime, Pace
 from .time_left import Amount, Pending, of_all
 

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from ...manifests.ragged import Array
+from ..probing.containers.unread import LEFT_OUT, MISSING_FRAGMENT
 from ..probing.holes import after_holes, frames_behind_hole, off_beat, spacing_of
-from ..probing.unread import LEFT_OUT, MISSING_FRAGMENT
 from .complaints import FORGETS_ANOTHER, HALF, MAY_BE_INCOMPLETE, MISSING_SEGMENT
 from .kept import Kept, kept_range, kept_times
 from .scanned import Scan, ScannedPacket, leads_to, times_shown

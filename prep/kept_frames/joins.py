@@ -9,8 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from ...manifests.ragged import Array
+from ..probing.containers.unread import ANOTHER_FRAGMENTED, LEFT_OUT
 from ..probing.recordings import recordings, unwrapped
-from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT
 from ..running.frame_report import NO_PTS
 from .scanned import Scan, ScannedPacket, times_shown
 

@@ -11,7 +11,7 @@ from ...errors import DamagedSourceError
 from ...manifests.ragged import Array
 from ...wording import counted
 from ..options import SourcePolicy
-from ..probing.transport_packets import REPEATED
+from ..probing.containers.transport_packets import REPEATED
 from ..running.frame_report import NO_PTS, Shown
 from .damage import Damage
 from .joins import Evened, Join, Joined, joins_of

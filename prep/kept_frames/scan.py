@@ -12,16 +12,16 @@ import av
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from ..probing.chains import lacks_movi
-from ..probing.mp4_fragments import Unread, unread_fragments
-from ..probing.next_file import Chain, chain_of
+from ..probing.containers.chains import lacks_movi
+from ..probing.containers.mp4_fragments import Unread, unread_fragments
+from ..probing.containers.next_file import Chain, chain_of
+from ..probing.containers.programs import frames_meanwhile
+from ..probing.containers.transport_packets import Continuity, continuity_of, has_only_zeros_behind
+from ..probing.containers.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MEANWHILE, is_fragmented, left_out, unread_video
+from ..probing.containers.zero_tail import zeros_from
 from ..probing.opening import HOLDING_BACK, demuxer_of, open_source, packets_from, packets_of
 from ..probing.playlists import whole_segments
-from ..probing.programs import frames_meanwhile
 from ..probing.signs import NO_CHAIN, cut_index, may_lack_an_end, promised_end, promises_more_chunks
-from ..probing.transport_packets import Continuity, continuity_of, has_only_zeros_behind
-from ..probing.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MEANWHILE, is_fragmented, left_out, unread_video
-from ..probing.zero_tail import zeros_from
 from .scanned import Scan, in_doubt
 from .scanner import Beforehand, Scanner
 

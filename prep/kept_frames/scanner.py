@@ -12,14 +12,14 @@ from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from ..probing.access_units import HeaderReader, refers_to_others
-from ..probing.hevc_end import LastPictures
-from ..probing.motion_jpeg import PictureEnds
+from ..probing.containers.transport_packets import REPEATED, Continuity
+from ..probing.containers.unread import MISSING_FRAGMENT
+from ..probing.containers.zero_tail import lacks_content
+from ..probing.headers.access_units import HeaderReader, refers_to_others
+from ..probing.headers.hevc_end import LastPictures
+from ..probing.headers.motion_jpeg import PictureEnds
 from ..probing.packet_times import falls
 from ..probing.signs import NO_CHAIN, UNSIZED
-from ..probing.transport_packets import REPEATED, Continuity
-from ..probing.unread import MISSING_FRAGMENT
-from ..probing.zero_tail import lacks_content
 from .complaints import HALF, INCOMPLETE, NO_SYNC, first_complaint
 from .judged import Seen, judged
 from .scanned import Scan, ScannedPacket, in_doubt

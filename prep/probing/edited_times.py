@@ -18,7 +18,7 @@ from av.video.stream import VideoStream
 
 from ...errors import EncodeError
 from ...manifests.ragged import Array
-from .edit_list import USUAL_RATE, WITHOUT_EDITS_REMEDY, Edit, TrackEdits, offset_runs
+from .containers.edit_list import USUAL_RATE, WITHOUT_EDITS_REMEDY, Edit, TrackEdits, offset_runs
 from .opening import open_source, open_without_edits
 
 

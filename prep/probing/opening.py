@@ -25,14 +25,14 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from ...errors import CorruptDataError, NotAVideoError, SourceError
-from .access_units import has_only_headers
-from .edit_list import changes_speed, hides_decoded_first, track_edits
-from .file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
-from .mp4_fragments import ends_in_moof
+from .containers.edit_list import changes_speed, hides_decoded_first, track_edits
+from .containers.file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
+from .containers.mp4_fragments import ends_in_moof
+from .containers.sample_entry import track_box
+from .containers.transport_packets import has_transport_packets
+from .headers.access_units import has_only_headers
 from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
-from .sample_entry import track_box
 from .signs import promised_end, why_mp4_does_not_open
-from .transport_packets import has_transport_packets
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
 # sap, image2, mlv, vobsub, avisynth, vapoursynth, dvdvideo, webm_dash_manifest, devices, and formats without pictures:

@@ -17,11 +17,11 @@ from av.video.stream import VideoStream
 
 from ...errors import CorruptDataError
 from ...manifests.mp4 import Box, boxes, child, children
-from .access_units import hevc_parameter_sets
-from .matroska_elements import files_in, track_of
-from .mp4_fragments import top_boxes
-from .searching import found_behind
-from .seeking import seek_within
+from .containers.matroska_elements import files_in, track_of
+from .containers.mp4_fragments import top_boxes
+from .containers.searching import found_behind
+from .containers.seeking import seek_within
+from .headers.access_units import hevc_parameter_sets
 
 # Sample entries with which frames of H.264 and HEVC say how they are decoded, as those of other codecs do.
 _SAY_IN_FRAMES = (b"avc3", b"hev1", b"dvav", b"dvhe")

@@ -14,9 +14,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...errors import NotAVideoError, SourceError, SourceNotFoundError
-from .mp4_fragments import first_times
+from .containers.mp4_fragments import first_times
+from .containers.seeking import seek_within
 from .other_beginnings import Statement, statement_of
-from .seeking import seek_within
 
 _HEAD_BYTES = 4096
 # A playlist of a day in segments of a second takes 3 MB.

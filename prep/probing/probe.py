@@ -18,16 +18,20 @@ from ...errors import DamagedSourceError, EncodeError, NotAVideoError, SourceErr
 from ...manifests.ragged import Array
 from ...wording import missing
 from .bursts import without_bursts
-from .chains import bytes_before
-from .container_crop import container_crop
-from .cut_end import is_cut_off
-from .dolby_vision import profile_without_base
-from .edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits, why_edits_are_misread
+from .containers.chains import bytes_before
+from .containers.container_crop import container_crop
+from .containers.cut_end import is_cut_off
+from .containers.dolby_vision import profile_without_base
+from .containers.edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits, why_edits_are_misread
+from .containers.matroska_elements import has_file_behind
+from .containers.next_file import Chain, chain_of
+from .containers.ordered_chapters import has_other_order
+from .containers.sample_entry import is_index_cut_off
+from .containers.unread import is_fragmented
 from .edited_times import edited_times, retimed
+from .headers.motion_jpeg import is_field
+from .headers.stated_rates import RAW_DEMUXERS, counted_times
 from .listed_parts import why_misread_part
-from .matroska_elements import has_file_behind
-from .motion_jpeg import is_field
-from .next_file import Chain, chain_of
 from .opening import (
     best_video,
     demuxer_of,
@@ -38,7 +42,6 @@ from .opening import (
     refuse_archive,
     video_stream,
 )
-from .ordered_chapters import has_other_order
 from .other_beginnings import why_misread_fragments, why_misread_joined, why_misread_segments
 from .packet_times import (
     begins_with_leading,
@@ -53,12 +56,9 @@ from .packet_times import (
 from .picture import UNSPECIFIED, picture_of
 from .probed_frames import first_frames, frame_of, states_rate
 from .recordings import is_joined, period_of
-from .sample_entry import is_index_cut_off
 from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, UNSIZED, PacketLog, suspicion_of_end
 from .source_video import NO_ENTRIES, SourceVideo, with_pts
-from .stated_rates import RAW_DEMUXERS, counted_times
 from .still_pictures import why_motion_photo, why_still
-from .unread import is_fragmented
 
 # Formats of streams without times, whose frames FFmpeg puts at 25 frames/s where the stream does not state a rate.
 _WITHOUT_TIMES = ("apv", "avs2", "avs3", "cavsvideo", "dnxhd", "evc", "h264", "hevc", "mjpeg", "obu", "vc1", "vvc")

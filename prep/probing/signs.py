@@ -19,19 +19,19 @@ from av.video.stream import VideoStream
 
 from ...manifests.ragged import Array
 from ...wording import counted
-from .access_units import HeaderReader, has_alpha_layer, refers_to_others
-from .chains import Break, lacks_asf_end
-from .hevc_end import LastPictures
+from .containers.chains import Break, lacks_asf_end
+from .containers.mp4_fragments import top_boxes, unread_fragments
+from .containers.next_file import Chain
+from .containers.sample_entry import is_index_cut_off
+from .containers.transport_packets import ends_in_mid_packet
+from .containers.unread import fragment_sign, has_another_mp4, is_fragmented, unread_video
+from .containers.zero_tail import ends_in_zeros, lacks_content, zeros_from
+from .headers.access_units import HeaderReader, has_alpha_layer, refers_to_others
+from .headers.hevc_end import LastPictures
+from .headers.motion_jpeg import PictureEnds
+from .headers.mpeg4_headers import PictureHeaders
 from .holes import frames_behind_hole
-from .motion_jpeg import PictureEnds
-from .mp4_fragments import top_boxes, unread_fragments
-from .mpeg4_headers import PictureHeaders
-from .next_file import Chain
 from .playlists import SCRIPT_DEMUXERS
-from .sample_entry import is_index_cut_off
-from .transport_packets import ends_in_mid_packet
-from .unread import fragment_sign, has_another_mp4, is_fragmented, unread_video
-from .zero_tail import ends_in_zeros, lacks_content, zeros_from
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
 # another track.

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 
 from ...manifests.ragged import Array
-from .container_crop import ContainerCrop
+from .containers.container_crop import ContainerCrop
 from .picture import PLAIN_PICTURE, SourcePicture
 from .recordings import period_of
 

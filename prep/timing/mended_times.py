@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import EncodeError
 from ...manifests.ragged import Array
-from ..probing.edit_list import WITHOUT_EDITS_REMEDY
+from ..probing.containers.edit_list import WITHOUT_EDITS_REMEDY
 from ..probing.source_video import SourceVideo
 from .rising_times import spaced, spaced_to_end
 

@@ -15,8 +15,8 @@ from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
 from ...machine_cpus import usable_cpus
 from ...stays_as_made import StaysAsMade
-from ..offsets import at_least_one
-from ..slices import BatchKind
+from ..sampling.slices import BatchKind
+from ..which_clips.offsets import at_least_one
 from .batch import Batch, batch_of
 from .batch_rows import Areas, BatchRows, rows_for
 from .collating import Collate, check_names, checked_collate

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ...errors import UsageError
 from ...warned import warn
-from ..slices import PlannedBatch
+from ..sampling.slices import PlannedBatch
 from .arena import Arena
 from .batch_rows import Areas, BatchRows
 from .collating import Collate

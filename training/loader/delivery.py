@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..slices import PlannedBatch
+from ..sampling.slices import PlannedBatch
 from .arena import Arena
 from .collating import Collate, gathered
 from .messages import Done, Work

@@ -18,8 +18,8 @@ import torch
 
 from ...errors import UsageError
 from ...readers.gpu.stream_order import Gpu
-from ..rows import Rows
-from ..slices import BatchKind, PlannedBatch
+from ..pixels.rows import Rows
+from ..sampling.slices import BatchKind, PlannedBatch
 from .collating import collated
 from .delivery import Delivered
 from .loader_stats import LoaderStats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..slices import PlannedBatch
+from ..sampling.slices import PlannedBatch
 
 
 @dataclass(frozen=True)

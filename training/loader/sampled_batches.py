@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from ...errors import UsageError, WrongTypeError
 from ...warned import warn
-from ..bucket_sampler import BucketSampler
-from ..offsets import at_least_one
-from ..sampler import ElasticSampler
-from ..slices import BatchKind, PlannedBatch
+from ..sampling.bucket_sampler import BucketSampler
+from ..sampling.sampler import ElasticSampler
+from ..sampling.slices import BatchKind, PlannedBatch
+from ..which_clips.offsets import at_least_one
 from .messages import ReadsItems
 
 Planner = ElasticSampler | BucketSampler

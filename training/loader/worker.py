@@ -17,10 +17,10 @@ from typing import Any
 import torch
 
 from ...errors import UsageError
-from ..drawn_items import noting_draws
-from ..keyed import key
-from ..rows import Rows
-from ..transforms import seeded
+from ..datasets.drawn_items import noting_draws
+from ..pixels.rows import Rows
+from ..pixels.transforms import seeded
+from ..which_clips.keyed import key
 from .arena import Arena, MappedArena
 from .batch_rows import write_item
 from .messages import Cancel, Done, ReadsItems, Ready, Spent, UseArena, Work

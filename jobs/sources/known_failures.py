@@ -1,0 +1,117 @@
+"""Failures that the dataset already records: whether a failure is new, and which ones to withdraw.
+
+A later row with the same id and no reason withdraws a failure. So nothing has to be deleted, and the latest row counts
+in any order in which parts are merged.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from ...manifests.dataset_files.layout import snapshot_key
+from ...manifests.dataset_files.parts import unit_of_content, write_part
+from ...manifests.dataset_files.root_file import read_root
+from ...manifests.dataset_files.snapshots import open_failures
+from ...manifests.tables import Failures, empty, failures_table
+from ...prep.timing.stretch import Stretch
+from ...storage.interface import Storage
+from ..finding.addresses import is_store_url, parse
+from ..finding.places import absolute, without_scheme
+from ..finding.source import Source
+
+WITHDRAWN = ""
+
+
+@dataclass(frozen=True)
+class RecordedFailures:
+    """The (id, reason) of each failure in a snapshot, and the ids of failures that were withdrawn."""
+
+    failures: frozenset[tuple[str, str]] = frozenset()
+    withdrawn: frozenset[str] = frozenset()
+
+
+def recorded_failures(dataset: Storage) -> RecordedFailures:
+    """The failures in the current snapshot. A process reads each snapshot once."""
+    snapshot = read_root(dataset).snapshot
+    if snapshot is None:
+        return RecordedFailures()
+    stored = dataset.find(snapshot_key(snapshot))
+    return _failures_in(dataset, snapshot, stored and stored.version)
+
+
+@lru_cache(maxsize=1)
+def _failures_in(dataset: Storage, snapshot: str, _which: str | None) -> RecordedFailures:
+    # `_which` differs if a dataset was removed and made again at the same path.
+    table = open_failures(dataset, snapshot)
+    rows = list(zip(table.id.texts(), table.reason.texts(), strict=True))
+    return RecordedFailures(
+        frozenset(row for row in rows if row[1] != WITHDRAWN),
+        frozenset(source_id for source_id, reason in rows if reason == WITHDRAWN),
+    )
+
+
+class Sources(Protocol):
+    """The sources of a job."""
+
+    def __contains__(self, source_id: str) -> bool: ...
+
+    def sources(self) -> Iterable[Source]: ...
+
+
+def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Sources) -> bool:
+    """Withdraw the failures of files that no longer exist in the folders of this job, and of stretches that its lists
+    now name with other times. Returns whether there were any.
+
+    `arguments` are those of the job, `sources` what they stand for. The caller holds the writer lock and publishes.
+    """
+    snapshot = read_root(dataset).snapshot
+    if snapshot is None:
+        return False
+    table = open_failures(dataset, snapshot)
+    gone = _gone(table, arguments, sources)
+    if not gone:
+        return False
+    now = time.time_ns()
+    rows = [(table.id.text(row), table.source.text(row), WITHDRAWN, now, table.path.text(row)) for row in gone]
+    write_part(dataset, unit_of_content(rows), replace(empty(), failures=failures_table(rows)))
+    return True
+
+
+def _gone(table: Failures, arguments: Sequence[str], sources: Sources) -> list[int]:
+    columns = zip(table.id.texts(), table.path.texts(), table.reason.texts(), strict=True)
+    rows = [
+        (row, source_id, path)
+        for row, (source_id, path, reason) in enumerate(columns)
+        if path and reason != WITHDRAWN and source_id not in sources
+    ]
+    if not rows:
+        return []
+    urls = [parse(argument).url for argument in arguments if is_store_url(argument)]
+    paths = [absolute(Path(without_scheme(argument))) for argument in arguments if not is_store_url(argument)]
+    folders = [path for path in paths if path.is_dir()]
+    # There may be a million sources: keep only what concerns these failures.
+    stretches = {(path, source_id.rpartition("@")[0]) for _, source_id, path in rows}
+    beside, cut = set(), set()
+    for source in sources.sources():
+        beside.add(os.path.dirname(source.path))  # noqa: PTH120
+        if isinstance(source.part, Stretch) and source.is_listed and not source.id_is_given:
+            cut |= {(source.path, source.id.rpartition("@")[0])} & stretches
+
+    def is_gone(source_id: str, name: str) -> bool:
+        # The id of a stretch contains its times, so a list that corrects the times gives it another id.
+        if (name, source_id.rpartition("@")[0]) in cut:
+            return True
+        if is_store_url(name):
+            # A file below a folder of this job would have been found. Nothing is known of files elsewhere.
+            return any(name.startswith(f"{url}/") for url in urls)
+        path = Path(name)
+        ours = str(path.parent) in beside or any(map(path.is_relative_to, folders))
+        return ours and not os.path.lexists(path)
+
+    return [row for row, source_id, path in rows if is_gone(source_id, path)]

@@ -1,0 +1,158 @@
+"""Labels from lists: sets columns of a dataset's videos without a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from ...errors import UsageError, WrongTypeError
+from ...manifests.dataset_files.snapshots import open_current
+from ...manifests.dataset_files.tidy import KEEP_SECONDS
+from ...manifests.operations.annotate import Annotation
+from ...manifests.operations.annotate import annotate as set_columns
+from ...manifests.shared_memory.host_copies import copies_in
+from ...storage.interface import Storage
+from ...storage.locate import from_home, storage_at
+from ...warned import warn
+from ..finding.addresses import is_store_url, parse
+from ..finding.column_types import check_types
+from ..finding.importing import Importing, importing_of
+from ..finding.label_lists import Labels, columns_by_id, read_labels
+from ..finding.list_lines import is_list
+from ..finding.places import absolute, place_of_listed, text_of
+from ..finding.plain_values import NotJsonError, plain, valid_text
+from ..finding.source_parts import stretch_of_row
+from ..finding.typed_lines import OnTypes, ignore_types
+from .known_paths import KnownPaths
+
+# Ids that a warning names.
+_NAMED = 3
+
+
+def annotate(
+    dataset: str | PathLike[str],
+    labels: str | PathLike[str] | Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    remove: Iterable[str] = (),
+    types: Mapping[str, str] | None = None,
+    on_types: OnTypes = ignore_types,
+    cuts: str | None = None,
+    list_root: str | PathLike[str] | None = None,
+    keep_snapshots_seconds: float = KEEP_SECONDS,
+) -> Annotation:
+    """Set columns of a dataset's videos without encoding anything. Readers see them in the next snapshot.
+
+    `labels` maps ids to columns (name -> a value that JSON can hold), or is a list (.csv .tsv .jsonl .ndjson .parquet)
+    with an `id`, or a `path`: one from which prep would make the id, or that of a file that was prepared. Columns that
+    it names are set, `remove` are taken from all videos, and others stay. `types` gives types of columns of CSV and TSV
+    lists in place of inferred ones, and `on_types` is called with the types of all columns. `cuts` names the columns
+    with the times of stretches, and `list_root` is where relative paths begin, like prep's --cuts and --list-root.
+    Returns the ids whose columns changed, those that are not in the
+    dataset, and which columns are new. DatasetWarning where none of the ids is in the dataset, where no video has a
+    column that is to be removed, where the values of a column are of several types since, as 3 is not "3", and where a
+    column has the name of one of the dataset's own.
+
+    Raises UsageError for a list that cannot be read or a value that JSON cannot hold, WrongTypeError,
+    NotADatasetError, and DatasetBusyError while a job writes to the dataset.
+    """
+    names = [remove] if isinstance(remove, str) else list(remove)
+    kept = {"id", "path"} & set(names)
+    if kept:
+        raise UsageError(f"{kept.pop()!r} is a column that cannot be removed; name a column of labels")
+    if labels is None:
+        columns: dict[str, dict[str, Any]] = {}
+    elif isinstance(labels, Mapping):
+        columns = _plain_columns(labels)
+    elif not isinstance(labels, str | PathLike):
+        raise WrongTypeError(
+            f"labels is a {type(labels).__name__}; give a list's path, or a dict of ids and their columns, such as "
+            "table.set_index('id').to_dict('index') of a DataFrame"
+        )
+    else:
+        file = from_home(str(labels))
+        importing = importing_of(cuts, list_root=None if list_root is None else text_of(list_root))
+        lines = _listed(file, types, on_types, importing)
+        folder = importing.list_root or str(absolute(Path(file)).parent)
+        columns = columns_by_id(_with_known_ids(storage_at(dataset), folder, lines))
+    done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
+    for told in (*done.absent, *done.mixed, *done.hiding):
+        warn(str(told))
+    if columns and len(done.unknown) == len(columns):
+        warn(
+            f"no video of the dataset has one of these ids: {', '.join(done.unknown[:_NAMED])}"
+            f"{', ...' if len(columns) > _NAMED else ''}; shortgop.open(dataset).ids has those that there are"
+        )
+    return done
+
+
+def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing) -> list[Labels]:
+    if not is_list(file) or file.lower().endswith(".txt"):
+        raise UsageError(f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file", file=file)
+    typed: set[str] = set()
+
+    def note(name: str, kinds: Mapping[str, str]) -> None:
+        typed.update(kinds)
+        on_types(name, kinds)
+
+    lines = read_labels(file, types, note, partial(stretch_of_row, importing=importing))
+    check_types(types or {}, typed)
+    return lines
+
+
+def _with_known_ids(dataset: Storage, folder: str, lines: list[Labels]) -> list[Labels]:
+    """The lines of a list; one that names a file that was prepared gets the id of its video, whatever id the path would
+    make: that may be the id of another file. A folder that was prepared gave its videos paths below it as ids. Relative
+    paths begin in `folder`, which may be a URL."""
+    if not any(line.path for line in lines):
+        return lines
+    _, manifest = open_current(dataset, copies=copies_in(None))
+    known = KnownPaths(manifest)
+
+    def known_id(line: Labels) -> str | None:
+        place = _place(folder, line.path) if line.path else None
+        return known.id_at(place, line.part) if place else None
+
+    return [replace(line, id=found) if (found := known_id(line)) else line for line in lines]
+
+
+def _place(folder: str, path: str) -> str | None:
+    """Where the file of a line lies, as datasets keep it: an absolute path, or a URL. None for what can be neither."""
+    try:
+        place = place_of_listed(folder, path)
+        return parse(place).url if is_store_url(place) else place
+    except UsageError:
+        return None
+
+
+def _plain_columns(labels: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    columns = {}
+    for video_id, values in labels.items():
+        if not isinstance(video_id, str) or not isinstance(values, Mapping):
+            raise UsageError(
+                f"the labels have {video_id!r}: {type(values).__name__}; give ids and, for each, a dict of columns"
+            )
+        wanted = {name: value for name, value in values.items() if not (name == "id" and value == video_id)}
+        keys = {"id", "path"} & wanted.keys()
+        if keys:
+            name = min(keys)
+            raise UsageError(
+                f"the labels of {video_id!r} have a column {name!r}, which is no label but says which video it is; "
+                "leave it out, or call it otherwise"
+            )
+        columns[valid_text(video_id)] = {
+            valid_text(str(name)): _plain(video_id, name, value) for name, value in wanted.items()
+        }
+    return columns
+
+
+def _plain(video_id: str, name: Any, value: Any) -> Any:
+    try:
+        return plain(value)
+    except NotJsonError as error:
+        raise UsageError(
+            f"the labels of {video_id!r} have {error} in column {name!r}; turn it into text, numbers or lists"
+        ) from None

@@ -1,0 +1,13 @@
+"""What files say that PyAV does not tell, and what FFmpeg leaves out without a message. Start at `unread`.
+
+unread                      video that FFmpeg does not read, in any kind of file
+sample_entry, edit_list, mp4_fragments, clean_aperture  MP4 and QuickTime
+matroska_elements, ordered_chapters, pixel_crop  Matroska
+dolby_vision, container_crop  what both of these may state
+transport_packets, programs  transport streams: what is missing, and what they show besides the stream that is read
+chains, next_file           whether the parts of a file follow each other, and another file behind the first
+cut_end, zero_tail          files that end before their end, or in zeros
+joined_files                several files that are read as one
+file_kinds                  what a file is that is no video
+seeking, searching          positions that damage may put anywhere, and bytes searched for in all of a file
+"""

@@ -1,0 +1,225 @@
+"""How far each chunk of an AVI file, and each tag of an FLV file, is followed directly by the next, or each picture
+with its length before it; whether an ASF file lacks its end.
+
+After damage, FFmpeg's demuxers search for the next one without a message. The timestamps of an AVI are a count of its
+chunks, so they are wrong after a gap.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from ..headers.motion_jpeg import first_wrong_part
+from .zero_tail import zeros_from
+
+_HEADER = struct.Struct("<4sI")
+_KNOWN = re.compile(rb"\d\d(dc|db|wb|tx|pc|iv|__)|ix\d\d|idx1|JUNK|junk|hdrl|INFO|LIST|RIFF")
+_NUMBERED = re.compile(rb"\d\d(dc|db|wb)")
+_OPENED = (b"movi", b"rec ", b"AVIX", b"AVI ")
+# Other chunks that recorders write between frames, of places and accelerations. Damaged names of frames have digits.
+_FOREIGN = re.compile(rb"[A-Za-z]{3}[A-Za-z0-9_ ]")
+
+
+_TAG_TYPES = (8, 9, 18)  # sound, video, metadata
+_FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES, _STREAM_NUMBER = 9, 11, 4, slice(8, 11)
+
+
+# A tag's type, its length and time, and the number of its stream, which is 0.
+_TAG = re.compile(rb"(?s)(?=[\x08\x09\x12].{7}\0\0\0)")
+# A chunk of a stream: its number and kind, and the length.
+_CHUNK = re.compile(rb"(?s)(?=\d\d(?:dc|db|wb).{4})")
+_READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Break:
+    """Where a chain of chunks or tags breaks. `is_end`: nothing behind it belongs to the file, so that it is the end of
+    a shorter one; `in_packet`: what is at the break may be the beginning of a packet; `is_cut`: a chunk is longer than
+    what is left of the file."""
+
+    position: int
+    is_end: bool = False
+    in_packet: bool = False
+    is_cut: bool = False
+
+
+def first_break(path: str, container: str) -> Break | None:
+    """Where the chain of chunks or tags breaks, or None, or that of pictures with their lengths before them. Other
+    containers have no such chain. A file that only ends too early is no break."""
+    if container == "mjpeg":
+        wrong = first_wrong_part(path)
+        return None if wrong is None else Break(wrong)
+    at = _avi_break(path) if container == "avi" else _flv_break(path) if container == "flv" else None
+    if at is None:
+        return None
+    with Path(path).open("rb") as file:
+        if container == "avi":
+            is_cut = _KNOWN.fullmatch(_header(file, at)[0]) is not None and not _has_chunk_behind(file, at + 1)
+            return Break(at, is_end=is_cut or _is_behind(zeros_from(path), at), is_cut=is_cut)
+        file.seek(at)
+        in_packet = _TAG.match(file.read(_TAG_HEADER_BYTES)) is not None
+        return Break(at, not _has_tag_behind(file, at + 1), in_packet)
+
+
+def _is_behind(zeros: int | None, at: int) -> bool:
+    """Whether the zeros with which a file ends begin at or before this position, or within a header that lies there."""
+    return zeros is not None and zeros < at + _HEADER.size
+
+
+def _has_chunk_behind(file: BinaryIO, at: int) -> bool:
+    """Whether a whole chunk of a stream, with another chunk or the end of the file behind it, lies anywhere from this
+    position on."""
+    size = file.seek(0, 2)
+    while True:
+        file.seek(at)
+        data = file.read(_READ_BYTES)
+        for match in _CHUNK.finditer(data):
+            length = int.from_bytes(data[match.start() + 4 : match.start() + 8], "little")
+            end = at + match.start() + _HEADER.size + length + length % 2
+            if end == size or (end + _HEADER.size <= size and _KNOWN.fullmatch(_header(file, end)[0])):
+                return True
+        if len(data) < _READ_BYTES:
+            return False
+        at += _READ_BYTES - _HEADER.size
+
+
+def _has_tag_behind(file: BinaryIO, at: int) -> bool:
+    """Whether a whole tag, with the link back to its beginning, lies anywhere from this position on."""
+    while True:
+        file.seek(at)
+        data = file.read(_READ_BYTES)
+        for match in _TAG.finditer(data):
+            tag_bytes = _TAG_HEADER_BYTES + int.from_bytes(data[match.start() + 1 : match.start() + 4])
+            file.seek(at + match.start() + tag_bytes)
+            if file.read(_BACK_LINK_BYTES) == tag_bytes.to_bytes(_BACK_LINK_BYTES):
+                return True
+        if len(data) < _READ_BYTES:
+            return False
+        at += _READ_BYTES - _TAG_HEADER_BYTES
+
+
+def _flv_break(path: str) -> int | None:
+    size = Path(path).stat().st_size
+    with Path(path).open("rb") as file:
+        at = int.from_bytes(file.read(_FLV_HEADER_BYTES)[5:]) + _BACK_LINK_BYTES
+        while at + _TAG_HEADER_BYTES <= size:
+            file.seek(at)
+            header = file.read(_TAG_HEADER_BYTES)
+            end = at + _TAG_HEADER_BYTES + int.from_bytes(header[1:4])
+            if header[0] & 31 not in _TAG_TYPES:
+                return at
+            if end + _BACK_LINK_BYTES > size:
+                # Another file may lie there, whose first byte looks like the type of a tag.
+                return at if any(header[_STREAM_NUMBER]) else None
+            file.seek(end)
+            if int.from_bytes(file.read(_BACK_LINK_BYTES)) != end - at:
+                return at
+            at = end + _BACK_LINK_BYTES
+    return None
+
+
+def _avi_break(path: str) -> int | None:
+    """The position of the first chunk that is not valid or is cut off, or None."""
+    size = Path(path).stat().st_size
+    with Path(path).open("rb") as file:
+        at, in_movi = 0, False
+        while at + _HEADER.size <= size:
+            kind, length = _header(file, at)
+            if not _KNOWN.fullmatch(kind) and in_movi and _KNOWN.fullmatch(_header(file, at - 1)[0]):
+                # Some recorders do not fill up chunks of an odd length.
+                at -= 1
+                kind, length = _header(file, at)
+            if not _KNOWN.fullmatch(kind) and not (in_movi and _is_foreign(file, at, size)):
+                # Anything may lie between and after the lists.
+                return at if in_movi else None
+            if kind in (b"LIST", b"RIFF"):
+                file.seek(at + _HEADER.size)
+                name = file.read(4)
+                in_movi = name in (b"movi", b"rec ") or (in_movi and name not in _OPENED)
+                if name in _OPENED:
+                    at += 12
+                    continue
+            elif kind == b"idx1":
+                in_movi = False
+            following = at + _HEADER.size + length + length % 2
+            if in_movi and kind not in (b"LIST", b"RIFF") and following > size + 1:
+                return at
+            at = following
+    return None
+
+
+def _is_foreign(file: BinaryIO, at: int, size: int) -> bool:
+    """Whether a chunk of another kind lies here, with one of a known or of such a kind behind it, or the end."""
+    kind, length = _header(file, at)
+    following = at + _HEADER.size + length + length % 2
+    if not _FOREIGN.fullmatch(kind) or following + _HEADER.size > size:
+        return _FOREIGN.fullmatch(kind) is not None and following == size
+    behind = _header(file, following)[0]
+    return bool(_KNOWN.fullmatch(behind) or _FOREIGN.fullmatch(behind))
+
+
+def lacks_movi(path: str) -> bool:
+    """Whether the chunks of an AVI do not lead to the list that has its frames. FFmpeg then finds the first ones
+    somewhere behind its beginning."""
+    size, at = Path(path).stat().st_size, 12
+    with Path(path).open("rb") as file:
+        while at + 12 <= size:
+            kind, length = _header(file, at)
+            if kind == b"LIST" and file.read(4) == b"movi":
+                return False
+            at += _HEADER.size + length + length % 2
+    return True
+
+
+def bytes_before(path: str, stream_index: int) -> dict[int, int]:
+    """How many bytes of each other stream of an AVI lie before the first chunk of this one, by the numbers of streams;
+    none where it has no chunk."""
+    size, at, found = Path(path).stat().st_size, 12, dict[int, int]()
+    with Path(path).open("rb") as file:
+        while at + 12 <= size:
+            kind, length = _header(file, at)
+            if kind == b"LIST" and file.read(4) in (b"movi", b"rec "):
+                at += 12
+                continue
+            if _NUMBERED.fullmatch(kind):
+                if int(kind[:2]) == stream_index:
+                    return found
+                found[int(kind[:2])] = found.get(int(kind[:2]), 0) + length
+            at += _HEADER.size + length + length % 2
+    return {}
+
+
+def _header(file: BinaryIO, at: int) -> tuple[bytes, int]:
+    file.seek(at)
+    kind, length = _HEADER.unpack(file.read(_HEADER.size))
+    return kind, length
+
+
+_ASF_DATA = bytes.fromhex("3626b2758e66cf11a6d900aa0062ce6c")
+_ASF_OBJECT = struct.Struct("<16sQ")
+
+
+def lacks_asf_end(path: str) -> bool:
+    """Whether an ASF file ends within its data, by their length, or may do so as they state none. Its last packet may
+    be incomplete then."""
+    end = asf_data_end(path)
+    return end is None or end > Path(path).stat().st_size
+
+
+def asf_data_end(path: str) -> int | None:
+    """Where the data of an ASF file end; None where it does not say."""
+    size, at = Path(path).stat().st_size, 0
+    with Path(path).open("rb") as file:
+        while at + _ASF_OBJECT.size <= size:
+            file.seek(at)
+            kind, length = _ASF_OBJECT.unpack(file.read(_ASF_OBJECT.size))
+            if length <= _ASF_OBJECT.size:
+                return None
+            if kind == _ASF_DATA:
+                return int(at + length)
+            at += length
+    return None

@@ -1,0 +1,8 @@
+"""What the headers of packets say, found without decoding. Start at `access_units`.
+
+access_units                where a decoder may start, and whether a packet is missing
+h264_sps, mpeg4_headers     parameters of H.264 and of MPEG-4
+hevc_end                    HEVC that ends within a picture
+motion_jpeg                 pictures that lack an end, and what the lines between those of a web camera say
+stated_rates                raw streams whose headers state another rate further on
+"""

@@ -1,0 +1,91 @@
+"""Whether draws are those of a dataset: a sampler's stand for clips of the dataset that it was made of."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Sequence
+from types import FrameType
+from typing import Protocol
+
+from ...errors import UsageError
+from ...wording import counted
+from ..which_clips.clips import Clips
+from ..which_clips.draws import Draw, DrawnFrom, share_of
+
+# What takes draws for places, and what to take instead.
+_REMEDIES = {
+    "ConcatDataset": "put the datasets together with shortgop.MixedClips, and make the sampler of that",
+    "Subset": "give ClipDataset videos= or shortgop.open(...).where(...) for some of the videos, or a ClipTable for "
+    "some of the clips, and make the sampler of that",
+}
+
+
+class HasDraws(Protocol):
+    """A dataset of which draws stand for clips: ClipDataset and MixedClips."""
+
+    @property
+    def clip_index(self) -> Clips: ...
+
+    @property
+    def made_as(self) -> str:
+        """A name that its copies in other processes have too, see `new_name`."""
+
+    @property
+    def videos_fingerprint(self) -> str: ...
+
+
+def new_name() -> str:
+    """A name for a dataset that its copies in other processes have too, and no other dataset has."""
+    return uuid.uuid4().hex
+
+
+def drawn_from(dataset: HasDraws) -> DrawnFrom:
+    """What draws of a sampler of this dataset say of it."""
+    return DrawnFrom(len(dataset.clip_index), dataset.made_as, _fingerprint(dataset))
+
+
+def check_drawn_from(draws: Sequence[int], dataset: HasDraws) -> None:
+    """UsageError for draws of a sampler of another dataset, which would be other clips of this one.
+
+    A dataset that was made anew with the same clips will do. Only then are fingerprints compared, since a worker would
+    have to count all clips for its own.
+    """
+    share = share_of(draws)
+    given = None if share is None else share.drawn_from
+    if given is None or given.made_as == dataset.made_as:
+        return
+    count = len(dataset.clip_index)
+    if given.num_clips != count:
+        what = f"of a dataset of {counted(given.num_clips, 'clip')}, and this one has {count}"
+    elif given.fingerprint != _fingerprint(dataset):
+        what = "of another dataset, which has as many clips of other videos, or by another policy or seed"
+    else:
+        return
+    raise UsageError(
+        f"the sampler is {what}: give the DataLoader the dataset that the sampler was made of, or make a sampler of "
+        "this one"
+    )
+
+
+def check_not_taken_for_places() -> None:
+    """UsageError where torch's ConcatDataset or Subset took draws of a sampler for places of its own, and asks for
+    what is there: from the second epoch on these are other clips than the sampler's.
+
+    To be called by what they ask. They hand on numbers that are no draws any more, so this looks at who asks.
+    """
+    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # the documented way to the caller
+    if frame is None or frame.f_globals.get("__name__") != "torch.utils.data.dataset":
+        return
+    wrapper = type(frame.f_locals.get("self")).__name__
+    asked = frame.f_locals.get("idx", frame.f_locals.get("indices"))
+    first = asked[0] if isinstance(asked, list) and asked else asked
+    if wrapper in _REMEDIES and isinstance(first, Draw):
+        raise UsageError(
+            f"draws of a sampler stand for clips of the dataset that it was made of, and a {wrapper} takes them for "
+            f"places of its own, where other clips are: {_REMEDIES[wrapper]}"
+        )
+
+
+def _fingerprint(dataset: HasDraws) -> str:
+    return f"{dataset.videos_fingerprint}/{dataset.clip_index.fingerprint}"

@@ -1,0 +1,366 @@
+"""Orders: which clip comes at which position of an epoch.
+
+Each order is a small frozen dataclass. Bound to a dataset and a seed it is a pure function from an epoch and positions
+in it to draws (see `draws.py`), evaluated for any positions at a time: nothing is shuffled, stored or advanced, so any
+number of ranks can each work out their own part.
+
+    Sequential      0 1 2 3 4 5 6 7
+    Shuffled        5 0 3 7 1 6 4 2      every clip once
+    Chunked(2)      3 4 0 7 2 1 5 6      every clip once, two neighbours at a time
+    OneClipPerVideo                      every video once, with one of its clips
+    Weighted        5 1 5 5 3 0 1 5      drawn with replacement: independent of each other
+    Systematic      1 5 3 5 0 1 5 5      each as often as its weight says, to within one
+    ClassBalanced                        each class as often as the others, to within one
+    ClassBatches                         each batch has some clips of each of some classes: see `class_batches`
+    Mixture                              of each block of positions a fixed number from each dataset
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from ...errors import UsageError, WrongTypeError
+from ...manifests.ragged import Array
+from ..which_clips.clips import Clips
+from ..which_clips.keyed import below, hashes, key, permuted, permuted_blocks
+from ..which_clips.mixing import MixedIndex
+from ..which_clips.offsets import at_least_one, listed
+from ..which_clips.own_values import own
+from .class_labels import class_line
+from .weights import WeightLine, systematic_points, weight_line
+
+_MAX_SLOTS = 1 << 31
+# A draw is round * N + index and an int64. So many epochs have to fit beside the rounds within an epoch.
+_EPOCHS = 1 << 16
+# Shares in so many parts of a whole are simple quotas, and rounded ones in so many.
+_MOST_PARTS = 100
+_MOST_ROUNDED_PARTS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class BoundOrder:
+    """An order of one dataset: how many positions an epoch has, and the draws at positions of an epoch.
+
+    `draws(epoch, positions)` takes and returns int64, (positions,). `fingerprint` differs where draws do. `chunk` is
+    how many neighbours come together, `window` how long the runs of positions are within which they are then shuffled.
+    Batches have to be of a multiple of `batch` samples.
+    """
+
+    length: int
+    draws: Callable[[int, Array], Array]
+    fingerprint: str
+    chunk: int = 1
+    window: int = 1
+    batch: int = 1
+
+    def check_batch(self, size: int, what: str) -> None:
+        """UsageError for batches of this size, of which the message calls the number `what`, that the order is not
+        for."""
+        if size % self.batch:
+            raise UsageError(
+                f"{what} is {size}, and the order is ClassBatches, of batches of {self.batch} clips (num_classes * "
+                f"clips_per_class): make it {self.batch}, or a multiple"
+            )
+
+
+class Order(Protocol):
+    """What ElasticSampler needs of an order."""
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        """The order of this dataset under this seed."""
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """Every clip once, in the order of their numbers: for evaluation."""
+
+    may_repeat: ClassVar[bool] = True
+    """Whether each epoch may be meant to have the same clips."""
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:  # noqa: ARG002  # as other orders
+        count = len(clips)
+        return BoundOrder(count, lambda epoch, positions: epoch * count + positions, repr(self))
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Every clip once an epoch, in an order that is as random as a shuffle: a permutation keyed by seed and epoch."""
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        count = len(clips)
+
+        def draws(epoch: int, positions: Array) -> Array:
+            return epoch * count + permuted(key(seed, "shuffled", epoch), count, positions)
+
+        return BoundOrder(count, draws, repr(self))
+
+
+@dataclass(frozen=True)
+class Chunked:
+    """Every clip once an epoch, `chunk` neighbours at a time: they share GOPs, which are decoded once for all of them.
+
+        clips         0 1 2 3 4 5 6 7 8 9      a circle: 0 follows 9
+        phase 4               |0    |1    |2    chunks of 3 from there on, and what is left at the end
+        order         9 7 8 | 1 3 2 | 4 6 5 | 0
+
+    The phase is drawn for each epoch, uniform over the whole circle, so each clip is as likely at each position. Within
+    a chunk the clips are shuffled, so that where a batch ends within it, each has a random part. Chunks may lie across
+    the end of a video and the start of the next. What chunks do to the variance of a batch, and how to
+    choose them, is in docs/sampling.md.
+
+    `window` shuffles the positions within each run of so many, in which chunks lose their neighbourhood and, in a
+    DataLoader, what they save. ClipLoader reads by chunk and keeps it.
+    """
+
+    chunk: int
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chunk", at_least_one(self.chunk, "chunk"))
+        if self.window is not None:
+            object.__setattr__(self, "window", at_least_one(self.window, "window"))
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        count = len(clips)
+        whole = count // self.chunk
+
+        def draws(epoch: int, positions: Array) -> Array:
+            if self.window is not None:
+                positions = _within_windows(key(seed, "window", epoch), self.window, count, positions)
+            phase = int(below(hashes(key(seed, "phase"), epoch), count))
+            positions = _within_windows(key(seed, "within chunks", epoch), self.chunk, count, positions)
+            chunks, within = np.divmod(positions, self.chunk)
+            # What is left stays last: chunks are all of one size, and so is every position's chance of a clip.
+            inside = chunks < whole
+            chunks[inside] = permuted(key(seed, "chunks", epoch), whole, chunks[inside])
+            return epoch * count + (phase + chunks * self.chunk + within) % count
+
+        return BoundOrder(count, draws, repr(self), self.chunk, self.window or 1)
+
+
+def _within_windows(hash_key: int, window: int, count: int, positions: Array) -> Array:
+    """Positions shuffled within windows; the last window is as long as what is left."""
+    whole = count // window * window
+    result = positions.copy()
+    inside = positions < whole
+    result[inside] = permuted_blocks(hash_key, window, positions[inside])
+    if not inside.all():
+        result[~inside] = whole + permuted(hash_key, count - whole, positions[~inside] - whole)
+    return result
+
+
+@dataclass(frozen=True)
+class OneClipPerVideo:
+    """Every video that has clips once an epoch, in random order, each time with one of its clips, all as likely."""
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        count, firsts = len(clips), clips.firsts
+        counts = np.diff(firsts)
+        videos = np.flatnonzero(counts) if (counts == 0).any() else None
+        length = len(counts) if videos is None else len(videos)
+
+        def draws(epoch: int, positions: Array) -> Array:
+            chosen = permuted(key(seed, "videos", epoch), length, positions)
+            chosen = chosen if videos is None else videos[chosen]
+            within = below(hashes(key(seed, "clip of a video", epoch), chosen), counts[chosen])
+            return epoch * count + clips.clip_numbers(firsts[chosen] + within)
+
+        return BoundOrder(length, draws, repr(self))
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """`num_samples` clips an epoch (as many as there are), each drawn by weight from all of them: with replacement.
+
+    `weights` are numbers for each video, which each of its clips has, or with `of="clips"` for each clip. Only their
+    proportions count. A clip that comes twice has another draw each time, so its random choices differ.
+    """
+
+    weights: Any
+    of: str = "videos"
+    num_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", own(self.weights))
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        line = weight_line(clips, self.weights, self.of)
+        count, length = len(clips), _num_samples(self.num_samples, clips)
+        rounds = rounds_of(length, count)
+
+        def draws(epoch: int, positions: Array) -> Array:
+            points = below(hashes(key(seed, "weighted", epoch), positions), line.total)
+            return (epoch * rounds + positions % rounds) * count + clips.clip_numbers(line.places(points))
+
+        return BoundOrder(length, draws, f"Weighted({length}, {digest_of(line)})")
+
+
+@dataclass(frozen=True, eq=False)
+class Systematic:
+    """`num_samples` clips an epoch (as many as there are), each as often as its weight says, to within one.
+
+    Of T samples a clip with the part w of all weights is drawn floor(T * w) or ceil(T * w) times, T * w on average;
+    with equal weights and as many samples as clips this is Shuffled's kind of epoch. Weights as for Weighted.
+    """
+
+    weights: Any
+    of: str = "videos"
+    num_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", own(self.weights))
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        line = weight_line(clips, self.weights, self.of)
+        return _systematic(line, clips, seed, _num_samples(self.num_samples, clips), "Systematic")
+
+
+@dataclass(frozen=True, eq=False)
+class ClassBalanced:
+    """`num_samples` clips an epoch (as many as there are): each class as often as the others, to within one.
+
+    `labels` has one label, a number or a text, for each video, or with `of="clips"` for each clip; missing ones, None
+    or NaN, are a UsageError, and of empty texts beside others a DatasetWarning tells. Within a class each clip is drawn
+    as often as the others, to within one.
+    """
+
+    labels: Any
+    num_samples: int | None = None
+    of: str = "videos"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", own(self.labels))
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        # Classes side by side on the line: the points in each are as many as in any other, to within one.
+        line = class_line(self.labels, clips, self.of, equal_classes=True).line
+        return _systematic(line, clips, seed, _num_samples(self.num_samples, clips), "ClassBalanced")
+
+
+def _systematic(line: WeightLine, clips: Clips, seed: int, length: int, name: str) -> BoundOrder:
+    count = len(clips)
+    if length >= _MAX_SLOTS:
+        raise UsageError(f"num_samples is {length}; systematic orders have less than 2**31 samples in an epoch")
+    # How often a clip can come in an epoch: its slots are neighbours, so they differ modulo this.
+    rounds = -(-length * line.heaviest // line.total)
+
+    def draws(epoch: int, positions: Array) -> Array:
+        slots = permuted(key(seed, "systematic", epoch), length, positions)
+        phase = int(below(hashes(key(seed, "systematic phase"), epoch), line.total))
+        points = systematic_points(line.total, phase, slots, length)
+        return (epoch * rounds + slots % rounds) * count + clips.clip_numbers(line.places(points))
+
+    return BoundOrder(length, draws, f"{name}({length}, {digest_of(line)})")
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Several datasets, joined by MixedClips, in fixed proportions.
+
+    Of each `sum(quotas)` positions, `quotas[k]` are of dataset k, in random order. Each dataset goes on in its own
+    order, by default Shuffled, from where it was: it begins anew when all of its clips were seen, and not when the
+    others' were. An epoch ends when each dataset was seen at least once, or after `num_blocks` blocks.
+    """
+
+    quotas: Sequence[int]
+    orders: Sequence[Order] | None = None
+    num_blocks: int | None = None
+
+    def __post_init__(self) -> None:
+        given = listed(self.quotas, "quotas")
+        try:
+            quotas = tuple(at_least_one(each, "a quota") for each in given)
+        except UsageError as error:
+            raise type(error)(f"{error.message}{_whole_quotas(given)}") from None
+        object.__setattr__(self, "quotas", quotas)
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        mixed = clips if isinstance(clips, MixedIndex) else MixedIndex((clips,))
+        parts = mixed.parts
+        orders = [Shuffled()] * len(parts) if self.orders is None else list(self.orders)
+        if not len(parts) == len(self.quotas) == len(orders):
+            raise UsageError(
+                f"the mixture has {len(self.quotas)} quotas and {len(orders)} orders for {len(parts)} datasets; "
+                "each has one (MixedClips joins datasets)"
+            )
+        if not all(map(len, parts)):
+            raise UsageError(
+                f"dataset {list(map(len, parts)).index(0)} of the mixture has no clips, and its quota asks for some: "
+                "leave it out of MixedClips, or see ClipDataset.too_short"
+            )
+        bound = [order.bound(part, seed) for order, part in zip(orders, parts, strict=True)]
+        for each, quota in zip(bound, self.quotas, strict=True):
+            each.check_batch(quota, "a quota of the mixture")
+        block = sum(self.quotas)
+        needed = max(-(-each.length // quota) for each, quota in zip(bound, self.quotas, strict=True))
+        blocks = needed if self.num_blocks is None else at_least_one(self.num_blocks, "num_blocks")
+        slots = np.cumsum((0, *self.quotas))
+
+        def draws(epoch: int, positions: Array) -> Array:
+            which_block, slot = np.divmod(permuted_blocks(key(seed, "mixture", epoch), block, positions), block)
+            which = np.searchsorted(slots, slot, side="right") - 1
+            result = np.empty_like(positions)
+            for part, order in enumerate(bound):
+                mine = which == part
+                turns = (epoch * blocks + which_block[mine]) * self.quotas[part] + slot[mine] - slots[part]
+                result[mine] = mixed.joined(part, _turns(order, turns))
+            return result
+
+        described = ", ".join(each.fingerprint for each in bound)
+        whole = block if any(each.batch > 1 for each in bound) else 1
+        return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, [{described}])", batch=whole)
+
+
+def check_order(order: Any, what: str) -> None:
+    """WrongTypeError for what is no order; its message calls it `what`."""
+    if isinstance(order, type) or not hasattr(order, "bound"):
+        raise WrongTypeError(f"{what} is {order!r}; it is an order such as shortgop.Shuffled()")
+
+
+def _whole_quotas(shares: Sequence[Any]) -> str:
+    """The quotas in the proportions of shares such as 0.75 and 0.25, for a message; empty where they are not simple."""
+    if not all(isinstance(each, int | float) and 0 < each < math.inf and each is not True for each in shares):
+        return ""
+    exact = [Fraction(str(each)) for each in shares]
+    if math.lcm(*(each.denominator for each in exact)) > _MOST_PARTS:
+        # 0.333 is no third, but is meant as one.
+        exact = [each.limit_denominator(_MOST_ROUNDED_PARTS) for each in exact]
+        if not all(math.isclose(each, share, rel_tol=1e-3) for each, share in zip(exact, shares, strict=True)):
+            return ""
+    parts = math.lcm(*(each.denominator for each in exact))
+    whole = [int(each * parts) for each in exact]
+    named = " and ".join(map(str, shares)) if len(shares) < 3 else f"[{', '.join(map(str, shares))}]"
+    return f": {named} are {[each // math.gcd(*whole) for each in whole]}"
+
+
+def _turns(order: BoundOrder, turns: Array) -> Array:
+    """The draws of an order that goes from epoch to epoch without end."""
+    epochs, positions = np.divmod(turns, order.length)
+    result = np.empty_like(turns)
+    for epoch in np.unique(epochs).tolist():
+        result[epochs == epoch] = order.draws(epoch, positions[epochs == epoch])
+    return result
+
+
+def rounds_of(wanted: int, count: int) -> int:
+    """So many rounds in an epoch of `count` clips, or as many as draws of 64 bits hold."""
+    return min(wanted, max(1, (1 << 62) // (count * _EPOCHS)))
+
+
+def _num_samples(given: int | None, clips: Clips) -> int:
+    return len(clips) if given is None else at_least_one(given, "num_samples")
+
+
+def digest_of(line: WeightLine) -> str:
+    """A few characters that differ where lines do."""
+    digest = hashlib.blake2b(digest_size=8)
+    for column in (line.bounds, line.weight, line.first_places):
+        digest.update(np.ascontiguousarray(column, dtype="<i8").data)
+    return digest.hexdigest()

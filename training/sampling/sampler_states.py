@@ -1,0 +1,62 @@
+"""States of an ElasticSampler: what of one is checked before a sampler goes on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...arguments import integer
+from ...errors import UsageError, WrongTypeError
+from ..which_clips.draws import checked_epoch
+from .slices import EpochSlices
+
+STATE_VERSION = 2
+_FINGERPRINTS = {"clips": "policy, or another seed of the dataset", "order": "order", "seed": "seed"}
+
+
+def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips: int) -> tuple[int, int, int]:
+    """The epoch, the position in it, and how much of the rank's part of the global batch there was taken.
+
+    `own` is a state of the sampler that goes on, whose epochs are `slices`. UsageError for a state of other samples, or
+    one that was changed; WrongTypeError for what is none.
+    """
+    if not isinstance(state, Mapping) or "version" not in state:
+        has = (
+            f"; it has {', '.join(map(repr, state)) or 'nothing'}" if isinstance(state, Mapping) else f" but {state!r}"
+        )
+        raise WrongTypeError(f"this is no state of an ElasticSampler{has}")
+    if state["version"] != STATE_VERSION:
+        raise UsageError(f"the state has version {state['version']!r}; this shortgop has {STATE_VERSION}")
+    missing = [name for name in own if name not in state]
+    if missing:
+        raise UsageError(f"the state lacks {', '.join(map(repr, missing))}: it was changed or cut off")
+    if state["videos"] != own["videos"]:
+        raise UsageError(
+            f"the state was taken with other videos, in snapshot {state['snapshot']!r}, and this is "
+            f"{own['snapshot']!r}; its position means nothing here; give shortgop.ClipDataset that snapshot, or "
+            "videos= the ids of then, if that was removed"
+        )
+    for name, what in _FINGERPRINTS.items():
+        if state[name] != own[name]:
+            raise UsageError(
+                f"the state was taken with another {what}: {state[name]!r}, now {own[name]!r}; its position means "
+                "nothing here"
+            )
+    start, epoch = integer(state["position"], "the state's position"), integer(state["epoch"], "the state's epoch")
+    offset = integer(state["rank_offset"], "the state's rank_offset")
+    if not 0 <= start <= slices.length or epoch < 0 or offset < 0:
+        raise UsageError(
+            f"the state is at position {start} of epoch {epoch}; epochs count from 0 and have {slices.length} "
+            "positions: the state was changed"
+        )
+    if offset and any(state[name] != own[name] for name in ("world_size", "global_batch_size")):
+        raise UsageError(
+            f"the state was taken inside a global batch, by {state['world_size']} ranks and in batches of "
+            f"{state['global_batch_size']}; it goes on only with as many, or take it between two global batches"
+        )
+    if offset and offset >= slices.most_per_batch:
+        raise UsageError(
+            f"the state has rank_offset {offset}, and a rank has {slices.most_per_batch} samples of a global batch: "
+            "the state was changed"
+        )
+    return checked_epoch(epoch, num_clips, "the state's epoch"), start, offset

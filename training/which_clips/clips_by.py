@@ -1,0 +1,200 @@
+"""Clips whose frames a function of the user's own chooses, and the index over them."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from reprlib import repr as shortened
+from typing import Any
+
+import numpy as np
+
+from ...arguments import integer
+from ...errors import UsageError, WrongTypeError
+from ...lazy import lazy
+from ...manifests.ragged import Array
+from ...wording import counted
+from .clip_reach import columns_of, fingerprint_of
+from .clips import Clip
+from .counterparts import names_counterparts
+from .draws import split_draws
+from .ends import PADDING, Ends, check_ends, frames_within
+from .keyed import key
+from .offsets import MOST_FRAMES, at_least_one
+from .placed_clips import MOST_CLIPS
+from .video_table import VideoTable
+
+
+@dataclass(frozen=True)
+class ClipToChoose:
+    """What the function of a ClipsBy is told: the video, or the stretch of one, that a clip is taken from, and which of
+    its clips that is."""
+
+    id: str
+    num_frames: int
+    fps: float
+    clip: int = 0
+    stretch: int | None = None
+
+
+Choose = Callable[[ClipToChoose, np.random.Generator], Any] | Callable[[ClipToChoose], Any]
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@names_counterparts
+@dataclass(frozen=True)
+class ClipsBy:
+    """`clips_per_video` clips of each video, whose frames a function chooses, anew in each epoch if it draws them.
+
+        def any_stride(video, random):
+            stride = random.integers(1, 5)
+            start = random.integers(max(1, video.num_frames - 15 * stride))
+            return start + stride * np.arange(16)
+
+        clips = shortgop.ClipDataset("DATASET", shortgop.ClipsBy(any_stride, 16, ends="repeat_last"))
+
+    The function returns `num_frames` frame numbers, in any order; where that is None, as many as it likes, one or more.
+    Of clips of several lengths the `collate_fn` of a DataLoader makes a batch. It gets
+
+    - `video.id`, `video.num_frames`, `video.fps`; `video.clip`, which of the video's clips it is, from 0 on; and
+      `video.stretch`, where clips are taken from Stretches: frames then count from the start of the stretch, which has
+      `num_frames`;
+    - a numpy.random.Generator, seeded from the dataset's seed and the draw, so that clips are the same for any workers
+      and ranks. A function of one parameter gets none, and its clips are the same in each epoch.
+
+    It has to be a function of these alone, and is called more than once for a clip.
+
+    `ends` says what comes in place of a frame that the video does not have, as with other policies; by default that is
+    an error. For workers that start anew it has to be importable. A training state is refused where the function has
+    another name, or is a functools.partial with other arguments; what it does is not looked into.
+    """
+
+    choose: Choose
+    num_frames: int | None = None
+    clips_per_video: int = 1
+    ends: Ends = "error"
+
+    def __post_init__(self) -> None:
+        if not callable(self.choose):
+            raise WrongTypeError(
+                f"choose is {shortened(self.choose)}; it is a function of a video and a numpy.random.Generator, which "
+                "returns frame numbers"
+            )
+        if self.num_frames is not None:
+            object.__setattr__(self, "num_frames", at_least_one(self.num_frames, "num_frames", most=MOST_FRAMES))
+        count = at_least_one(self.clips_per_video, "clips_per_video", most=MOST_CLIPS)
+        object.__setattr__(self, "clips_per_video", count)
+        check_ends(self.ends)
+        if self.ends == "drop":
+            raise UsageError(
+                'ends="drop" leaves out videos that are too short, which only the function knows; choose among the '
+                "videos beforehand, with where() of the dataset or videos="
+            )
+
+    def __repr__(self) -> str:
+        more = f", clips_per_video={self.clips_per_video}" if self.clips_per_video > 1 else ""
+        more += f", ends={self.ends!r}" if self.ends != "error" else ""
+        count = "" if self.num_frames is None else f", {self.num_frames}"
+        return f"ClipsBy({named(self.choose)}{count}{more})"
+
+    @lazy
+    def is_random(self) -> bool:
+        """Whether the function takes random numbers."""
+        try:
+            parameters = inspect.signature(self.choose).parameters.values()
+        except (TypeError, ValueError):
+            return True
+        needed = [each for each in parameters if each.kind in _POSITIONAL and each.default is each.empty]
+        return len(needed) != 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
+
+
+def named(choose: Any) -> str:
+    """What a function is called, the same in every process."""
+    if isinstance(choose, functools.partial):
+        keywords = [f"{name}={value!r}" for name, value in sorted(choose.keywords.items())]
+        return f"partial({', '.join([named(choose.func), *map(repr, choose.args), *keywords])})"
+    name = getattr(choose, "__qualname__", None)
+    return name if isinstance(name, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(choose))
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenIndex:
+    """The clips of a ClipsBy: as many of each video."""
+
+    policy: ClipsBy
+    videos: VideoTable
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.videos) * self.policy.clips_per_video
+
+    @property
+    def firsts(self) -> Array:
+        return np.arange(len(self.videos) + 1) * self.policy.clips_per_video
+
+    @property
+    def too_short(self) -> Array:
+        """None: only the function knows."""
+        return np.zeros(0, dtype=np.int64)
+
+    @property
+    def pads(self) -> bool:
+        return self.policy.ends in PADDING
+
+    @lazy
+    def fingerprint(self) -> str:
+        return fingerprint_of([repr(self.policy), self.seed], columns_of(self.videos))
+
+    def video_name(self, place: int) -> str:
+        return self.videos.name(place)
+
+    def clip_numbers(self, places: Array) -> Array:
+        return places
+
+    def clips(self, draws: Sequence[int]) -> list[Clip]:
+        _, indices = split_draws(draws, len(self))
+        videos, clips = np.divmod(indices, self.policy.clips_per_video)
+        return [self._clip(*each) for each in zip(draws, videos.tolist(), clips.tolist(), strict=True)]
+
+    def _clip(self, draw: int, video: int, clip: int) -> Clip:
+        stretch = None if self.videos.first_frames is None else video
+        told = ClipToChoose(
+            self.videos.name(video), int(self.videos.num_frames[video]), float(self.videos.fps(video)), clip, stretch
+        )
+        origin = self.videos.first_frame(video)
+        try:
+            choose: Callable[..., Any] = self.policy.choose
+            random = [np.random.default_rng(key(self.seed, "clips by", draw))] if self.policy.is_random else []
+            found = choose(told, *random)
+            wanted = self._checked(found)
+            frames, mask = frames_within(wanted, told.num_frames, self.policy.ends)
+        except UsageError as error:
+            raise type(error)(f"{self._of(told, draw)}: {error.message}", video=told.id) from None
+        except Exception as error:
+            error.add_note(self._of(told, draw))
+            raise
+        first = origin + int(frames[0])
+        return Clip(draw, self.videos.row(video), first, origin + frames, mask if self.pads else None, stretch)
+
+    def _of(self, told: ClipToChoose, draw: int) -> str:
+        return f"{named(self.policy.choose)}, which ClipsBy called for draw {int(draw)}, of video {told.id!r}"
+
+    def _checked(self, found: Any) -> Array:
+        count = self.policy.num_frames
+        wanted = "frame numbers" if count is None else counted(count, "frame number")
+        if not hasattr(found, "__iter__") or getattr(found, "ndim", 1) == 0:
+            raise WrongTypeError(f"it returned {shortened(found)}, and not {wanted}")
+        if not isinstance(found, np.ndarray) or found.dtype.kind not in "iu":
+            found = [integer(frame, "a frame that it returned") for frame in found]
+        frames = np.asarray(found, dtype=np.int64)
+        if count is None:
+            count = at_least_one(len(frames), "the number of frames that it returned", most=MOST_FRAMES)
+        if len(frames) != count:
+            raise UsageError(f"it returned {counted(len(frames), 'frame')}, and num_frames is {count}")
+        if frames.ndim != 1:
+            raise UsageError(f"it returned frames of shape {frames.shape}, and not {wanted}")
+        return frames

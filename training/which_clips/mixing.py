@@ -1,0 +1,81 @@
+"""The clips of several datasets as one row of numbers: first those of the first dataset, then those of the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...lazy import lazy
+from ...manifests.ragged import Array
+from .clips import Clip, Clips
+from .draws import split_draws
+
+
+@dataclass(frozen=True, eq=False)
+class MixedIndex:
+    """The clips of several datasets. Videos count through as clips do."""
+
+    parts: tuple[Clips, ...]
+
+    @property
+    def firsts(self) -> Array:
+        """Running counts over the videos of all datasets."""
+        counts = [np.diff(part.firsts) for part in self.parts]
+        return np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64)
+
+    @property
+    def too_short(self) -> Array:
+        """The videos of all datasets that are too short, counted through."""
+        videos = np.cumsum([0, *(len(part.firsts) - 1 for part in self.parts)])
+        return np.concatenate([first + part.too_short for first, part in zip(videos[:-1], self.parts, strict=True)])
+
+    @property
+    def pads(self) -> bool:
+        return any(part.pads for part in self.parts)
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprints of all parts, joined."""
+        return "+".join(part.fingerprint for part in self.parts)
+
+    @lazy
+    def bounds(self) -> Array:
+        """Where the clips of each dataset begin, and how many there are: int64, (datasets + 1,)."""
+        return np.cumsum([0, *map(len, self.parts)])
+
+    def __len__(self) -> int:
+        # Asked for with each batch: buckets may be a thousand datasets.
+        return int(self.bounds[-1])
+
+    def video_name(self, place: int) -> str:
+        videos = np.cumsum([0, *(len(part.firsts) - 1 for part in self.parts)])
+        part = int(np.searchsorted(videos, place, side="right")) - 1
+        return self.parts[part].video_name(place - int(videos[part]))
+
+    def clip_numbers(self, places: Array) -> Array:
+        result = np.empty_like(places)
+        which = np.searchsorted(self.bounds, places, side="right") - 1
+        for number, part in enumerate(self.parts):
+            first = self.bounds[number]
+            result[which == number] = first + part.clip_numbers(places[which == number] - first)
+        return result
+
+    def clips(self, draws: Sequence[int]) -> list[Clip]:
+        """What these draws stand for; a clip's video is its number in its own dataset."""
+        located = self.located(draws)
+        return [self.parts[part].clips([draw])[0] for part, draw in located]
+
+    def located(self, draws: Sequence[int]) -> list[tuple[int, int]]:
+        """For each draw the dataset it belongs to, and the draw that it is there."""
+        rounds, indices = split_draws(draws, len(self))
+        which = np.searchsorted(self.bounds, indices, side="right") - 1
+        counts = np.diff(self.bounds)[which]
+        own = rounds * counts + indices - self.bounds[which]
+        return list(zip(which.tolist(), own.tolist(), strict=True))
+
+    def joined(self, part: int, draws: Array) -> Array:
+        """The draws that a dataset's own draws are here."""
+        rounds, indices = np.divmod(draws, len(self.parts[part]))
+        return np.asarray(rounds * len(self) + self.bounds[part] + indices)
