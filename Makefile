@@ -72,7 +72,7 @@ TEST_PROCESSES := 3
 XDIST := --dist loadfile --max-worker-restart=0
 
 # `make test TESTS=` runs all tests and all their cases, also what starts clusters, kills processes or does much work,
-# and tries more examples of what hypothesis makes up. TESTS=tests/test_frames.py runs some, TESTS="-m long" the long ones
+# and tries more examples of what hypothesis makes up. TESTS=tests/readers/test_frames.py runs some, TESTS="-m long" the long ones
 # alone.
 TESTS := -m "not long" --hypothesis-profile short
 
@@ -85,7 +85,7 @@ FUZZ := --first 0 --cases 5000
 
 fuzz: $(STAMP)
 	@echo "Breaking files: ten minutes and more on one core"
-	@$(WITH_FFMPEG) $(PY) tests/fuzzing.py $(FUZZ)
+	@$(WITH_FFMPEG) $(PY) tests/shared/fuzzing.py $(FUZZ)
 
 CHAOS := --seconds 600 --seed 0
 
@@ -94,21 +94,21 @@ chaos: chaos-loader chaos-cluster
 # CHAOS="--loaders 1000" makes and drops so many loaders instead.
 chaos-loader: $(STAMP)
 	@echo "Killing processes of loaders: ten minutes"
-	@$(WITH_FFMPEG) $(PY) tests/loader_chaos.py $(CHAOS)
+	@$(WITH_FFMPEG) $(PY) tests/shared/loader_chaos.py $(CHAOS)
 
 # CHAOS="--seconds 600 --where s3" keeps the datasets in S3, `flaky` in S3 behind a bad network; "--sources s3 flaky" the
 # sources.
 chaos-cluster: $(STAMP)
 	@echo "Killing processes and machines of a Ray cluster: ten minutes"
-	@$(WITH_FFMPEG) $(PY) tests/cluster_chaos.py $(CHAOS)
+	@$(WITH_FFMPEG) $(PY) tests/shared/cluster_chaos.py $(CHAOS)
 
 RACE := --rounds 1000 --where disk lockless s3 flaky
 
 race: $(STAMP)
 	@echo "Racing for the root of a dataset: some minutes"
-	@$(PY) tests/root_race.py $(RACE)
+	@$(PY) tests/shared/root_race.py $(RACE)
 
-# The tests that have more cases with SHORTGOP_SWEEP=1: see tests/sweep.py.
+# The tests that have more cases with SHORTGOP_SWEEP=1: see tests/shared/sweep.py.
 SWEPT := annotate attempts autoscaler batches changed_sources cluster cluster_chaos cluster_machines collect corpus_life cut_off_machines drop edits \
     examples far_section_trouble far_sections frames fuzz gpu_placement gpu_prep gpu_sections guessed_memory hanging_looks interrupted_passes interruption killed_edits kinds_of_machines layers_of_a_life lightning loader_failures \
     long_sources long_stretches lost_head lost_roots lost_snapshots lost_tasks moving publish ray ray_entry reading_stores rollback root_race schedule_simulation shared_tables snapshot_layers source_listing \
@@ -116,7 +116,7 @@ SWEPT := annotate attempts autoscaler batches changed_sources cluster cluster_ch
 
 sweep: $(STAMP)
 	@echo "Running tests with all their cases: an hour and more"
-	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -o faulthandler_timeout=3600 -n 2 $(XDIST) $(SWEPT:%=tests/test_%.py)
+	@$(WITH_FFMPEG) SHORTGOP_SWEEP=1 $(PY) -m pytest -o faulthandler_timeout=3600 -n 2 $(XDIST) $(SWEPT:%=tests/*/test_%.py)
 
 # Nothing is installed for it: in a checkout without .venv it is the Python that has torch, with the wheels that
 # `make gpu-wheels` collected. GPU_CHECK="--only nvdec-caps loader-device" runs some of the checks.
@@ -129,10 +129,10 @@ gpu-check:
 GPU_PYTHON := 3.12
 
 gpu-wheels: $(STAMP)
-	@PYTHONPATH=tests:benchmarks $(PY) gpu_check/collect_wheels.py --python $(GPU_PYTHON) gpu_wheels
+	@PYTHONPATH=tests/shared:benchmarks $(PY) gpu_check/collect_wheels.py --python $(GPU_PYTHON) gpu_wheels
 
 gpu-ffmpeg: $(STAMP)
-	@PYTHONPATH=tests:benchmarks $(PY) gpu_check/collect_wheels.py --ffmpeg gpu_ffmpeg
+	@PYTHONPATH=tests/shared:benchmarks $(PY) gpu_check/collect_wheels.py --ffmpeg gpu_ffmpeg
 
 # IMAGE="--target cpu --build-arg TORCH_INDEX=" takes PyTorch from where pip's own settings find it.
 IMAGE := --target cpu
@@ -143,7 +143,7 @@ image-check: $(STAMP)
 
 nodes-check: $(STAMP)
 	@echo "Running jobs on three machines that are namespaces of this one: a quarter of an hour"
-	@$(WITH_FFMPEG) $(PY) tests/nodes_check.py $(NODES)
+	@$(WITH_FFMPEG) $(PY) tests/shared/nodes_check.py $(NODES)
 
 check: $(STAMP)
 	@echo "Checking style and types: a few seconds, the first time up to a minute"

@@ -3,7 +3,7 @@
 The sources are those of the folder that SHORTGOP_SAMPLE_VIDEOS names: their first seconds, all of them, each of them
 again and again, and in 1080p. Each is planned and prepared as jobs do it, at 256 with the defaults otherwise, on one
 thread and without Ray. The processor seconds of Python and of ffmpeg, the lower of two runs, go to
-tests/measured_costs.json, from which tests/test_schedule_simulation.py draws.
+tests/shared/measured_costs.json, from which tests/jobs/test_schedule_simulation.py draws.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shortgop.prep.options import Options
 from shortgop.prep.profile import Profile, Size
 from shortgop.storage.disk import DiskStorage
 
-_OUT = Path(__file__).resolve().parent.parent / "tests" / "measured_costs.json"
+_OUT = Path(__file__).resolve().parent.parent / "tests" / "shared" / "measured_costs.json"
 # Sections are never cut: a whole source at a time.
 _OPTIONS = Options(Profile(size=Size(256)), section_seconds=1e9)
 _FIRST_SECONDS, _LOOPED_SECONDS, _ENLARGED_SECONDS = (1, 3), 40, 6

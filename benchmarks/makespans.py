@@ -1,7 +1,7 @@
 """How long jobs take on simulated clusters, by the lower bound: python benchmarks/makespans.py
 
-The cluster, the corpora and the bound are those of tests/test_schedule_simulation.py: the scheduler's own code, and a
-clock that is a number. It computes, and measures no time: the same arguments give the same figures on any machine. A
+The cluster, the corpora and the bound are those of `test_schedule_simulation.py`: the scheduler's own code, and a clock
+that is a number. It computes, and measures no time: the same arguments give the same figures on any machine. A
 line for each number of units for each core: the least and the greatest of the seeds, for units that are made up and
 for those that were measured; with --windows, where so many units are planned at a time.
 """
@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.extend(str(Path(__file__).resolve().parent.parent / "tests" / room) for room in ("jobs", "shared"))
 
 from shortgop.jobs.units_of_work import order
 from test_schedule_simulation import makespan

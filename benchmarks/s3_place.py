@@ -11,7 +11,7 @@ from pathlib import Path
 
 import boto3
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "shared"))
 from s3_server import BUCKET, environment, s3_server
 
 

@@ -26,7 +26,7 @@ NEEDED = ("shortgop", "av", "numcodecs", "zarr", "google_crc32c")
 def main() -> None:
     shutil.rmtree(SITE, ignore_errors=True)
     SITE.mkdir()
-    path, env = [str(SITE), str(ROOT / "tests"), str(ROOT / "benchmarks")], dict(os.environ)
+    path, env = [str(SITE), str(ROOT / "tests" / "shared"), str(ROOT / "benchmarks")], dict(os.environ)
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         (SITE / "shortgop").symlink_to("..")

@@ -1,6 +1,7 @@
-"""Makes tests/kuberay_schema.json, the schema of a RayJob, from the custom resource definition that KubeRay publishes.
+"""Makes the schema of a RayJob, for tests, from the custom resource definition that KubeRay publishes.
 
-    python scripts/kuberay_schema.py v1.7.0 ray-operator/config/crd/bases/ray.io_rayjobs.yaml tests/kuberay_schema.json
+    python scripts/kuberay_schema.py v1.7.0 ray-operator/config/crd/bases/ray.io_rayjobs.yaml \\
+        tests/shared/kuberay_schema.json
 
 Left out are descriptions and the status, which only the operator writes. What occurs several times, such as the
 template of a pod, is written once. An object with a list of fields takes no others: Kubernetes would drop them without

@@ -14,7 +14,7 @@
 #
 # On each, `/run/other COMMAND...` runs a command on the other one:
 #
-#     scripts/nfs_hosts.sh run FOLDER one "python tests/root_race.py --folder /mnt/data --other-host /run/other"
+#     scripts/nfs_hosts.sh run FOLDER one "python tests/shared/root_race.py --folder /mnt/data --other-host /run/other"
 #
 # Needs root of a machine with Debian, where it makes a network for them (sgnfs, 10.9.9.0/24), and MEMORY for each
 # (2G). They see all files of this machine read only, but have a /tmp, /run, /root, /home and /mnt of their own. Folders

@@ -17,7 +17,7 @@
 # it has the CPUs of this machine, or as many as CPUS names: CPUS="1 2 4" are one for n1, two for n2, and four for n3 and
 # all that follow.
 #
-# tests/nodes_check.py runs all of docs/cluster.md on them that such machines can run.
+# tests/shared/nodes_check.py runs all of docs/cluster.md on them that such machines can run.
 set -eu
 
 ROOT=$(realpath "$(dirname "$0")/..")

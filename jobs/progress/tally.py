@@ -16,7 +16,7 @@ from .encoding_time import NO_PACE, RECENT_SECONDS, EncodingRates, EncodingTime,
 from .time_left import Amount, Pending, of_all
 
 # What each source takes besides its pixels, of what is expected: looking at it, and starting ffmpeg. Of the sources in
-# tests/measured_costs.json that is what makes the expected times most alike to the measured ones.
+# tests/shared/measured_costs.json that is what makes the expected times most alike to the measured ones.
 _SECONDS_OF_A_SOURCE = 0.02
 # Of a list whose paths are wrong no source is there. It is said as soon as so many are missing and none was found.
 _TOLD_MISSING = 20

@@ -1,0 +1,60 @@
+"""Checks that end in every way in which one can; tests/gpu/test_gpu_check.py runs them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from check_record import Record, Skipped
+
+
+def passes(record: Record) -> None:
+    record.figure("frames_per_second", 12.5)
+
+
+def fails(record: Record) -> None:
+    print("before the failure")
+    raise ValueError("frame 3 shows 4")
+
+
+def skips(record: Record) -> None:
+    record.figure("libcuda", False)
+    raise Skipped("there is no GPU")
+
+
+def crashes(record: Record) -> None:
+    record.figure("opened", True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def crashes_after_its_end(record: Record) -> None:
+    # As a library does whose state is taken down in the wrong order.
+    record.end("passed", "")
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def hangs(record: Record) -> None:
+    record.figure("first", 1)
+    # What it started has to end too.
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    record.figure("pid_of_child", child.pid)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(600)
+
+
+def exits(record: Record) -> None:
+    os._exit(7)
+
+
+def leaves_garbage(record: Record) -> None:
+    os.write(1, b"\xff\xfe\x1b[31m{]" * 1000 + b"\n")
+    with record._report.open("ab") as file:
+        file.write(b'\x80{"figure": \n[1, 2]\nnull\n{"result": "great"}\n{"figure": "half')
+
+
+def prints_without_end(record: Record) -> None:
+    while True:
+        os.write(1, b"x" * 100_000 + b"\n")
