@@ -55,8 +55,9 @@ class _Commands(typer.core.TyperGroup):
 
 
 def _may_be_a_name(text: str) -> bool:
-    """Whether an argument that begins with a dash may be a file or an id."""
-    return "." in text or "/" in text or os.path.lexists(text)
+    """Whether an argument that begins with a dash may be a file or an id, and not an option with its value."""
+    is_option = text.startswith("--") and "=" in text
+    return os.path.lexists(text) or (not is_option and ("." in text or "/" in text))
 
 
 app = typer.Typer(

@@ -182,7 +182,8 @@ def test_a_name_that_begins_with_a_dash_goes_last(
     refused = run(*prep, name)
     assert refused.exit_code == 2
     assert f"No such option: {option}; if '{name}' is a file or an id, give it last, behind `--`" in refused.stderr
-    assert "is a file or an id" not in run(*prep, "--jsn").stderr
+    for misspelt in ("--jsn", "--fsp=29.97", "--outptu=/data/x"):
+        assert "is a file or an id" not in run(*prep, misspelt).stderr
     assert run(*prep, "--", name).exit_code == 0
 
 

@@ -87,7 +87,7 @@ def test_a_label_in_another_encoding_is_refused(tmp_path: Path) -> None:
 
 def test_a_cell_without_an_end_is_named(tmp_path: Path) -> None:
     listed = write_list(tmp_path, '"clapping,aaaaaaaaaaa,3,13,train,1', *["dancing,bbbbbbbbbbb,3,13,train,1"] * 5000)
-    with pytest.raises(UsageError, match="is malformed: field larger than .*; a double quote may be missing"):
+    with pytest.raises(UsageError, match="line 2 of .* is malformed: field larger than .*; a double quote may be"):
         find_sources([str(listed)])
 
 

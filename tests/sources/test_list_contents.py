@@ -78,11 +78,13 @@ def test_a_list_that_is_replaced_while_it_is_read_is_refused(header: str) -> Non
         list(read_list("list.csv", on_types=replace))
 
 
-def test_file_name_is_a_column_like_others_beside_a_path() -> None:
+def test_file_name_is_a_column_like_others_beside_a_path_or_an_id() -> None:
     make("a.mp4")
     Path("list.csv").write_text("path,file_name\na.mp4,7\n")
     (source,) = find_sources(["list.csv"])
     assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", '{"file_name": 7}')
+    Path("labels.csv").write_text("id,file_name\na.mp4,7\n")
+    assert [each.columns for each in read_labels("labels.csv")] == [{"file_name": 7}]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

@@ -61,8 +61,9 @@ def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) 
         try:
             sources = [_source(folder, shown, f"line {reader.line_num} of {shown!r}", row, files) for row in reader]
         except csv.Error as error:
+            # The reader counts a line once all of its row was read.
             raise UsageError(
-                f"line {reader.line_num} of {shown!r} is malformed: {error}; a double quote may be missing at the "
+                f"line {reader.line_num + 1} of {shown!r} is malformed: {error}; a double quote may be missing at the "
                 "end of a cell",
                 file=shown,
             ) from None
