@@ -75,7 +75,12 @@ def without_bursts(times: Array, timebase: Fraction, rates: Iterable[Fraction]) 
         before = times[:-1]
         taken = _without_bursts(before, timebase, rates)
         if taken is not before:
-            return np.append(taken, 2 * taken[-1] - taken[-2])
+            interval = float(np.median(np.diff(taken)))
+            with_last = np.append(taken, taken[-1] + round(interval))
+            # Or the last two were held back together: then all frames are the more even ones.
+            whole = _without_bursts(times, timebase, rates)
+            found = (with_last,) if whole is times else (whole, with_last)
+            return min(found, key=lambda each: _unevenness((interval, each)))
     return _without_bursts(times, timebase, rates)
 
 

@@ -120,6 +120,21 @@ def test_a_last_frame_that_the_end_of_a_stream_releases_is_not_taken_for_the_one
     assert found[-2:].tolist() == [others[-1], others[-1] + INTERVAL]
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [*[40] * 50, 240, *[0] * 5, *[40] * 40, 80, 0],
+        [*[*[40] * 20, 200, 0, 0, 0, 0] * 5, *[40] * 20, 80, 1],
+        [*[0] * 20, *[40] * 60, 80, 0],
+    ],
+    ids=["a pause before", "several pauses before", "all at once at the start"],
+)
+def test_the_last_two_frames_that_were_held_back_together_are_even_as_well(steps: list[int]) -> None:
+    """The last one was taken for a frame that the end of the stream releases, so both were late by the pause."""
+    taken = np.diff(evened([0, *np.cumsum(steps)]))
+    assert np.abs(taken - INTERVAL).max() <= 1
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_rates_that_vary_stay_as_they_are(seed: int) -> None:
     rng = np.random.default_rng(seed)
