@@ -56,8 +56,12 @@ _AT_START_SECONDS, _FEW_AT_START = Fraction(1, 400), 8
 _FEWEST_AT_START, _FEWEST_BEHIND, _REGULAR_BEHIND = 3, 4, 0.15
 # Frames that come at once are on average closer than this part of an interval.
 _AT_ONCE = 0.25
-# Or they are close, and this part of their distances is shorter than half of the usual one.
-_SOONER_PART = 0.15
+# This part of them follow one another within so long.
+_NO_TIME_SECONDS, _NO_TIME_PART = Fraction(1, 1000), Fraction(2, 3)
+# Or of so many or more this part do, and nearly half of all are closer than this part of the mean: where a screen is
+# recorded without a cap, or at 144 to 240 Hz, with times that are some milliseconds late, about as many come later than
+# the mean as sooner.
+_FEWEST_UNEVEN, _SOME_PART, _NEARLY_HALF, _SOONER = 16, 0.3, 0.45, 0.6
 # Where of so many distances one or more are short, and most of these are alike and as long as this or longer, frames
 # did not come at once: cameras take up to 120 in a second, now and then.
 _CLOSE_PART, _ALIKE_PART, _APART_SECONDS = 3, 0.75, Fraction(1, 130)
@@ -191,18 +195,18 @@ def _least_ahead(late: Array) -> Array:
 
 def _came_at_once(steps: Array, interval: float, timebase: Fraction) -> bool:
     """Whether the first frames of a recording, of which these are the distances, came at once, with the waits that a
-    network makes between some of them, or at very different distances: a camera takes none much sooner than others."""
+    network makes between some of them, or at very different distances. Screens are recorded at such ones too, and true
+    times that are altered are worse than late ones that stay: the signs have to be strong."""
     if len(steps) < _FEWEST_AT_START - 1 or np.mean(steps) > _AT_ONCE * interval:
         return False
-    usual = float(np.median(steps))
-    is_uneven = bool(np.mean(steps < usual / 2) >= _SOONER_PART)
-    most = _APART_SECONDS if is_uneven else _AT_START_SECONDS
-    return usual <= float(most / timebase)
+    no_time_part = np.mean(steps <= float(_NO_TIME_SECONDS / timebase))
+    is_uneven = len(steps) >= _FEWEST_UNEVEN and np.quantile(steps, _NEARLY_HALF) <= _SOONER * np.mean(steps)
+    return bool(no_time_part >= (_SOME_PART if is_uneven else _NO_TIME_PART))
 
 
 def _is_in_time(steps: Array, late: Array, interval: float) -> bool:
     """Whether frames at these distances, so late, are taken at this interval and come in time, nearly all of them."""
-    is_usual = len(steps) > 0 and abs(float(np.median(steps)) - interval) <= 1 + _AT_ONCE * interval
+    is_usual = len(steps) >= _FEWEST_BEHIND and abs(float(np.median(steps)) - interval) <= 1 + _AT_ONCE * interval
     return is_usual and bool(np.mean(late <= _LEAST_LATE * interval) >= _EVEN_PART)
 
 

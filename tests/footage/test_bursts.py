@@ -158,6 +158,40 @@ def test_a_phone_that_slows_down_after_a_few_frames_recorded_them_so(interval: i
     assert without_bursts(times, MS, RATES) is times
 
 
+def screen(rate: float, jitter: float, rng: np.random.Generator) -> np.typing.NDArray[np.int64]:
+    """Times of what is on a screen that shows `rate` pictures in a second, now and then fewer, and then 30: each was
+    stamped some milliseconds early or late."""
+    steps = [*rng.choice([1, 1, 1, 1, 1, 1, 1, 1, 1, 2], 40) * 1000 / rate, *[1000 / 30] * 120]
+    times = np.cumsum(steps) + rng.normal(0, jitter, len(steps))
+    return np.round(np.maximum.accumulate(times)).astype(np.int64)
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("rate", "jitter"), [(144, 1), (144, 2), (144, 3), (165, 2), (165, 3), (240, 1), (240, 2)])
+def test_a_fast_screen_that_slows_down_stays_as_it_is(rate: float, jitter: float, seed: int) -> None:
+    """As if a network had brought its first pictures, they were put as far apart as the later ones: up to nine of ten
+    such recordings were altered."""
+    times = screen(rate, jitter, np.random.default_rng(seed))
+    assert without_bursts(times, MS, RATES) is times
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("least", "most"), [(150, 250), (200, 330)])
+def test_a_game_whose_menu_has_no_cap_stays_as_it_is(least: int, most: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    menu = rng.gamma(3, 1, 40) / 3 * 1000 / rng.uniform(least, most)
+    times = np.round(np.cumsum([0, *menu, *rng.normal(1000 / 30, 1, 120)])).astype(np.int64)
+    assert without_bursts(times, MS, RATES) is times
+
+
+@pytest.mark.parametrize(
+    "steps", [[5, 1, 7, 2, 6, 1, 120], [3, 9, 1, 12, 2, 5, 1, 7, 40, 40, 40]], ids=["one frame", "three frames"]
+)
+def test_a_few_frames_behind_fast_ones_tell_of_no_camera(steps: list[int]) -> None:
+    times = np.cumsum([0, *steps])
+    assert without_bursts(times, MS, RATES) is times
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("frames", [2, 3, 6])
 @pytest.mark.parametrize("pause", [1000, 2000])
@@ -246,6 +280,16 @@ def test_each_frame_has_a_tick_of_its_own(name: str, times: list[int], b_frames:
     assert video.metadata.fps == 25
     assert TOLD in video.changes.given_up
     assert (video.changes.dropped, video.changes.repeated) == (0, 0)
+
+
+def test_a_fast_screen_is_shown_as_long_as_it_was_recorded(tmp_path: Path) -> None:
+    """Its first 40 pictures, of a sixth of a second, were shown for 1.3 s."""
+    steps = np.diff(screen(240, 2, np.random.default_rng(2)))
+    times = [0, *np.cumsum(np.maximum(1, steps)).tolist()]
+    make_video(tmp_path / "x.mkv", pts=times, timebase=MS, b_frames=0, gop=25)
+    video = prepared(tmp_path / "x.mkv")
+    assert TOLD not in video.changes.given_up
+    assert abs(len(video) / video.metadata.fps - Fraction(times[-1], 1000)) < Fraction(1, 10)
 
 
 @pytest.mark.parametrize("suffix", ["mkv", "flv"])
