@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 from av.video.stream import VideoStream
 
@@ -37,8 +38,8 @@ _MAX_HDRL_BYTES = 1 << 20
 # A GIF behind the end of another one, and the size of the canvas onto which its pictures are drawn.
 _NEXT_GIF, _GIF_SIZE = re.compile(rb"(?s)(?<=[\0;])GIF8[79]a(....)"), slice(6, 10)
 # The header of a frame of DV (IEC 61834-2), which says of which system it is, and how long it is.
-_DV_FRAME, _DV_HEADER_BYTES, _DV_PAL = re.compile(rb"(?s)\x1f\x07\0(.)"), 4, 0x80
-_DV_PAL_BYTES, _DV_NTSC_BYTES = 144_000, 120_000
+_DV_FRAME, _DV_HEADER_BYTES, _PAL, _NTSC = re.compile(rb"(?s)\x1f\x07\0(.)"), 4, b"\x80", b"\0"
+_DV_BYTES = {_PAL: 144_000, _NTSC: 120_000}
 _ENTRY_FIELDS_BYTES, _STSD_FIELDS_BYTES = 78, 8
 # As elsewhere, a longer one is damaged.
 _MAX_MOOV_BYTES = 1 << 26
@@ -52,6 +53,10 @@ _WITH_TIMES_ANEW = {
 _ANOTHER = "has another recording from byte {at} on, {how}; give both by themselves: {remedy}"
 _PARAMETERS = "which is encoded with other parameters, and FFmpeg reads it by those of the first one"
 _TIMES = "whose times begin anew, and FFmpeg reads them as those of the first one"
+_WRONG_SYSTEM = (
+    "has a damaged header at byte {at}, which says PAL between frames of NTSC, and FFmpeg reads all behind it from the "
+    "middles of frames on; give what lies before this frame and behind it by themselves: {remedy}"
+)
 # How the tracks of pictures are read, by their ids: units in a second, what holds for samples that do not say it
 # themselves, the kind of the sample entry, and parameters.
 Statement = dict[int, tuple[int, bytes, bytes, bytes]]
@@ -116,17 +121,32 @@ def _why_misread_times(path: str, start: re.Pattern[bytes]) -> str:
 
 def _why_misread_dv(path: str) -> str:
     """The same for raw DV, all frames of which FFmpeg takes for as long as the first one: those of PAL are longer than
-    those of NTSC."""
-    stated: list[tuple[int, bytes]] = []
-    at = 0
+    those of NTSC. A header alone may be damaged: another system counts where the next frame is there and says so too.
+    Behind one of NTSC that says PAL, FFmpeg reads frames from their middles on; behind one of PAL it does not."""
+    size, at, stated = Path(path).stat().st_size, 0, b""
     with Path(path).open("rb") as file:
-        while found := _DV_FRAME.match(file.read(_DV_HEADER_BYTES)):
-            is_pal = bool(found[1][0] & _DV_PAL)
-            if not stated or stated[-1][1] != bytes([is_pal]):
-                stated.append((at, bytes([is_pal])))
-            at += _DV_PAL_BYTES if is_pal else _DV_NTSC_BYTES
-            seek_within(file, at)
-    return _why(stated, Path(path).suffix)
+        while (system := _dv_system(file, at)) is not None:
+            stated = stated or system
+            if system != stated and _dv_goes_on(file, at, system, size):
+                return _ANOTHER.format(at=at, how=_PARAMETERS, remedy=_apart(at, Path(path).suffix))
+            if system == _PAL != stated and _dv_goes_on(file, at, stated, size):
+                remedy = _apart(at, Path(path).suffix, at + _DV_BYTES[stated])
+                return _WRONG_SYSTEM.format(at=at, remedy=remedy)
+            at += _DV_BYTES[stated]
+    return ""
+
+
+def _dv_goes_on(file: BinaryIO, at: int, system: bytes, size: int) -> bool:
+    """Whether the next frame of this system, or the end of the file, is where this one ends if it is of that system."""
+    behind = at + _DV_BYTES[system]
+    return behind == size or _dv_system(file, behind) == system
+
+
+def _dv_system(file: BinaryIO, at: int) -> bytes | None:
+    """What the header of a frame of DV at this position says of its system; None where there is none."""
+    seek_within(file, at)
+    found = _DV_FRAME.match(file.read(_DV_HEADER_BYTES))
+    return None if found is None else bytes([found[1][0] & _PAL[0]])
 
 
 def _why_misread_gifs(path: str) -> str:
@@ -154,11 +174,12 @@ def _why(stated: Sequence[tuple[int, Statement | bytes]], suffix: str) -> str:
     return _ANOTHER.format(at=at, how=_PARAMETERS, remedy=_apart(at, suffix))
 
 
-def _apart(at: int, suffix: str) -> str:
-    """The commands that make a file of what lies before this position, and one of what lies from there on."""
+def _apart(at: int, suffix: str, behind: int | None = None) -> str:
+    """The commands that make a file of what lies before this position, and one of what lies from there, or from another
+    one, on."""
+    begin = (at if behind is None else behind) + 1
     return (
-        f"OUT1{suffix} of `head -c {at} FILE > OUT1{suffix}` and "
-        f"OUT2{suffix} of `tail -c +{at + 1} FILE > OUT2{suffix}`"
+        f"OUT1{suffix} of `head -c {at} FILE > OUT1{suffix}` and OUT2{suffix} of `tail -c +{begin} FILE > OUT2{suffix}`"
     )
 
 

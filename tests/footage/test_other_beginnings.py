@@ -187,18 +187,22 @@ def test_a_recording_whose_times_begin_anew_is_not_put_between_the_frames_of_the
 PAL, NTSC = ("-s", "720x576", "-pix_fmt", "yuv420p"), ("-s", "720x480", "-pix_fmt", "yuv411p")
 
 
+def dv(path: Path, numbers: range, system: Sequence[str]) -> bytes:
+    rate = ("-r", "25" if system == PAL else "30000/1001")
+    raw = b"".join(picture.tobytes() for picture in numbered(numbers, (720, 480)))
+    given = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", "720x480", *rate, "-i", "-")
+    ffmpeg(*given, "-c:v", "dvvideo", *system, path, stdin=raw)
+    return path.read_bytes()
+
+
 @pytest.mark.first_case_short
-@pytest.mark.parametrize("second", [NTSC, PAL])
-def test_dv_of_another_system_is_not_cut_into_frames_of_the_first(second: Sequence[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("second", "frames"), [(NTSC, HALF), (PAL, HALF), (NTSC, 1)])
+def test_dv_of_another_system_is_not_cut_into_frames_of_the_first(
+    second: Sequence[str], frames: int, tmp_path: Path
+) -> None:
     """Tapes of both were put into one file; pictures behind the change were torn, without a word."""
-    parts = []
-    for first, system in ((0, PAL), (HALF, second)):
-        rate = ("-r", "25" if system == PAL else "30000/1001")
-        shown_ones = numbered(range(first, first + HALF), (720, 480))
-        raw = b"".join(picture.tobytes() for picture in shown_ones)
-        given = ("-f", "rawvideo", "-pix_fmt", "rgb24", "-s", "720x480", *rate, "-i", "-")
-        ffmpeg(*given, "-c:v", "dvvideo", *system, tmp_path / f"{first}.dv", stdin=raw)
-        parts.append((tmp_path / f"{first}.dv").read_bytes())
+    numbers = [range(HALF), range(HALF, HALF + frames)]
+    parts = [dv(tmp_path / f"{each[0]}.dv", each, system) for each, system in zip(numbers, (PAL, second), strict=True)]
     source = tmp_path / "x.dv"
     source.write_bytes(b"".join(parts))
     if second == PAL:
@@ -208,7 +212,30 @@ def test_dv_of_another_system_is_not_cut_into_frames_of_the_first(second: Sequen
     assert f"another recording from byte {len(parts[0])} on" in failure.reason
     for number, command in enumerate(re.findall("`(.*?)`", failure.reason)):
         subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
-        assert shown(tmp_path / f"OUT{number + 1}.dv") == [*range(number * HALF, (number + 1) * HALF)]
+        assert shown(tmp_path / f"OUT{number + 1}.dv") == [*numbers[number]]
+
+
+@pytest.mark.parametrize("number", [1, 12, HALF - 1])
+def test_a_wrong_bit_in_a_header_of_dv_of_pal_changes_nothing(number: int, tmp_path: Path) -> None:
+    """Such a tape was called two recordings."""
+    source = tmp_path / "x.dv"
+    data = bytearray(dv(source, range(HALF), PAL))
+    data[number * 144_000 + 3] ^= 0x80
+    source.write_bytes(data)
+    assert shown(source) == [*range(HALF)]
+
+
+def test_a_wrong_bit_in_a_header_of_dv_of_ntsc_does_not_tear_the_frames_behind_it(tmp_path: Path) -> None:
+    """FFmpeg skips as much as a frame of PAL is longer, and reads all others from there on."""
+    source = tmp_path / "x.dv"
+    data = bytearray(dv(source, range(HALF), NTSC))
+    data[12 * 120_000 + 3] ^= 0x80
+    source.write_bytes(data)
+    (failure,) = report_of(source, salvage=True).failures
+    assert f"damaged header at byte {12 * 120_000}, which says PAL between frames of NTSC" in failure.reason
+    for number, command in enumerate(re.findall("`(.*?)`", failure.reason)):
+        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
+        assert shown(tmp_path / f"OUT{number + 1}.dv") == [[*range(12)], [*range(13, HALF)]][number]
 
 
 @pytest.mark.first_case_short
