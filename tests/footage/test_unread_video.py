@@ -25,6 +25,7 @@ from synthetic import read_number
 
 FRAMES, GOP = 30, 10
 H264 = (*X264, "-g", str(GOP), "-sc_threshold", "0", "-pix_fmt", "yuv420p")
+TONE = ("-f", "lavfi", "-i", "sine=d=1")
 FRAGMENTED = ("-movflags", "+frag_keyframe+empty_moov+default_base_moof", "-f", "mp4", "-")
 
 
@@ -113,7 +114,7 @@ def test_a_file_that_was_joined_behind_another_is_not_left_out_in_silence(suffix
 OTHERS = {
     "ts": H264, "avi": H264, "mkv": H264, "mp4": H264, "flv": H264, "mpg": ("-c:v", "mpeg2video"),
     "vob": ("-f", "vob"), "wmv": ("-c:v", "wmv2", "-f", "asf"), "ogv": ("-c:v", "libtheora"),
-    "mxf": ("-c:v", "mpeg2video"),
+    "mxf": ("-c:v", "mpeg2video"), "m2ts": (*H264, "-f", "mpegts", "-mpegts_m2ts_mode", "1"),
 }  # fmt: skip
 
 
@@ -128,12 +129,45 @@ def test_a_file_of_another_kind_behind_one_is_not_left_out_in_silence(suffix: st
         assert f"(another file follows in it from byte {one.stat().st_size} on" in reason_of(report), other
 
 
+LEFT_OUT = {
+    "264": (*H264, "-f", "h264"), "m1v": ("-c:v", "mpeg1video", "-f", "mpeg1video"), "gif": ("-f", "gif"),
+    "nut": H264, "ivf": JOINED["ivf"], "y4m": JOINED["y4m"],
+}  # fmt: skip
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("other", LEFT_OUT)
+def test_kinds_that_are_not_looked_for_behind_a_file_are_left_out(other: str, plain_mp4: Path, tmp_path: Path) -> None:
+    """docs/footage.md says of which kinds this holds."""
+    two = encode_pictures(tmp_path / f"two.{other}", numbered(range(FRAMES, 2 * FRAMES)), *LEFT_OUT[other])
+    _, shown = prepared(tmp_path / "x.mp4", plain_mp4.read_bytes() + two.read_bytes())
+    assert shown == list(range(FRAMES))
+
+
+def test_a_video_in_ogg_behind_the_page_of_its_sound_is_not_left_out_in_silence(tmp_path: Path) -> None:
+    one = encode_pictures(tmp_path / "one.avi", numbered(range(FRAMES)), *OTHERS["avi"])
+    picture = encode_pictures(tmp_path / "picture.ogv", numbered(range(FRAMES)), *OTHERS["ogv"])
+    sound_first = ("-map", "1", "-map", "0", "-c:v", "copy", "-c:a", "libopus", "-f", "ogg", "-")
+    two = ffmpeg("-i", picture, *TONE, *sound_first)
+    assert two.index(b"OpusHead") < two.index(b"\x80theora")
+    report, _ = prepared(tmp_path / "x.avi", one.read_bytes() + two)
+    assert f"(another file follows in it from byte {one.stat().st_size} on" in reason_of(report)
+
+
 @pytest.mark.parametrize("suffix", ["mp4", "avi", "mkv", "flv"])
 def test_what_is_no_video_behind_a_file_changes_nothing(suffix: str, tmp_path: Path) -> None:
-    """Cameras and programs write thumbnails, text and zeros there."""
+    """Cameras and programs write thumbnails, photographs, sound, text and zeros there."""
     one = encode_pictures(tmp_path / f"one.{suffix}", numbered(range(FRAMES)), *OTHERS[suffix]).read_bytes()
     photo = encode_pictures(tmp_path / "one.jpg", numbered(range(1)), pix_fmt="rgb24").read_bytes()
-    for number, more in enumerate([photo, b"made by a camera\n" * 100, bytes(5000)]):
+    ffmpeg("-i", tmp_path / "one.jpg", "-c:v", "libaom-av1", "-cpu-used", "8", tmp_path / "one.avif")
+    avif = (tmp_path / "one.avif").read_bytes()
+    assert avif[4:12] == b"ftypavif"
+    heif = [avif.replace(b"avif", brand) for brand in (b"heic", b"heix", b"mif1")]
+    sound = [ffmpeg(*TONE, "-c:a", "libopus", "-f", "ogg", "-")]
+    if suffix != "mp4":
+        ffmpeg(*TONE, "-c:a", "aac", tmp_path / "one.m4a")
+        sound.append((tmp_path / "one.m4a").read_bytes())
+    for number, more in enumerate([photo, avif, *heif, *sound, b"made by a camera\n" * 100, bytes(5000)]):
         report, shown = prepared(tmp_path / f"{number}.{suffix}", one + more)
         assert report.failures == ()
         assert shown == list(range(FRAMES))

@@ -28,20 +28,36 @@ _STARTS = {
     "apng": (_PNG_START,),
     "flv": (b"FLV\x01",),
 }
+# MP4s of pictures (HEIF, AVIF, raw ones of cameras, JPEG 2000), and of sound, by their brands.
+_NO_VIDEO = b"hei[cfmsx]|hev[cmsx]|mif[12]|msf1|avi[fs]|avc[is]|crx |jp2 |M4[ABP] |F4[AB] |aax |aaxc"
+# The first page of a stream of Ogg in which a video begins: Theora, Daala, Dirac, VP8, and others as OGM.
+_OGG_VIDEO = rb"OggS\0\x02.{20}\x01.(?:\x80theora|\x80daala|BBCD\0|OVP80|\x01video)"
+_TRANSPORT_PACKET = rb"\x47[\0-\x7f].[\x10-\x3f]"
 # With what a video of another format begins behind a file: as AVI, Matroska, MP4, FLV, ASF, Ogg, MXF, and as a program
-# or a transport stream, of which several packets are looked at. Pictures may well lie there, as cameras write them.
+# or a transport stream, also of packets with a time each (M2TS), of which several are looked at. Pictures and sound may
+# well lie there, as cameras and programs write them. In Ogg the first page of each stream comes before all others.
 _OTHERS = {
     "avi": rb"RIFF....AVI LIST",
     "matroska": rb"\x1aE\xdf\xa3.{1,40}\x42\x82.(?:matroska|webm)",
-    "mov": rb"\0\0\0[\x10-\x80]ftyp[\w ]{4}",
-    "flv": rb"FLV\x01[\x01\x04\x05]\0\0\0\x09",
+    "mov": rb"\0\0\0[\x10-\x80]ftyp(?!" + _NO_VIDEO + rb")[\w ]{4}",
+    "flv": rb"FLV\x01[\x01\x05]\0\0\0\x09",
     "asf": re.escape(_ASF_START),
-    "ogg": rb"OggS\0\x02",
+    "ogg": rb"(?=OggS\0\x02).{0,600}?" + _OGG_VIDEO,
     "mxf": rb"\x06\x0e\x2b\x34\x02\x05\x01\x01\x0d\x01\x02",
     "mpeg": rb"\0\0\x01\xba(?:[\x40-\x7f].{8}[\xf8-\xff]|[\x20-\x2f].{7})\0\0\x01",
-    "mpegts": rb"(?:\x47[\0-\x7f].{186}){4}\x47",
+    "mpegts": b"(?:" + _TRANSPORT_PACKET + b".{184}){4}" + _TRANSPORT_PACKET,
+    "m2ts": b"(?:.{4}" + _TRANSPORT_PACKET + b".{184}){4}.{4}" + _TRANSPORT_PACKET,
 }
-_OTHERS_BYTES = 4 * 188 + 1
+_OTHERS_BYTES = 4 * 192 + 8
+# With these kinds of boxes an MP4 goes on, so no file of another format begins there: there may be many.
+_MP4_BOXES = frozenset(
+    (b"ftyp", b"moov", b"moof", b"mdat", b"free", b"skip", b"wide", b"sidx", b"styp", b"emsg", b"prft", b"uuid")
+)
+# With what one begins behind a file, by FFmpeg's names of the format of that.
+_OTHER_THAN = {
+    demuxer: re.compile(b"(?s)" + b"|".join(start for kind, start in _OTHERS.items() if kind != demuxer))
+    for demuxer in ("avi", "matroska", "mov", *_STARTS)
+}
 # With what another file begins, in formats that do not say how long one is, and of which FFmpeg reads it as damage.
 _ANYWHERE = {
     "nut": re.compile(rb"nut/multimedia container\0"),
@@ -79,7 +95,7 @@ def _next_begin(path: str, demuxer: str, broken: Break | None) -> int | None:
     with Path(path).open("rb") as file:
         seek_within(file, end)
         head = file.read(_OTHERS_BYTES)
-        return end if head.startswith(starts) or _is_other(head, demuxer) else None
+        return end if head.startswith(starts) or _OTHER_THAN[demuxer].match(head) else None
 
 
 def _other_behind(path: str, demuxer: str) -> int | None:
@@ -88,21 +104,16 @@ def _other_behind(path: str, demuxer: str) -> int | None:
     with Path(path).open("rb") as file:
         match demuxer:
             case "mov":
-                ends = [at for _, at, _ in top_boxes(path)]
+                ends = [at for kind, at, _ in top_boxes(path) if kind not in _MP4_BOXES]
             case "avi":
                 ends = [_riffs_end(file)]
             case _:
                 ends = [end for end in (segment_end(path),) if end is not None]
         for end in ends:
             seek_within(file, end)
-            if end and _is_other(file.read(_OTHERS_BYTES), demuxer):
+            if end and _OTHER_THAN[demuxer].match(file.read(_OTHERS_BYTES)):
                 return end
     return None
-
-
-def _is_other(head: bytes, demuxer: str) -> bool:
-    """Whether a file of another format than this one begins so."""
-    return any(re.match(b"(?s)" + start, head) for kind, start in _OTHERS.items() if kind != demuxer)
 
 
 def _riffs_end(file: BinaryIO) -> int:
