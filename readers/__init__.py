@@ -2,7 +2,7 @@
 
 open_dataset                  `shortgop.open`
 dataset, video, frames, metadata, stats  what users see: a dataset, its videos, frames and batches
-columns, conditions, chosen, table, fixed_ids  what is known of all videos, and datasets of some of them
+columns, conditions, chosen, table, checked_ids  what is known of all videos, and datasets of some of them
 indices, times, memory_limit  what a request asks for, and whether it can fit into memory
 plan                          what to decode and what to read: pure functions
 gops                          the bytes of GOPs, fetched and checked

@@ -20,10 +20,10 @@ from ..manifests.operations.summary import FailureSummary, failure_summaries, si
 from ..manifests.ragged import Array
 from ..stays_as_made import StaysAsMade
 from ..warned import warn
+from .checked_ids import CheckedIds
 from .chosen import ChosenRows
 from .columns import Columns
 from .conditions import Condition, chosen_videos, mask_of_slice, unknown_values
-from .fixed_ids import FixedIds
 from .frame_format import FrameFormat
 from .frames import ClipBatch
 from .indices import Indices, resolved_requests
@@ -68,13 +68,23 @@ class Dataset(StaysAsMade):
 
     @property
     def ids(self) -> Sequence[str]:
-        """The id of every video, in the order of their numbers. To shuffle or sort them, take list(dataset.ids)."""
-        return self._ids
+        """The id of every video, in the order of their numbers. To shuffle or sort them, take list(dataset.ids).
+
+        UsageError here, from `columns`, and where videos are asked for by number, once the list was changed in place.
+        """
+        self._check_ids()
+        return self._ids.given
 
     @lazy
-    def _ids(self) -> FixedIds:
+    def _ids(self) -> CheckedIds:
         ids, rows = self._reader.manifest.ids, self._chosen.rows
-        return FixedIds(ids if rows is None else (ids[row] for row in rows.tolist()))
+        return CheckedIds(ids if rows is None else (ids[row] for row in rows.tolist()))
+
+    def _check_ids(self) -> None:
+        """UsageError where ids were given to somebody who changed them. Ids that nobody asked for are not made."""
+        given: CheckedIds | None = vars(self).get("_ids")
+        if given is not None:
+            given.check()
 
     @property
     def columns(self) -> Columns:
@@ -86,6 +96,7 @@ class Dataset(StaysAsMade):
         Each column is read when it is first asked for; opening a dataset reads none. A snapshot of an earlier version
         has no label columns: they are then made of each video's attributes, which takes seconds for a million videos.
         """
+        self._check_ids()
         return self._columns
 
     @lazy
@@ -170,6 +181,7 @@ class Dataset(StaysAsMade):
         return self._chosen.count
 
     def __iter__(self) -> Iterator[Video]:
+        self._check_ids()
         return (self._video(row) for row in self._chosen.all_rows().tolist())
 
     def __contains__(self, video_id: object) -> bool:
@@ -196,7 +208,11 @@ class Dataset(StaysAsMade):
                 "video. For several videos write [dataset[key] for key in keys], choose them by columns with "
                 "dataset.where(...), or give ClipDataset their ids or numbers as videos=..."
             )
-        return self.where(key) if _is_mask(key) else self._video(self._row_of(key))
+        if _is_mask(key):
+            return self.where(key)
+        if not isinstance(key, str):
+            self._check_ids()
+        return self._video(self._row_of(key))
 
     def get_clips(self, requests: Sequence[tuple[str | int, Indices]], *, out: torch.Tensor | None = None) -> ClipBatch:
         """Read clips of any videos as one batch. A request is a video's id or number, and its frames in any order.
@@ -253,3 +269,18 @@ def reader_of(dataset: Dataset) -> SnapshotReader:
 def chosen_of(dataset: Dataset) -> ChosenRows:
     """Which videos of its snapshot a dataset has: for other rooms of this package, and not a public name."""
     return dataset._chosen  # noqa: SLF001  # in the module that the attribute belongs to
+
+
+def columns_of(dataset: Dataset) -> Columns:
+    """The columns of a dataset, for use by rows, whatever became of its list of ids: for other rooms of this package,
+    and not a public name."""
+    return dataset._columns  # noqa: SLF001  # in the module that the attribute belongs to
+
+
+def rows_of(dataset: Dataset, keys: Sequence[str | int]) -> list[int]:
+    """The rows of videos by id or number; VideoNotFoundError when there is none. For other rooms of this package, and
+    not a public name."""
+    if not all(isinstance(key, str) for key in keys):
+        dataset._check_ids()  # noqa: SLF001  # in the module that the method belongs to
+    manifest, chosen = reader_of(dataset).manifest, chosen_of(dataset)
+    return [chosen.row_of(key, manifest) for key in keys]

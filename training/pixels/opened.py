@@ -21,7 +21,7 @@ from ...manifests.dataset_files.video_columns import BUILT_IN
 from ...manifests.ragged import Array
 from ...manifests.tables import Manifest
 from ...readers.clip_output import ClipOutput
-from ...readers.dataset import Dataset, chosen_of, reader_of
+from ...readers.dataset import Dataset, chosen_of, columns_of, reader_of, rows_of
 from ...readers.frame_format import FrameFormat
 from ...readers.reader import SnapshotReader
 from ...readers.times import seconds_of, seconds_tensor
@@ -95,7 +95,6 @@ class OpenedDataset:
         """The rows of videos by id or number, those of a set in the order of the dataset: a set has another one in each
         process, and ranks would read other clips than their share. VideoNotFoundError when there is none of that
         name."""
-        chosen, manifest = chosen_of(self.dataset), self.manifest
         if isinstance(videos, (set, frozenset)):
             return np.sort(self.rows(list(videos)))
         keys = listed(videos, "videos")
@@ -104,7 +103,7 @@ class OpenedDataset:
                 "videos has booleans; it takes ids or numbers. For a boolean for each video give dataset[mask] of an "
                 "open dataset in place of the dataset"
             )
-        return np.array([chosen.row_of(each, manifest) for each in keys], dtype=np.int64)
+        return np.array(rows_of(self.dataset, keys), dtype=np.int64)
 
     def rows_at(self, numbers: Array) -> Array:
         """The rows of videos by their numbers, which exist."""
@@ -130,7 +129,7 @@ class OpenedDataset:
     def check_columns(self, names: Sequence[str], rows: Array | None) -> None:
         """UsageError for a name that no column has. DatasetWarning where a column of the source lists has no value for
         some of the videos in these rows, or of all videos: it would come in the middle of an epoch."""
-        columns = self.dataset.columns.of_all_videos
+        columns = columns_of(self.dataset).of_all_videos
         for name in names:
             if name not in columns:
                 raise UsageError(f"the dataset has no column {name!r}; it has {', '.join(columns)}")
@@ -151,7 +150,7 @@ class OpenedDataset:
     @lazy
     def _own_columns(self) -> frozenset[str]:
         """The dataset's own columns in whose place no list has one."""
-        return frozenset(BUILT_IN) - frozenset(self.dataset.columns.labels)
+        return frozenset(BUILT_IN) - frozenset(columns_of(self.dataset).labels)
 
     def values(self, row: int, names: Sequence[str]) -> dict[str, Any]:
         """A video's values in columns, as in `Dataset.columns`: what the source list said, None where it said nothing,
