@@ -34,6 +34,12 @@ from .table import arrow_table, pandas_table
 from .times import seconds_of, seconds_tensor
 from .video import Video
 
+_OPTIONS = (
+    *(field.name for field in fields(FrameFormat)),
+    *("snapshot", "device", "fallback", "threads", "pool_bytes", "cache_dir", "cache_bytes"),
+    *("max_gap_bytes", "hedge_after", "give_up_after", "strict"),
+)
+
 
 class Dataset(StaysAsMade):
     """The videos of one snapshot of a dataset, by id or by number; made by `shortgop.open`.
@@ -44,10 +50,8 @@ class Dataset(StaysAsMade):
     `columns` has what is known of all videos as numpy arrays, and `where` makes a dataset of those that are wanted.
     """
 
-    _REMEDIES: ClassVar = {
-        name: f"open the dataset anew, with {name}=..."
-        for name in (*(field.name for field in fields(FrameFormat)), "threads")
-    }
+    _OPTIONS_ARE_PARAMETERS: ClassVar = False
+    _REMEDIES: ClassVar = {name: f"open the dataset anew, with {name}=..." for name in _OPTIONS}
 
     def __init__(
         self,

@@ -3,9 +3,12 @@ that orders and tables were made of are copied."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import functools
 import inspect
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +53,7 @@ def test_each_option_is_refused(clips: shortgop.ClipDataset) -> None:
                     setattr(each, name, None)
 
 
-@pytest.mark.parametrize("name", ["size", "crop", "dtype", "threads"])
+@pytest.mark.parametrize("name", [each for each in inspect.signature(shortgop.open).parameters if each != "path"])
 def test_options_of_reading_are_refused(clips: shortgop.ClipDataset, name: str) -> None:
     with pytest.raises(shortgop.UsageError, match=f"make another one, with {name}="):
         setattr(clips, name, None)
@@ -102,6 +105,85 @@ def test_a_subclass_may_have_an_attribute_of_its_own_under_such_a_name(path: Pat
     assert clips[0]["kind"] == "Cat"
     with pytest.raises(shortgop.UsageError, match="transform of ClipDataset"):
         WithoutText(path, shortgop.CenterClips(4)).transform = str.upper  # type: ignore[attr-defined]
+
+
+def keeping_arguments(method: Any) -> Any:
+    @functools.wraps(method)
+    def kept(*arguments: Any, **named: Any) -> Any:
+        return method(*arguments, **named)
+
+    return kept
+
+
+def set_all(made: Any, values: dict[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(made, name, value)
+
+
+class InManyWays(shortgop.ClipDataset):
+    """As code of users sets what it has: in decorated methods, closures, comprehensions and helpers."""
+
+    @keeping_arguments
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, shortgop.CenterClips(2))
+        self.dtype = "under a decorator"
+
+        def later() -> None:
+            self.crop = "in a closure"
+
+        later()
+        [setattr(self, name, "in a comprehension") for name in ("size",)]
+        set_all(self, {"metadata": "in a helper"})
+
+    @torch.no_grad()
+    def without_gradients(self) -> None:
+        self.videos = "under no_grad"
+
+    @contextlib.contextmanager
+    def with_seed(this, seed: str) -> Iterator[None]:  # noqa: N805  # whatever the object is called
+        this.seed = seed
+        yield
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+
+
+def test_methods_of_a_subclass_set_what_they_like(path: Path) -> None:
+    """They were refused where a decorator, a closure or a helper stood between the method and what it set."""
+    clips = InManyWays(path)
+    clips.without_gradients()
+    with clips.with_seed("in a context"):
+        pass
+    assert [clips.crop, clips.size, clips.metadata] == ["in a closure", "in a comprehension", "in a helper"]
+    assert [clips.dtype, clips.videos, clips.seed] == ["under a decorator", "under no_grad", "in a context"]
+    clips.crop = "from outside, as the subclass has one"
+    assert copy.deepcopy(clips).crop == pickle.loads(pickle.dumps(clips)).crop == clips.crop
+    # Neither is a function that was given the object a method of it, nor is an overridden __setattr__.
+    with pytest.raises(shortgop.UsageError, match="transform of ClipDataset"):
+        set_all(clips, {"transform": torch.flip})
+
+
+class SamplerAsItIs(shortgop.ElasticSampler):
+    """A subclass that adds nothing."""
+
+
+def test_a_sampler_of_an_empty_subclass_is_refused_what_its_class_is(clips: shortgop.ClipDataset) -> None:
+    """They were taken there without a word, since such a sampler has attributes of these names."""
+    sampler: Any = SamplerAsItIs(clips, 2)
+    for name in ("seed", "rank", "global_batch_size", "drop_last", "epoch", "dataset"):
+        with pytest.raises(shortgop.UsageError, match=f"^{name} of ElasticSampler is not set"):
+            setattr(sampler, name, 1)
+    sampler.set_epoch(1)
+    for each in (copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+        with pytest.raises(shortgop.UsageError, match="seed of ElasticSampler"):
+            each.seed = 7
+
+
+def test_what_is_no_option_of_open_is_free_at_an_open_dataset(clips: shortgop.ClipDataset) -> None:
+    """The remedy was to make another one, with reader=... or profile=..., which shortgop.open does not take."""
+    videos: Any = copy.copy(clips.source)
+    videos.profile = videos.reader = videos.chosen = "noted"
+    assert videos.profile == "noted"
 
 
 FIRST, LAST = [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]  # weights of the videos, or clips, a, b and c
