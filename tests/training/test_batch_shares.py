@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _thread
 import pickle
+import threading
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -224,6 +226,51 @@ def test_draws_are_not_taken_for_places_of_several_or_some(folder: Path, workers
     # Samplers of torch do yield places.
     assert len(list(DataLoader(both, batch_size=4, shuffle=True))) == 2
     assert next(iter(DataLoader(backwards, batch_size=4)))["draw"].tolist() == [3, 2, 1, 0]
+
+
+class OfOnesOwn(torch.utils.data.ConcatDataset[Any]):
+    """As people name their datasets."""
+
+
+class Some(torch.utils.data.Subset[Any]):
+    """As well."""
+
+
+def test_neither_are_they_by_subclasses_nor_where_one_lies_within_another(folder: Path) -> None:
+    """Only the class itself was known, and only where it asked the dataset directly."""
+    clips = OneByOne(folder, shortgop.RandomClips(4, clips_per_video=4))
+    plain = some_clips(folder)
+    backwards = range(11, -1, -1)
+    concat, subset = torch.utils.data.ConcatDataset[Any], torch.utils.data.Subset[Any]
+    wrapped: list[tuple[Any, Any, str]] = [
+        (plain, OfOnesOwn([plain]), "a OfOnesOwn .*MixedClips"),
+        (plain, Some(plain, backwards), "a Some .*videos="),
+        (plain, Some(subset(plain, backwards), backwards), "a Some .*videos="),
+        (plain, Some(concat([plain]), backwards), "a Some .*videos="),
+        (clips, subset(clips, backwards), "a Subset .*videos="),
+        (clips, concat([clips]), "a ConcatDataset .*MixedClips"),
+    ]
+    for dataset, wrapper, named in wrapped:
+        with pytest.raises(UsageError, match=named):
+            next(iter(loader_of(wrapper, shortgop.ElasticSampler(dataset, 4), 4)))
+        # Places of torch's samplers are theirs.
+        assert len(next(iter(DataLoader(wrapper, batch_size=4)))["draw"]) == 4
+    # So are draws that a Subset was made of: it hands on what they are.
+    draws = list(shortgop.ElasticSampler(plain, 4, order=shortgop.Sequential()))
+    assert next(iter(DataLoader(subset(plain, draws), batch_size=4)))["draw"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_thread_that_begins_with_an_item_reads_it(folder: Path) -> None:
+    """Nobody asks there, which was a ValueError of Python: call stack is not deep enough."""
+    read = threading.Event()
+
+    def noted(frames: Any) -> Any:
+        read.set()
+        return frames
+
+    clips = some_clips(folder, transform=noted)
+    _thread.start_new_thread(clips.__getitem__, (0,))
+    assert read.wait(60)
 
 
 @pytest.mark.filterwarnings("ignore:.set_vital. is deprecated")

@@ -134,6 +134,30 @@ class WithBrokenLabels(shortgop.ClipDataset):
         return items
 
 
+class HandsOn:
+    """As people wrap a dataset: whatever is asked for is asked of that."""
+
+    def __init__(self, clips: shortgop.ClipDataset) -> None:
+        self.clips = clips
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "clips":
+            raise AttributeError(name)
+        return getattr(self.clips, name)
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_in_items_of_a_dataset_that_another_hands_on_stays_what_it_is(folder: Path, workers: int) -> None:
+    """It was a RuntimeError: generator raised StopIteration."""
+    wrapped: Any = HandsOn(WithBrokenLabels(folder, shortgop.CenterClips(3)))
+    with shortgop.ClipLoader(wrapped, [2, 1], batch_size=2, workers=workers) as loader, pytest.raises(KeyError):
+        list(loader)
+
+
 @pytest.mark.first_case_short
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("workers", [0, 1])

@@ -132,7 +132,7 @@ class InManyWays(shortgop.ClipDataset):
             self.crop = "in a closure"
 
         later()
-        [setattr(self, name, "in a comprehension") for name in ("size",)]
+        [setattr(self, name, "in a comprehension") for name in ("size",)]  # type: ignore[func-returns-value]
         set_all(self, {"metadata": "in a helper"})
 
     @torch.no_grad()

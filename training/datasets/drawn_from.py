@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+import inspect
 import uuid
 from collections.abc import Sequence
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
+
+from torch.utils.data import ConcatDataset, Subset
 
 from ...errors import UsageError
 from ...wording import counted
@@ -14,9 +16,9 @@ from ..which_clips.clips import Clips
 from ..which_clips.draws import Draw, DrawnFrom, share_of
 
 # What takes draws for places, and what to take instead.
-_REMEDIES = {
-    "ConcatDataset": "put the datasets together with shortgop.MixedClips, and make the sampler of that",
-    "Subset": "give ClipDataset videos= or shortgop.open(...).where(...) for some of the videos, or a ClipTable for "
+_REMEDIES: dict[type[Any], str] = {
+    ConcatDataset: "put the datasets together with shortgop.MixedClips, and make the sampler of that",
+    Subset: "give ClipDataset videos= or shortgop.open(...).where(...) for some of the videos, or a ClipTable for "
     "some of the clips, and make the sampler of that",
 }
 
@@ -68,23 +70,31 @@ def check_drawn_from(draws: Sequence[int], dataset: HasDraws) -> None:
     )
 
 
-def check_not_taken_for_places() -> None:
-    """UsageError where torch's ConcatDataset or Subset took draws of a sampler for places of its own, and asks for
-    what is there: from the second epoch on these are other clips than the sampler's.
+def check_not_taken_for_places(dataset: HasDraws) -> None:
+    """UsageError where torch's ConcatDataset or Subset took draws of a sampler for places of its own, and asks this
+    dataset for what is there: from the second epoch on these are other clips than the sampler's.
 
-    To be called by what they ask. They hand on numbers that are no draws any more, so this looks at who asks.
+    They hand on numbers that are no draws any more, so this looks at who asks: one of them, or one within another.
     """
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # the documented way to the caller
-    if frame is None or frame.f_globals.get("__name__") != "torch.utils.data.dataset":
-        return
-    wrapper = type(frame.f_locals.get("self")).__name__
-    asked = frame.f_locals.get("idx", frame.f_locals.get("indices"))
-    first = asked[0] if isinstance(asked, list) and asked else asked
-    if wrapper in _REMEDIES and isinstance(first, Draw):
-        raise UsageError(
-            f"draws of a sampler stand for clips of the dataset that it was made of, and a {wrapper} takes them for "
-            f"places of its own, where other clips are: {_REMEDIES[wrapper]}"
-        )
+    frame = inspect.currentframe()
+    while frame is not None and (_is_here(frame) or frame.f_locals.get("self") is dataset):
+        # Methods of a subclass may stand between.
+        frame = frame.f_back
+    while frame is not None and frame.f_globals.get("__name__") == "torch.utils.data.dataset":
+        wrapper = frame.f_locals.get("self")
+        asked = frame.f_locals.get("idx", frame.f_locals.get("indices"))
+        first = asked[0] if isinstance(asked, list) and asked else asked
+        remedy = next((remedy for kind, remedy in _REMEDIES.items() if isinstance(wrapper, kind)), None)
+        if remedy is not None and isinstance(first, Draw):
+            raise UsageError(
+                f"draws of a sampler stand for clips of the dataset that it was made of, and a "
+                f"{type(wrapper).__name__} takes them for places of its own, where other clips are: {remedy}"
+            )
+        frame = frame.f_back
+
+
+def _is_here(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") == __name__
 
 
 def _fingerprint(dataset: HasDraws) -> str:

@@ -86,7 +86,7 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
 
     def __getitem__(self, draw: int) -> Item:
         """The item of a draw; -1 is the last clip of the first epoch."""
-        check_not_taken_for_places()
+        check_not_taken_for_places(self)
         draws = [one_draw(draw, len(self))]
         if self._has_own("__getitem__"):
             return self._noted_items(self.full_draws(draws))[0]
@@ -97,7 +97,7 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
 
         UsageError for more draws of an ElasticSampler than its rank has of a global batch.
         """
-        check_not_taken_for_places()
+        check_not_taken_for_places(self)
         check_share(draws)
         if self._has_own("__getitem__") and not self._has_own("__getitems__"):
             # Only that makes the items of this subclass.
@@ -139,9 +139,11 @@ def noting_draws(dataset: object, draws: Sequence[int]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        owner = next(base for base in type(dataset).__mro__ if "items" in vars(base))
+        # None where what was given hands on all that it is asked for to a dataset that it has.
+        owner = next((base for base in type(dataset).__mro__ if "items" in vars(base)), None)
         # Errors of this package name the video, and those of transforms have a note.
-        if not is_ours(owner) and not isinstance(error, ShortGopError) and not getattr(error, "__notes__", None):
+        is_told = isinstance(error, ShortGopError) or bool(getattr(error, "__notes__", None))
+        if owner is not None and not is_ours(owner) and not is_told:
             named = ", ".join(str(int(draw)) for draw in draws[:_NAMED])
             more = ", ..." if len(draws) > _NAMED else ""
             error.add_note(

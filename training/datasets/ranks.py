@@ -81,7 +81,7 @@ def notice_undivided(dataset: object, count: int) -> bool:
     """
     if not has_ranks() or (ranks := torch.distributed.get_world_size()) == 1:
         return False
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # the documented way to the callers
+    frame = sys._getframe(1).f_back  # noqa: SLF001  # the documented way to the callers, of which a bare thread has none
     if frame is None or not _begins_random_pass(frame, dataset) or ranks_of_accelerate() > 1:
         return False
     while frame is not None:
