@@ -3,12 +3,15 @@ that orders and tables were made of are copied."""
 
 from __future__ import annotations
 
+import array
 import contextlib
 import copy
 import functools
 import inspect
 import pickle
-from collections.abc import Iterator
+import shutil
+import tracemalloc
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import pytest
 import torch
 
 import shortgop
+from shortgop.training.which_clips.clip_table import table_of_own
 from training_videos import make_videos
 
 
@@ -227,3 +231,68 @@ def test_tables_keep_the_clips_that_they_were_made_of(path: Path, kind: Any) -> 
     assert frames_of(path, starting) == [*names, [2], [5]]
     assert frames_of(path, table) == [*names, [2, 3], [5, 7]]
     assert [item["frame_numbers"].tolist() for item in read] == [[2, 3], [5, 7]]
+
+
+def as_a_view(values: Any) -> Any:
+    """As pandas 3 gives the column of a table, and np.broadcast_to a row: nobody writes by it, but others may."""
+    view = values[:]
+    view.flags.writeable = False
+    return view
+
+
+@pytest.mark.parametrize("kind", [as_a_view, memoryview])
+def test_what_only_shows_the_memory_of_others_is_copied(path: Path, kind: Any) -> None:
+    """A read-only view was kept as it was given, and weights became those that were written behind it."""
+    clips = shortgop.ClipDataset(path, shortgop.CenterClips(4))
+    weights, starts, frames = np.array(FIRST), np.array([2, 5]), np.array([[2, 3], [5, 7]])
+    order = shortgop.Weighted(as_a_view(weights), num_samples=8)
+    table = shortgop.ClipTable(["a.mp4", "b.mp4"], kind(starts), kind(frames))
+    weights[:], starts[:], frames[:] = LAST, 8, 8
+    assert set(ordered(clips, order)) == {0}
+    assert table.starts.tolist() == [2, 5]
+    assert table.frames.tolist() == [[2, 3], [5, 7]]
+
+
+class Listed(Sequence[float]):
+    """Weights as code of users has them, whose `copy` is something else: a name, or a method with arguments."""
+
+    def __init__(self, copied: Any) -> None:
+        self.copy = copied
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, place: Any) -> Any:
+        return FIRST[place]
+
+
+@pytest.mark.parametrize("copied", ["of last week", shutil.copy])
+def test_weights_whose_copy_is_something_else_are_taken(path: Path, copied: Any) -> None:
+    """It was a TypeError of Python."""
+    clips = shortgop.ClipDataset(path, shortgop.CenterClips(4))
+    assert set(ordered(clips, shortgop.Weighted(Listed(copied), num_samples=8))) == {0}
+    shared = array.array("d", FIRST)
+    order = shortgop.Weighted(shared, num_samples=8)
+    shared[0], shared[2] = 0.0, 1.0
+    assert set(ordered(clips, order)) == {0}
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_a_table_has_one_copy_of_frames_in_memory(dtype: Any) -> None:
+    """Frames of another type were made 64 bits wide, and then copied once more."""
+    given = np.zeros((100_000, 32), dtype=dtype)
+    videos, starts = ["a.mp4"] * len(given), np.zeros(len(given), dtype=np.int64)
+    tracemalloc.start()
+    table = shortgop.ClipTable(videos, starts, given)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not np.shares_memory(table.frames, given)
+    assert table.frames.nbytes <= most < 1.3 * table.frames.nbytes
+
+
+def test_arrays_that_were_made_for_a_table_are_not_copied() -> None:
+    frames = np.array([[2, 3], [5, 7]])
+    table = table_of_own(["a.mp4", "b.mp4"], np.array([2, 5]), frames, None, black=False)
+    assert table.frames is frames
+    with pytest.raises(shortgop.UsageError, match="2 videos, 1 starts"):
+        table_of_own(["a.mp4", "b.mp4"], np.array([2]), frames, None, black=False)

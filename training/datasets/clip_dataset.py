@@ -24,7 +24,7 @@ from ..pixels.opened import OpenedDataset
 from ..pixels.outputs import Output
 from ..pixels.rows import Rows
 from ..pixels.transforms import Read, Transform, check_transform, explaining_forks, joined, transformed
-from ..which_clips.clip_table import ClipTable
+from ..which_clips.clip_table import ClipTable, table_of_own
 from ..which_clips.clips import NO_CLIPS, Clip, Clips
 from ..which_clips.clips_by import ClipsBy
 from ..which_clips.offsets import at_least_one, listed
@@ -296,7 +296,7 @@ class ClipDataset(DrawnItems):
                 f"clips have {lengths[0]} to {lengths[-1]} frames, and those of a ClipTable as many each: give "
                 "ClipsBy a number of frames and ends=, or keep its function in place of the table"
             )
-        return ClipTable(
+        return table_of_own(
             videos=[ids.text(clip.video) for clip in clips],
             starts=np.array([clip.start for clip in clips], dtype=np.int64),
             frames=np.array([clip.frames for clip in clips], dtype=np.int64),

@@ -47,8 +47,11 @@ class ClipTable:
 
     def __post_init__(self) -> None:
         for name in ("starts", "frames", "mask"):
-            object.__setattr__(self, name, own(_array(getattr(self, name), name)))
+            object.__setattr__(self, name, _array(getattr(self, name), name))
         object.__setattr__(self, "videos", own(self.videos))
+        self._check_lengths()
+
+    def _check_lengths(self) -> None:
         if not len(self.videos) == len(self.starts) == len(self.frames) or self.frames.ndim != 2:
             raise UsageError(
                 f"the table has {len(self.videos)} videos, {len(self.starts)} starts and frames of shape "
@@ -105,7 +108,7 @@ class ClipTable:
         lacking = {"video", "start", "frames"} - set(table.column_names)
         if lacking:
             raise UsageError(f"{path} has no column {min(lacking)!r}; it is no table of clips", file=str(path))
-        return ClipTable(
+        return table_of_own(
             videos=table["video"].to_pylist(),
             starts=_whole(table["start"].to_numpy(), "start", path),
             frames=_rectangle(table, "frames", path),
@@ -114,8 +117,18 @@ class ClipTable:
         )
 
 
+def table_of_own(videos: list[str], starts: Array, frames: Array, mask: Array | None, *, black: bool) -> ClipTable:
+    """A table of a list and arrays, int64 and bool, that were made for it: unlike those that users give, they are not
+    copied."""
+    table = object.__new__(ClipTable)
+    vars(table).update(videos=videos, starts=starts, frames=frames, mask=mask, black=black)
+    table._check_lengths()
+    return table
+
+
 def _array(values: Any, name: str) -> Any:
-    """What a ClipTable is given, lists too, as int64 or bool; WrongTypeError for other numbers and uneven lists."""
+    """What a ClipTable is given, lists too, as an array of its own, int64 or bool; WrongTypeError for other numbers and
+    uneven lists."""
     if name == "mask" and values is None:
         return None
     kind, wanted = ("b", np.bool_) if name == "mask" else ("iu", np.int64)
@@ -130,7 +143,8 @@ def _array(values: Any, name: str) -> Any:
         )
     if array.dtype.kind == "u" and array.size and not fits_int64(int(array.max())):
         raise UsageError(f"{name} of a ClipTable has {array.max()}, and a frame's number has 63 bits")
-    return array.astype(wanted, copy=False)
+    # An array of a list is new. All others may share the memory of what was given.
+    return array.astype(wanted, copy=not isinstance(values, list | tuple))
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +259,7 @@ def _joined(tables: Sequence[ClipTable], files: Sequence[Path]) -> ClipTable:
                 file=str(file),
             )
     masks = [np.ones(table.frames.shape, dtype=bool) if table.mask is None else table.mask for table in tables]
-    return ClipTable(
+    return table_of_own(
         videos=[video for table in tables for video in table.videos],
         starts=np.concatenate([table.starts for table in tables]),
         frames=np.concatenate([table.frames for table in tables]),
@@ -274,7 +288,7 @@ def _whole(values: Array, name: str, path: Any) -> Array:
         values = values.astype(np.int64)
     if values.dtype.kind not in "iub" and len(values):
         raise _refused(name, shortened(values.tolist()), path)
-    return values.astype(np.int64)
+    return values.astype(np.int64, copy=False)
 
 
 def _refused(name: str, found: str, path: Any) -> UsageError:
