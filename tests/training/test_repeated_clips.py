@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -94,10 +95,17 @@ def test_an_epoch_that_a_distributed_sampler_was_told_alone_is_told_as_it_begins
 
 
 @pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("accelerate", [False, True])
 def test_ranks_that_the_sampler_alone_knows_are_told_in_the_third_epoch(
-    workers: int, folder: Path, capfd: pytest.CaptureFixture[str]
+    accelerate: bool, workers: int, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with Horovod: with neither a process group nor WORLD_SIZE, four ranks were told in their ninth epoch."""
+    """As with Horovod: with neither a process group nor WORLD_SIZE, four ranks were told in their ninth epoch. Where
+    something had imported Accelerate, as transformers does, the third time was called the second."""
+    if accelerate:
+        pytest.importorskip("accelerate.data_loader")
+    else:
+        # Another test may have imported it.
+        monkeypatch.delitem(sys.modules, "accelerate.data_loader", raising=False)
     dataset = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=8))
     sampler: Any = DistributedSampler(cast(Any, dataset), num_replicas=4, rank=1)
     loader = DataLoader(

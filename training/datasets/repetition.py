@@ -81,7 +81,9 @@ def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *
     # another one each time: only where it has met an index again does it know that an epoch came again.
     times = shared.count_read([index % count for index in plain if index < count], count)
     ranks = shared.ranks
-    by_accelerate = ranks > 1 and "accelerate.data_loader" in sys.modules
+    # Other libraries import Accelerate too, where it divides nothing.
+    may_be_accelerate = "accelerate.data_loader" in sys.modules and not shared.are_divided_by_sampler
+    by_accelerate = ranks > 1 and may_be_accelerate
     untold = _READ_ONCE if by_accelerate else _READ_TWICE
     # Accelerate fills the last batches of an epoch with samples from its start.
     spare = _BATCHES_TO_SPARE * len(plain) * ranks if by_accelerate else 0

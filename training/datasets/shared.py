@@ -66,6 +66,11 @@ class SharedNumbers:
         that torch did not start are known to their sampler alone."""
         return max(self._owner_ranks, num_ranks(), int(self._sampler_ranks[0]))
 
+    @property
+    def are_divided_by_sampler(self) -> bool:
+        """Whether a sampler divides the indices among ranks, so that nobody else does."""
+        return int(self._sampler_ranks[0]) > 1
+
     def note_ranks(self, ranks: int) -> None:
         """Note among how many ranks a sampler divides the indices."""
         self._sampler_ranks[0] = max(ranks, int(self._sampler_ranks[0]))
