@@ -66,6 +66,7 @@ class Dataset(StaysAsMade):
         self._profile = profile
         self._lost_shards = lost_shards
         self._format_version = format_version
+        self._stays(Dataset)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self._reader, self._profile, self._lost_shards, self._format_version, self._chosen)

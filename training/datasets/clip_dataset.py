@@ -132,6 +132,7 @@ class ClipDataset(DrawnItems):
         self._skipping = None if on_error == "raise" else Skipping(on_error, limit, self._seed)
         super().__init__()
         self._check_clips()
+        self._stays(ClipDataset)
 
     def _check_clips(self) -> None:
         """Errors of the policy and of names come when the dataset is made, and not in a worker."""

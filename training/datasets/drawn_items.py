@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch.utils.data
 
 from ...errors import ShortGopError, UsageError
-from ...stays_as_made import StaysAsMade, is_ours
+from ...stays_as_made import StaysAsMade
 from ..pixels.rows import Rows
 from ..which_clips.clips import Clips
 from ..which_clips.draws import check_share, checked_epoch, in_epoch, one_draw
@@ -143,7 +143,7 @@ def noting_draws(dataset: object, draws: Sequence[int]) -> Iterator[None]:
         owner = next((base for base in type(dataset).__mro__ if "items" in vars(base)), None)
         # Errors of this package name the video, and those of transforms have a note.
         is_told = isinstance(error, ShortGopError) or bool(getattr(error, "__notes__", None))
-        if owner is not None and not is_ours(owner) and not is_told:
+        if owner is not None and not _is_ours(owner) and not is_told:
             named = ", ".join(str(int(draw)) for draw in draws[:_NAMED])
             more = ", ..." if len(draws) > _NAMED else ""
             error.add_note(
@@ -151,3 +151,7 @@ def noting_draws(dataset: object, draws: Sequence[int]) -> Iterator[None]:
                 "reads the first one alone"
             )
         raise
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]

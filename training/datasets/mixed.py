@@ -54,6 +54,7 @@ class MixedClips(DrawnItems):
             )
         super().__init__()
         self._warned = False
+        self._stays(MixedClips)
 
     def __repr__(self) -> str:
         return f"<MixedClips of {len(self)} clips: {', '.join(map(repr, self._datasets))}>"

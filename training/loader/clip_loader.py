@@ -145,6 +145,7 @@ class ClipLoader(StaysAsMade):
         self._stats_before = LoaderStats()
         self._process = os.getpid()
         self._last_state: Mapping[str, Any] | None = None
+        self._stays(ClipLoader)
 
     def __len__(self) -> int:
         """How many batches a whole epoch has for this rank, also where an epoch was resumed."""

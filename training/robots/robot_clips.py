@@ -151,6 +151,7 @@ class LeRobotClips(ClipDataset):
         )
         self._read_rows(place)
         _check_keys(self._deltas, [*self._views, *self._robot.columns])
+        self._stays(LeRobotClips)
 
     def _frames(self, camera: str) -> tuple[int, ...]:
         """The distances in frames at which a camera is read."""

@@ -99,6 +99,7 @@ class BucketSampler(StaysAsMade, Sampler[list[int]]):
                 "batches then meet, or wait for ever. Take drop_last=True (for evaluation give "
                 "orders=shortgop.Sequential())"
             )
+        self._stays(BucketSampler)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_batches"}

@@ -126,6 +126,7 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         self._resumed = False
         # How often it went to another place.
         self._moves = 0
+        self._stays(ElasticSampler)
 
     def _check_epoch(self) -> None:
         """UsageError where an epoch has no batch, or the order is for other batches; DatasetWarning where ranks have
@@ -325,7 +326,9 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         self._resumed = True
 
     def _go_to(self, epoch: int, position: int, offset: int) -> None:
-        self.epoch, self._start, self._offset = epoch, position, offset
+        # From outside it is not set so.
+        vars(self)["epoch"] = epoch
+        self._start, self._offset = position, offset
         self._began_at, self._running = position, None
         self._passes, self._resumed = 0, False
         self._begun, self._left = False, self._left or self._begun
