@@ -26,7 +26,7 @@ def test_the_kernel_equals_plain_torch_and_compiles(tmp_path: Path) -> None:
     chosen, passed = ((), 20) if interprets() else (("-k", "compiles"), 1)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "0", f"--basetemp={tmp_path / 'cases'}", str(cases), *chosen],
-        cwd=cases.parents[1],
+        cwd=cases.parents[2],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,

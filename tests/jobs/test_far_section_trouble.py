@@ -151,7 +151,8 @@ _PATIENCE_SECONDS = 300
 def start(url: str, dataset: Path, runner: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", _JOB, url, str(dataset), runner],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd=Path(__file__).parent,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        cwd=Path(__file__).parents[1] / "shared",
     )  # fmt: skip
 
 

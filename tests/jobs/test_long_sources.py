@@ -59,7 +59,7 @@ def undisturbed(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def start(sources: Path, dataset: Path, runner: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", _JOB, str(sources), str(dataset), runner]
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1] / "shared"
     return subprocess.Popen(
         command, cwd=here, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
