@@ -13,6 +13,7 @@ import pytest
 
 from shortgop.prep.running import driver_folder, processes
 from shortgop.prep.running.driver_folder import hidden_driver, with_driver
+from shortgop.readers.gpu.cuda_driver import driver_folders
 
 
 def has_driver() -> bool:
@@ -75,3 +76,8 @@ def test_what_this_process_has_loaded_by_its_path_is_still_hidden_from_others(tm
 
 def test_a_folder_without_libcuda_is_none() -> None:
     assert hidden_driver(("/nonexistent",)) is None
+
+
+def test_the_reader_looks_wherever_programs_are_told_to() -> None:
+    """prep and the reader know nothing of each other, and each has its list."""
+    assert set(map(Path, driver_folder.FOLDERS)) <= set(driver_folders())
