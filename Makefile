@@ -26,7 +26,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start Python hundreds of times: without compiled modules each start takes a quarter of a second more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check fuzz chaos chaos-loader chaos-cluster race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg image-check nodes-check clean
+.PHONY: help demo test check fuzz chaos chaos-loader chaos-cluster race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg image-check nodes-check versions clean
 
 help:
 	@echo "make demo    show what shortgop does on small videos made on the spot"
@@ -41,6 +41,7 @@ help:
 	@echo "make gpu-wheels  collect what a machine with a GPU and no network needs for that"
 	@echo "make image-check  run the Dockerfile's steps without Docker, as root: IMAGE=\"--target cpu cuda\""
 	@echo "make nodes-check  run the script for Slurm and ray up on three machines of namespaces, as root: NODES=\"--only 'slurm: cancelled'\""
+	@echo "make versions  read datasets with the oldest and the newest libraries that shortgop installs with"
 	@echo "make clean   remove the environment and everything built"
 
 demo: $(STAMP)
@@ -144,6 +145,11 @@ image-check: $(STAMP)
 nodes-check: $(STAMP)
 	@echo "Running jobs on three machines that are namespaces of this one: a quarter of an hour"
 	@$(WITH_FFMPEG) $(PY) tests/shared/nodes_check.py $(NODES)
+
+# VERSIONS="--only newest" compares one set of them.
+versions: $(STAMP)
+	@echo "Reading with other versions: ten minutes, 6 GB of disk, where pip brings a PyTorch with CUDA"
+	@$(WITH_FFMPEG) $(PY) tests/shared/other_versions.py $(VERSIONS)
 
 check: $(STAMP)
 	@echo "Checking style and types: a few seconds, the first time up to a minute"

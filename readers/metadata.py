@@ -37,6 +37,7 @@ class VideoMetadata:
     """
 
     stream_index: int
+    media_type: str
     num_frames: int
     num_frames_from_content: int
     num_frames_from_header: int | None
@@ -72,6 +73,7 @@ def video_metadata(video: VideoRow, config: CodecConfig, num_bytes: int) -> Vide
     end = seconds_of(video.num_frames, video.fps)
     return VideoMetadata(
         stream_index=0,
+        media_type="video",
         num_frames=video.num_frames,
         num_frames_from_content=video.num_frames,
         num_frames_from_header=None,

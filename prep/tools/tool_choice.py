@@ -9,11 +9,14 @@ from ..running.gpu_errors import NO_GPU
 from .capabilities import NVENC_ENCODERS, SOFTWARE_ENCODERS, Capabilities, encodes, gpu_rank
 from .capability_trials import capabilities_of
 from .pipelines import Pipeline, choose_encoder, choose_pipeline, decoded_by_nvdec, source_kind
+from .pyav_version import check_pyav
 
 
 def choose_ffmpeg(profile: Profile, *, use_gpu: bool = True) -> Ffmpeg:
     """The first usable ffmpeg that has an encoder on the CPU for the profile or, where its NVENC does not run at a GPU,
-    the one that leaves most of the work to the GPU. ToolError without any."""
+    the one that leaves most of the work to the GPU. ToolError without any, and if prep does not read sources with the
+    PyAV of this machine."""
+    check_pyav()
     first = find_ffmpeg(SOFTWARE_ENCODERS[profile.codec])
     if not use_gpu or profile.encoder.startswith("lib"):
         return first
@@ -30,7 +33,7 @@ def _rank(capabilities: Capabilities) -> tuple[bool, ...]:
 
 
 def check_tools(profile: Profile, *, use_gpu: bool = True) -> None:
-    """ToolError if ffmpeg is missing, or if the encoder or its preset does not run here."""
+    """ToolError if ffmpeg is missing, PyAV is of another release, or if the encoder or its preset does not run here."""
     ffmpeg = choose_ffmpeg(profile, use_gpu=use_gpu)
     choose_encoder(capabilities_of(ffmpeg.path, profile, use_gpu=use_gpu), profile)
 

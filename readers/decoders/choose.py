@@ -100,6 +100,10 @@ def decoder_for(choice: DeviceChoice, configs: Sequence[CodecConfig]) -> Decoder
 
     on_cpu = frozenset(configs[number] for number in choice.on_cpu)
     way = nvdec_way()
+    if way == "pyav":
+        from .pyav_cuda import check_pyav
+
+        check_pyav()
     return DeviceDecoder(
         choice.device,
         gpu=partial(TorchGpu, choice.device, own_stream=way == "nvcuvid"),

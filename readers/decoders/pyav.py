@@ -39,6 +39,10 @@ _MAX_WRITERS = 16
 _UNSPECIFIED = 2  # ISO/IEC 23091-2
 # libavcodec/defs.h, AV_INPUT_BUFFER_PADDING_SIZE: so far past the end of a packet decoders may read.
 _BYTES_READ_AHEAD = 64
+# PyAV before 17 cannot set the depth for a GOP. There contexts are opened with the greatest one of H.264, with which
+# libavcodec keeps frames until the end of the GOP.
+_SETS_REORDER_DEPTH = hasattr(VideoCodecContext, "reorder_depth")
+_ANY_DEPTH = {"has_b_frames": "16"}
 # Where libavcodec's decoder on the CPU has another name than its codec. Its own "av1" decodes on GPUs alone.
 _CPU_DECODERS = {"av1": "libdav1d"}
 
@@ -138,7 +142,8 @@ def feed_gop(codec: Any, request: GopRequest, take: Callable[[VideoFrame, tuple[
     """
     samples = samples_of(request)
     # If the stream does not say how many frames are reordered, libavcodec guesses, and loses frames at first.
-    codec.reorder_depth = reorder_depth(request.pattern)
+    if _SETS_REORDER_DEPTH:
+        codec.reorder_depth = reorder_depth(request.pattern)
     missing = dict(zip(request.frames, request.places, strict=True))
 
     def give(frames: Sequence[VideoFrame]) -> None:
@@ -195,7 +200,7 @@ def open_context(config: CodecConfig, hwaccel: HWAccel | None = None) -> VideoCo
     codec.extradata = config.extradata
     codec.thread_count = 1
     # Without this, libavcodec conceals damage with content of neighbouring frames.
-    codec.options = {"err_detect": "explode"}
+    codec.options = {"err_detect": "explode"} | ({} if _SETS_REORDER_DEPTH else _ANY_DEPTH)
     # A demuxer sets these too. What the stream itself says takes precedence.
     tags = (config.primaries, config.transfer, config.matrix)
     codec.color_primaries, codec.color_trc, codec.colorspace = tags

@@ -14,6 +14,7 @@ import av
 import torch
 from av.codec.hwaccel import HWAccel
 from av.video.frame import VideoFrame
+from av.video.plane import VideoPlane
 from av.video.reformatter import ColorRange
 from torch.utils.dlpack import from_dlpack
 
@@ -30,6 +31,15 @@ from .whose_error import whose_error
 # `primary_ctx` the primary one of the device, and refuses one whose flags are not its own, as torch's are not. PyAV
 # sets `primary_ctx` where frames stay on the device, unless it is given.
 CURRENT_CONTEXT = {"primary_ctx": "0", "current_ctx": "1"}
+
+
+def check_pyav(plane: type = VideoPlane) -> None:
+    """ToolError for a PyAV that does not give pictures that stay on a GPU, as those before 17, of whose planes this is
+    the type."""
+    if not hasattr(plane, "__dlpack__"):
+        raise ToolError(
+            f'device="cuda" needs PyAV 17 or newer, and {av.__version__} is installed: pip install "av>=17"'
+        )
 
 
 def open_cuda_context(config: CodecConfig, device: int, options: dict[str, str]) -> Any:

@@ -15,7 +15,8 @@ import shortgop
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
 from fake_gpu import device_decoder_on_cpu, opened_through
-from shortgop.errors import CorruptDataError
+from shortgop.errors import CorruptDataError, ToolError
+from shortgop.readers.decoders.pyav_cuda import check_pyav
 from shortgop.readers.gops import GopStore, longest_first
 from shortgop.readers.plan import GopPlan, VideoGops, plan_frames
 from shortgop.storage.disk import DiskStorage
@@ -92,6 +93,14 @@ def test_a_damaged_gop_is_an_error_and_the_next_one_decodes(folder: Path, tmp_pa
     with pytest.raises(CorruptDataError, match="frames 0 to 7 of video 'a.mp4'"):
         dataset.get_clips([(0, [0, 9]), (0, [4, 20])])
     assert [read_number(frame) for frame in dataset[0].get_frames_at([9, 20]).data] == [9, 20]
+
+
+def test_only_a_pyav_whose_planes_stay_on_the_gpu_reads_there() -> None:
+    check_pyav()
+    with pytest.raises(
+        ToolError, match=r'device="cuda" needs PyAV 17 or newer, and .* installed: pip install "av>=17"'
+    ):
+        check_pyav(object)
 
 
 def test_the_longest_reads_come_first(folder: Path) -> None:

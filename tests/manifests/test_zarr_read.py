@@ -75,7 +75,9 @@ def test_an_array_is_read_as_it_was_written(tmp_path: Path, column: Column, rows
 
 
 def test_zarr_reads_the_same(squares: Path) -> None:
-    with pytest.warns(UserWarning, match="Numcodecs codecs are not in the Zarr version 3 specification"):
+    with warnings.catch_warnings():
+        # zarr before 3.2 says so.
+        warnings.filterwarnings("ignore", "Numcodecs codecs are not in the Zarr version 3 specification")
         assert np.asarray(zarr.open_array(squares / "x", mode="r")[:]).tolist() == SQUARES.tolist()
 
 

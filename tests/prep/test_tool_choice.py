@@ -19,6 +19,7 @@ from shortgop.prep.tools import capability_trials, tool_choice
 from shortgop.prep.tools.capabilities import SCALING, Capabilities, Trial, nvdec
 from shortgop.prep.tools.capability_trials import try_encoder
 from shortgop.prep.tools.doctor import diagnose
+from shortgop.prep.tools.pyav_version import check_pyav
 from shortgop.prep.tools.tool_choice import check_tools, choose_ffmpeg
 from synthetic import SyntheticVideo, read_number
 
@@ -97,6 +98,15 @@ def test_where_no_ffmpeg_has_it_the_other_codecs_are_encoded_and_the_reason_is_s
     found = diagnose()
     assert found.choices["h264"].startswith("libx264: ")
     assert found.choices["av1"].startswith("none: ")
+
+
+@pytest.mark.parametrize("installed", ["15.1.0", "17.1.0", "19.0.2"])
+def test_another_release_of_pyav_is_refused_before_anything_is_read(installed: str) -> None:
+    """It reads some files otherwise: `make versions` compares what reads datasets, not what prepares them."""
+    with pytest.raises(ToolError, match=rf"PyAV is {installed} here, and prep needs PyAV 18: pip install 'av>=18,<19'"):
+        check_pyav(installed)
+    check_pyav("18.2.0")
+    check_pyav()
 
 
 def test_presets_of_svt_av1_are_numbers_and_those_of_nvenc_names(monkeypatch: pytest.MonkeyPatch) -> None:
