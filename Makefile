@@ -146,7 +146,7 @@ nodes-check: $(STAMP)
 	@echo "Running jobs on three machines that are namespaces of this one: a quarter of an hour"
 	@$(WITH_FFMPEG) $(PY) tests/shared/nodes_check.py $(NODES)
 
-# VERSIONS="--only newest" compares one set of them.
+# VERSIONS="--only newest --python /path/to/python3.13" compares one set of them.
 versions: $(STAMP)
 	@echo "Reading with other versions: ten minutes, 6 GB of disk, where pip brings a PyTorch with CUDA"
 	@$(WITH_FFMPEG) $(PY) tests/shared/other_versions.py $(VERSIONS)

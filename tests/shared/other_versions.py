@@ -1,7 +1,7 @@
 """Reads the same datasets with other versions of the libraries that reading stands on: `make versions`.
 
     python tests/shared/other_versions.py                   # the oldest ones, the newest ones, and some between
-    python tests/shared/other_versions.py --only newest
+    python tests/shared/other_versions.py --only newest --python /path/to/python3.13
 
 pyproject.toml says from which versions on shortgop installs. Here each set of them gets an environment of its own,
 without the extras. What is read there has to be equal to what is read here, in every format, and clips have to come in
@@ -111,12 +111,13 @@ def _in_a_row(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
     return torch.cat([part.double() for part in parts])
 
 
-def version_sets() -> dict[str, tuple[str | None, tuple[str, ...]]]:
-    """What is installed in each environment, and by which Python: None is the one that runs this."""
+def version_sets(newer: str | None = None) -> dict[str, tuple[str | None, tuple[str, ...]]]:
+    """What is installed in each environment, and by which Python: None is the one that runs this. `newer`: the Python
+    for the newest ones."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     names = [each.split(">=")[0] for each in wanted]
     oldest = tuple(each.split(",")[0].replace(">=", "==") for each in wanted)
-    newer = next((found for python in _PYTHONS if (found := _running(python))), None)
+    newer = newer or next((found for python in _PYTHONS if (found := _running(python))), None)
     return {
         "oldest": (None, oldest),
         "lerobot": (newer, (*_LEROBOT, *(name for name in names if name not in ("av", "numpy", "torch")))),
@@ -176,9 +177,9 @@ def _versions() -> str:
 
 def main() -> int:
     """Compare the environments that were asked for."""
-    sets = version_sets()
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--only", nargs="+", choices=sets, default=list(sets))
+    parser.add_argument("--only", nargs="+", choices=version_sets(), default=list(version_sets()))
+    parser.add_argument("--python", help="the Python for the newest versions; some want a newer one than 3.11")
     parser.add_argument("--read", type=Path, metavar="FOLDER", help="read the datasets in a folder, and end")
     parser.add_argument("--into", type=Path, metavar="FILE", help="the file for what was read")
     arguments = parser.parse_args()
@@ -186,6 +187,7 @@ def main() -> int:
         torch.save(readings(arguments.read), arguments.into)
         print(_versions())
         return 0
+    sets = version_sets(arguments.python)
     with tempfile.TemporaryDirectory(prefix="shortgop-versions-") as made:
         folder = Path(made)
         datasets = folder / "datasets"
