@@ -5,6 +5,7 @@ from __future__ import annotations
 import av
 
 from ...errors import DecodeError, ToolError
+from ..gpu.cuda_driver import lasting_error
 from .base import GopRequest
 from .pyav import feed_gop, open_context
 
@@ -16,6 +17,8 @@ def whose_error(error: Exception, request: GopRequest) -> DecodeError | ToolErro
     no decoder. So the CPU is asked. An error of the data is one of a clip, which may be skipped; where a GPU fails, all
     clips would be.
     """
+    if lasting := lasting_error():
+        return ToolError(f"NVDEC fails ({error}), as every call to the GPU does now: {lasting}")
     try:
         feed_gop(open_context(request.config), request, lambda *_: None)
     except (av.FFmpegError, DecodeError) as on_cpu:

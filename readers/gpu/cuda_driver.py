@@ -26,6 +26,10 @@ FOLDERS = (
 _MORE_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia")
 _MAPS = Path("/proc/self/maps")
 _VIDEO_LIBRARIES = ("libnvcuvid.so.1", "libnvidia-encode.so.1")
+# cuda.h, CUresult: after these the context is of no use, and neither is the process, since torch has no other context.
+# Memory that has lost bits, or NVLink; an address, an assertion or an instruction of a kernel, or its time; a context
+# that was destroyed.
+_LASTING = frozenset({214, 220, 700, 702, 709, 710, *range(714, 720)})
 _lock = threading.Lock()
 
 
@@ -172,8 +176,25 @@ def check(error: int, call: str) -> None:
 
 
 def error_name(driver: Any, error: int) -> str:
-    """Such as CUDA_ERROR_OUT_OF_MEMORY (2). `driver` is libcuda, or None where it cannot be loaded."""
+    """Such as CUDA_ERROR_OUT_OF_MEMORY (2), and what to do after one that lasts. `driver` is libcuda, or None where it
+    cannot be loaded."""
     name = ctypes.c_char_p()
     if driver is not None:
         driver.cuGetErrorName(error, ctypes.byref(name))
-    return f"{name.value.decode()} ({error})" if name.value else f"error {error}"
+    text = f"{name.value.decode()} ({error})" if name.value else f"error {error}"
+    return f"{text}, after which this process cannot use CUDA any more: start it again" if error in _LASTING else text
+
+
+def lasting_error() -> str:
+    """The error that the GPU gives for every call from now on; empty where there is none.
+
+    It may be one of work that was launched long before, by whatever part of the process. Nothing waits for the GPU.
+    """
+    try:
+        driver = load("libcuda.so.1")
+    except ToolError:
+        return ""
+    # A call that needs the context and does nothing in it.
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    error = driver.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+    return error_name(driver, error) if error in _LASTING else ""

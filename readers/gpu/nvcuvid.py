@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ...errors import DecodeError, ShortGopError, ToolError
+from ...errors import DecodeError
 from .cuda_driver import error_name, load
 from .nvcuvid_structs import (
     DecodeCreateInfo,
@@ -50,32 +50,32 @@ class Nvcuvid:
         params = ParserParams(codec=codec, max_num_decode_surfaces=1, max_display_delay=0)
         params.on_sequence, params.on_decode, params.on_display = on_sequence, on_decode, on_display
         handle = ctypes.c_void_p()
-        self._check("cuvidCreateVideoParser", (ctypes.byref(handle), ctypes.byref(params)), ToolError)
+        self._check("cuvidCreateVideoParser", (ctypes.byref(handle), ctypes.byref(params)), f"codec {codec}")
         return Parser(handle, (on_sequence, on_decode, on_display))
 
     def parse(self, parser: Parser, data: bytes, timestamp: int, flags: int) -> None:
         """Send the parser an access unit, in Annex B. Its callbacks run before this returns."""
         packet = SourceDataPacket(flags=flags, payload_size=len(data), payload=data or None, timestamp=timestamp)
-        self._check("cuvidParseVideoData", (parser.handle, ctypes.byref(packet)))
+        self._check("cuvidParseVideoData", (parser.handle, ctypes.byref(packet)), packet)
 
     def destroy_parser(self, parser: Parser) -> None:
         self._check("cuvidDestroyVideoParser", (parser.handle,))
 
     def create_decoder(self, info: DecodeCreateInfo) -> ctypes.c_void_p:
         handle = ctypes.c_void_p()
-        self._check("cuvidCreateDecoder", (ctypes.byref(handle), ctypes.byref(info)), ToolError)
+        self._check("cuvidCreateDecoder", (ctypes.byref(handle), ctypes.byref(info)), info)
         return handle
 
     def reconfigure(self, decoder: ctypes.c_void_p, info: ReconfigureInfo) -> None:
         """Only within the sequence callback."""
-        self._check("cuvidReconfigureDecoder", (decoder, ctypes.byref(info)))
+        self._check("cuvidReconfigureDecoder", (decoder, ctypes.byref(info)), info)
 
     def destroy_decoder(self, decoder: ctypes.c_void_p) -> None:
         self._check("cuvidDestroyDecoder", (decoder,))
 
     def decode_picture(self, decoder: ctypes.c_void_p, params: PictureParams) -> None:
         """Start to decode a picture into the decoder's surface `params.picture_index`."""
-        self._check("cuvidDecodePicture", (decoder, ctypes.byref(params)))
+        self._check("cuvidDecodePicture", (decoder, ctypes.byref(params)), params)
 
     def map_picture(self, decoder: ctypes.c_void_p, index: int, stream: int) -> tuple[int, int]:
         """Lend the picture in a surface of the decoder: address and bytes of a line, once `stream` comes to it."""
@@ -84,6 +84,7 @@ class Nvcuvid:
         self._check(
             "cuvidMapVideoFrame64",
             (decoder, index, ctypes.byref(address), ctypes.byref(pitch), ctypes.byref(params)),
+            f"surface {index}",
         )
         return address.value, pitch.value
 
@@ -99,11 +100,11 @@ class Nvcuvid:
         error = self._library.cuvidGetDecodeStatus(decoder, index, ctypes.byref(status))
         return None if error else int(status.status)
 
-    def _check(self, call: str, arguments: tuple[Any, ...], kind: type[ShortGopError] = CallError) -> None:
+    def _check(self, call: str, arguments: tuple[Any, ...], what: object = "") -> None:
+        """`what` says what the call was given: where it fails, often nobody can ask the same machine again."""
         error = getattr(self._library, call)(*arguments)
         if error:
-            name = error_name(self._driver, error)
-            raise kind(f"{call} of NVIDIA's driver returns {name}; `make gpu-check` says what works here")
+            raise CallError(f"{call}({what}) of NVIDIA's driver returns {error_name(self._driver, error)}")
 
 
 @cache

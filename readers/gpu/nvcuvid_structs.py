@@ -74,6 +74,9 @@ class SourceDataPacket(ctypes.Structure):
         ("timestamp", ctypes.c_longlong),
     )
 
+    def __str__(self) -> str:
+        return f"{self.payload_size} bytes, flags {self.flags}"
+
 
 class ParserDisplayInfo(ctypes.Structure):
     """CUVIDPARSERDISPINFO: a picture in the order of display."""
@@ -106,6 +109,12 @@ class PictureParams(ctypes.Structure):
         ("reserved", ctypes.c_uint * 30),
         ("codec_specific", ctypes.c_uint * 1024),
     )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.width_in_macroblocks}x{self.height_in_macroblocks} macroblocks into surface {self.picture_index}, "
+            f"{self.bitstream_bytes} bytes in {self.num_slices} slices"
+        )
 
 
 SequenceCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(VideoFormat))
@@ -162,6 +171,13 @@ class DecodeCreateInfo(ctypes.Structure):
         ("reserved2", ctypes.c_ulong * 4),
     )
 
+    def __str__(self) -> str:
+        return (
+            f"codec {self.codec}, {self.bit_depth_minus8 + 8} bits, {self.width}x{self.height} of at most "
+            f"{self.max_width}x{self.max_height} to {self.target_width}x{self.target_height} in format "
+            f"{self.output_format}, {self.num_decode_surfaces} and {self.num_output_surfaces} surfaces"
+        )
+
 
 class ReconfigureInfo(ctypes.Structure):
     """CUVIDRECONFIGUREDECODERINFO."""
@@ -177,6 +193,12 @@ class ReconfigureInfo(ctypes.Structure):
         ("target_rect", ShortRect),
         ("reserved2", ctypes.c_uint * 11),
     )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.width}x{self.height} to {self.target_width}x{self.target_height}, {self.num_decode_surfaces} "
+            "surfaces"
+        )
 
 
 class ProcessingParams(ctypes.Structure):

@@ -41,4 +41,4 @@ def test_an_error_is_told_in_its_place(stub: Stub) -> None:
     stub.library.fail(b"cuvidParseVideoData", 3, UNKNOWN)
     first, _ = heard(stub, "h264")
     assert unexpected(first[:3]) == []
-    assert "cuvidParseVideoData of NVIDIA's driver returns CUDA_ERROR_UNKNOWN" in unexpected(first)[0]
+    assert "flags 10) of NVIDIA's driver returns CUDA_ERROR_UNKNOWN" in unexpected(first)[0]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 import pytest
 
 from bare_gops import HEIGHT, WIDTH, asking, gops
 from nvcuvid_stub import Stub, found_in, source_for
-from shortgop.errors import CorruptDataError, DecodeError, ShortGopError, ToolError
+from shortgop.errors import CorruptDataError, DecodeError, ToolError
 from shortgop.manifests.mp4 import sample_bounds
 from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders.surface_source import Pictures
@@ -18,26 +19,33 @@ OUT_OF_MEMORY, UNKNOWN, NOT_SUPPORTED = 2, 999, 801
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "kind", "text"),
+    ("call", "given", "error", "named"),
     [
-        ("cuvidCreateVideoParser", UNKNOWN, ToolError, r"cuvidCreateVideoParser .* CUDA_ERROR_UNKNOWN \(999\)"),
-        ("cuvidCreateDecoder", OUT_OF_MEMORY, ToolError, r"cuvidCreateDecoder .* CUDA_ERROR_OUT_OF_MEMORY \(2\)"),
-        ("cuvidParseVideoData", UNKNOWN, ToolError, "cuvidParseVideoData .* CUDA_ERROR_UNKNOWN"),
-        ("cuvidDecodePicture", UNKNOWN, ToolError, "cuvidDecodePicture .* CUDA_ERROR_UNKNOWN"),
-        ("cuvidMapVideoFrame64", OUT_OF_MEMORY, ToolError, "cuvidMapVideoFrame64 .* CUDA_ERROR_OUT_OF_MEMORY"),
-        ("cuvidMapVideoFrame64", 12345, ToolError, "cuvidMapVideoFrame64 .* error 12345"),
+        ("cuvidCreateVideoParser", "codec 4", UNKNOWN, r"CUDA_ERROR_UNKNOWN \(999\)"),
+        (
+            "cuvidCreateDecoder",
+            "codec 4, 8 bits, 96x64 of at most 256x256 to 96x64 in format 0, 6 and 8 surfaces",
+            OUT_OF_MEMORY,
+            r"CUDA_ERROR_OUT_OF_MEMORY \(2\)",
+        ),
+        ("cuvidParseVideoData", r"\d+ bytes, flags 10\)", UNKNOWN, r"CUDA_ERROR_UNKNOWN \(999\)"),
+        ("cuvidDecodePicture", "0x0 macroblocks into surface 0, ", UNKNOWN, r"CUDA_ERROR_UNKNOWN \(999\)"),
+        ("cuvidMapVideoFrame64", r"surface 0\)", OUT_OF_MEMORY, r"CUDA_ERROR_OUT_OF_MEMORY \(2\)"),
+        ("cuvidMapVideoFrame64", r"surface 0\)", 12345, "error 12345"),
     ],
 )
 @pytest.mark.parametrize("after", [0, 3])
-def test_errors_are_named_and_everything_is_closed(
-    stub: Stub, call: str, error: int, kind: type[ShortGopError], text: str, after: int
+def test_errors_name_the_call_and_what_it_was_given_and_everything_is_closed(
+    stub: Stub, call: str, given: str, error: int, named: str, after: int
 ) -> None:
     if after and "Create" in call:
         after = 0
     stub.stream_is(gops("h264")[0].config)
     stub.library.fail(call.encode(), after, error)
-    with pytest.raises(kind, match=text):
+    with pytest.raises(ToolError, match="NVDEC fails at a GOP that the CPU decodes") as raised:
         found_in(stub, source_for(stub, gops("h264")[0].config), gops("h264")[0])
+    assert re.search(rf"\({call}\({'' if after else given}.* of NVIDIA's driver returns {named}\)", str(raised.value))
+    assert "torch.cuda.empty_cache" in str(raised.value)
     assert stub.open_handles == (0, 0, 0)
 
 
@@ -47,7 +55,7 @@ def test_a_call_that_fails_at_data_that_the_cpu_does_not_decode_either_is_an_err
     stub.library.fail(b"cuvidDecodePicture", 0, UNKNOWN)
     data, (_, last) = bytearray(gop.data), sample_bounds(gop.data)[:2]
     data[last - 500 : last] = bytes(500)
-    with pytest.raises(DecodeError, match="cuvidDecodePicture .* and the CPU does not either"):
+    with pytest.raises(DecodeError, match=r"cuvidDecodePicture\(.* and the CPU does not either"):
         found_in(stub, source_for(stub, gop.config), dataclasses.replace(gop, data=bytes(data)))
 
 

@@ -18,6 +18,7 @@ static struct { char name[48]; long long count; int is_call; } counts[256];
 static int num_counts;
 static char complaints[1 << 14];
 static struct { char call[48]; int result, after; } failing;
+static int broken;
 static long long allocated_bytes, limit_bytes = 1LL << 40;
 
 static void count(const char *name, long long added, int is_call) {
@@ -65,6 +66,7 @@ void soft_forget(void) {
         if (counts[each].is_call) counts[each].count = 0;
     complaints[0] = 0;
     failing.call[0] = 0;
+    broken = SUCCESS;
     limit_bytes = 1LL << 40;
     pthread_mutex_unlock(&lock);
 }
@@ -77,6 +79,10 @@ void soft_fail(const char *call, int after, int result) {
     failing.result = result;
     pthread_mutex_unlock(&lock);
 }
+
+/* As after an error that lasts, such as an illegal address: whatever does work in a context fails with it. */
+void soft_break(int result) { broken = result; }
+int soft_broken(void) { return broken; }
 
 void soft_limit(long long bytes) { limit_bytes = bytes; }
 long long soft_bytes(void) { return allocated_bytes; }

@@ -28,7 +28,8 @@ int soft_context(const char *call) {
 }
 
 #define CALLED(name) do { int error = soft_called(name); if (error) return error; } while (0)
-#define IN_CONTEXT(name) do { CALLED(name); int error = soft_context(name); if (error) return error; } while (0)
+#define CLOSING(name) do { CALLED(name); int error = soft_context(name); if (error) return error; } while (0)
+#define IN_CONTEXT(name) do { CLOSING(name); if (soft_broken()) return soft_broken(); } while (0)
 
 int cuInit(unsigned flags) {
     CALLED("cuInit");
@@ -139,13 +140,18 @@ int cuMemAlloc_v2(void **memory, size_t size) {
     *memory = soft_allocate(size);
     return *memory ? SUCCESS : OUT_OF_MEMORY;
 }
+int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
+    *free_bytes = *total = (size_t)1 << 40;
+    /* It does nothing, so that it may be asked whether there is a context. */
+    return current() ? soft_broken() : INVALID_CONTEXT;
+}
 int cuMemAllocPitch_v2(void **memory, size_t *pitch, size_t width, size_t height, unsigned element) {
     (void)element;
     *pitch = (width + 511) / 512 * 512;
     return cuMemAlloc_v2(memory, *pitch * height);
 }
 int cuMemFree_v2(void *memory) {
-    IN_CONTEXT("cuMemFree");
+    CLOSING("cuMemFree");
     if (soft_release(memory)) return SUCCESS;
     soft_complain("cuMemFree of what is not allocated");
     return INVALID_VALUE;
@@ -244,7 +250,7 @@ int cuGetErrorName(int error, const char **name) {
         {OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY"}, {NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED"},
         {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE"}, {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
         {INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE"}, {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
-        {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {999, "CUDA_ERROR_UNKNOWN"},
+        {214, "CUDA_ERROR_ECC_UNCORRECTABLE"}, {700, "CUDA_ERROR_ILLEGAL_ADDRESS"}, {999, "CUDA_ERROR_UNKNOWN"},
         {PRIMARY_CONTEXT_ACTIVE, "CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE"}, {NOT_SUPPORTED, "CUDA_ERROR_NOT_SUPPORTED"},
     };
     *name = NULL;

@@ -43,7 +43,7 @@ _LIBRARIES = {
 }
 # They stay loaded: FFmpeg closes them with each device, and what they count would be lost.
 _OPTIONS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-pthread", "-Wl,-z,nodelete")
-OUT_OF_MEMORY, UNKNOWN = 2, 999
+OUT_OF_MEMORY, ECC_UNCORRECTABLE, ILLEGAL_ADDRESS, UNKNOWN = 2, 214, 700, 999
 
 
 # The libraries of PyAV's wheel.
@@ -130,6 +130,10 @@ class Driver:
     def fail(self, call: str, result: int, after: int = 0) -> None:
         """Let a call return this error, from the one after `after` others on."""
         self._library.soft_fail(call.encode(), after, result)
+
+    def break_context(self, result: int) -> None:
+        """Let every call in a context return this error, as after one that lasts."""
+        self._library.soft_break(result)
 
     def limit(self, num_bytes: int) -> None:
         """No more memory of the device than this."""

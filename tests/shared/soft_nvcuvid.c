@@ -156,8 +156,9 @@ typedef struct {
     int in_use;
 } Decoder;
 
-#define IN_CONTEXT(name) do { \
+#define CLOSING(name) do { \
     int error_ = soft_called(name); if (error_ || (error_ = soft_context(name))) return error_; } while (0)
+#define IN_CONTEXT(name) do { CLOSING(name); if (soft_broken()) return soft_broken(); } while (0)
 
 int cuvidGetDecoderCaps(Caps *caps) {
     IN_CONTEXT("cuvidGetDecoderCaps");
@@ -227,7 +228,7 @@ int cuvidCreateDecoder(Decoder **out, CreateInfo *info) {
 }
 
 int cuvidDestroyDecoder(Decoder *decoder) {
-    IN_CONTEXT("cuvidDestroyDecoder");
+    CLOSING("cuvidDestroyDecoder");
     for (int each = 0; each < MAX_SURFACES; each++)
         if (decoder->mapped[each]) {
             soft_complain("a decoder is destroyed while a surface of it is mapped");
@@ -345,7 +346,7 @@ int cuvidMapVideoFrame64(Decoder *decoder, int index, unsigned char **memory, un
 }
 
 int cuvidUnmapVideoFrame64(Decoder *decoder, unsigned char *memory) {
-    IN_CONTEXT("cuvidUnmapVideoFrame");
+    CLOSING("cuvidUnmapVideoFrame");
     for (int slot = 0; slot < MAX_SURFACES; slot++)
         if (memory && decoder->mapped[slot] == memory) {
             soft_release(memory);

@@ -35,7 +35,17 @@ from shortgop.readers.decoders.pyav_upload import PyavUpload
 from shortgop.readers.decoders.surface_source import Pictures
 from shortgop.readers.gpu.cuda_driver import primary_context
 from shortgop.readers.gpu.surfaces import Surface
-from soft_driver import OUT_OF_MEMORY, UNKNOWN, Driver, folders_of, planes_on_host, soft_device_decoder, watched
+from soft_driver import (
+    ECC_UNCORRECTABLE,
+    ILLEGAL_ADDRESS,
+    OUT_OF_MEMORY,
+    UNKNOWN,
+    Driver,
+    folders_of,
+    planes_on_host,
+    soft_device_decoder,
+    watched,
+)
 from synthetic import read_number
 
 CUDA = torch.device("cuda", 0)
@@ -299,6 +309,20 @@ def test_a_gpu_that_fails_is_no_error_of_the_data_and_the_next_decoder_works(
         dataset[0].get_frames_at(range(FRAMES))
     driver.forget()
     assert [read_number(frame) for frame in dataset[0].get_frames_at(range(FRAMES)).data] == list(range(FRAMES))
+
+
+@pytest.mark.parametrize("error", [ECC_UNCORRECTABLE, ILLEGAL_ADDRESS], ids=str)
+def test_after_an_error_that_lasts_the_process_has_to_be_started_again(
+    driver: Driver, folder: Path, error: int
+) -> None:
+    """Whatever part of the process it came from: nobody is told to try it with fewer threads or more memory."""
+    dataset = opened_through(soft_device_decoder(), folder)
+    dataset[0].get_frames_at([3])
+    driver.break_context(error)
+    for video in dataset[:2]:
+        with pytest.raises(ToolError, match=rf"\({error}\), after which this process .*: start it again") as raised:
+            video.get_frames_at(range(FRAMES))
+        assert "threads" not in raised.value.message
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["a new decoder", "an open one"])
