@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from ...errors import ToolError
 from ...manifests.records import CodecConfig, Pattern
 from ..frame_format import Geometry, PixelFormat
 from ..plan import Place
@@ -48,6 +49,10 @@ class Target:
         """The memory of a slot: (channels, height, width)."""
         clip, frame = divmod(number, self.slots.shape[1])
         return self.slots[clip, frame]
+
+
+class DeviceFailsError(ToolError):
+    """A device does not decode what the CPU does. With more memory, or another time, it may."""
 
 
 class DecodeCost(NamedTuple):

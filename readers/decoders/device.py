@@ -12,11 +12,12 @@ import torch
 
 from ...errors import UsageError
 from ...manifests.records import CodecConfig
+from ...warned import warn
 from ..frame_format import Geometry, PixelFormat
 from ..gpu.decoder_pool import DecoderPool, same
 from ..gpu.stream_order import Gpu, gop_order, request_order
 from ..gpu.surfaces import Surface
-from .base import DecodeCost, GopRequest, Target
+from .base import DecodeCost, DeviceFailsError, GopRequest, Target
 from .surface_source import Pictures, SurfaceSource
 
 # An open decoder of a 1080p stream takes up to 400 MB of a GPU. These are about 4 GB.
@@ -56,7 +57,23 @@ class DeviceDecoder:
         return request_order(self._started())
 
     def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
-        """See `Decoder.decode`."""
+        """See `Decoder.decode`.
+
+        What fails at the device is tried once more when there is all the memory that can be had without other
+        processes: idle decoders are closed, and what torch keeps and does not use goes back to the driver.
+        """
+        try:
+            return self._decode(request, targets)
+        except DeviceFailsError as error:
+            failed = error.message
+        # Not within the handler, where the error keeps the decoder that failed.
+        self._pool.shrink()
+        self._started().free_memory()
+        cost = self._decode(request, targets)
+        warn(f"{self.name} did not decode a GOP until idle decoders were closed and unused memory was freed: {failed}")
+        return cost
+
+    def _decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
         with gop_order(self._started()), self._pool.taken(request.config) as (source, warm):
             seconds = 0.0
 

@@ -59,6 +59,14 @@ class DecoderPool(Generic[Opened]):
         # Not after an error: packets and pictures of the GOP may be left in it.
         self._put(config, decoder)
 
+    def shrink(self) -> None:
+        """Close what is idle, as the device has no room for it. From now on no more pixels are kept than are in use at
+        once."""
+        with self._lock:
+            dropped = [self._remove(number) for number in list(self._idle)]
+            self._max_idle_pixels = self._in_use_pixels
+        dropped.clear()
+
     def _take(self, config: CodecConfig) -> Opened | None:
         with self._lock:
             self._count_use(config, 1)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 
 class Gpu(Protocol):
-    """The calls to a GPU that these rules need. Streams can be compared."""
+    """The calls to a GPU that these rules need, and one for where its memory is short. Streams can be compared."""
 
     def current_stream(self) -> Any:
         """The stream that the calling thread's work goes to: the consumer's."""
@@ -38,6 +38,10 @@ class Gpu(Protocol):
 
     def wait(self, stream: Any, event: Any) -> None:
         """Later work of `stream` waits for the event."""
+        ...
+
+    def free_memory(self) -> None:
+        """Give the driver back what is kept of the GPU's memory and not in use."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The calls that `stream_order` needs, made through torch and the driver. Has not run on a GPU."""
+"""The calls of `stream_order.Gpu`, made through torch and the driver. Has not run on a GPU."""
 
 from __future__ import annotations
 
@@ -54,3 +54,6 @@ class TorchGpu:
 
     def wait(self, stream: Any, event: Any) -> None:
         stream.wait_event(event)
+
+    def free_memory(self) -> None:
+        torch.cuda.empty_cache()

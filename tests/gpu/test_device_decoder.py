@@ -247,6 +247,12 @@ class Pool(RuleBasedStateMachine):
         error = RuntimeError("damaged")
         assert not context.__exit__(RuntimeError, error, None), "the error is lost"
 
+    @rule()
+    def shrink(self) -> None:
+        self.pool.shrink()
+        self.idle.clear()
+        self.most_pixels = pixels_of(each for _, each in self.in_use)
+
     @invariant()
     def nothing_else_is_open(self) -> None:
         assert [decoder for _, decoder in self.pool._idle.values()] == self.idle

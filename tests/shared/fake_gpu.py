@@ -109,6 +109,9 @@ class FakeGpu:
     def wait(self, stream: str, event: FakeEvent) -> None:
         self._add(stream, "wait", event)
 
+    def free_memory(self) -> None:
+        """It has none that it keeps."""
+
     def launch(self, function: Callable[[], None], stream: str | None = None) -> None:
         """Give work to a stream, by default the calling thread's."""
         self._add(stream or self.current_stream(), "run", function)
@@ -297,6 +300,9 @@ class OneStream:
 
     def wait(self, stream: str, event: None) -> None:
         """No other stream waits."""
+
+    def free_memory(self) -> None:
+        """It has none that it keeps."""
 
 
 def device_decoder_on_cpu() -> DeviceDecoder:
