@@ -100,6 +100,17 @@ class CodecConfig:
     full_range: bool
 
 
+# Of the blocks that pictures are made of: H.264's macroblocks, and the smallest that HEVC may have. AV1 codes any size.
+_BLOCK_SIDES = {"h264": 16, "hevc": 8, "av1": 1}
+
+
+def least_coded_size(codec: str, width: int, height: int) -> tuple[int, int]:
+    """The width and height in whole blocks of pictures that show so many pixels: they are coded in this size or in a
+    larger one, and cropped. A decoder's limits are about the coded size."""
+    side = _BLOCK_SIDES[codec]
+    return -(-width // side) * side, -(-height // side) * side
+
+
 @dataclass(frozen=True)
 class Pattern:
     """The samples of a GOP in decode order: which frame of the GOP each one shows (0 is the first shown), and whether

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ToolError
-from ...manifests.records import CodecConfig
+from ...manifests.records import CodecConfig, least_coded_size
 from .cuda_driver import check, load, other_driver
 from .stream_format import StreamFormat, stream_format
 
@@ -51,7 +51,7 @@ class DecodeCapsStruct(ctypes.Structure):
 @dataclass(frozen=True)
 class CodecCaps:
     """Whether NVDEC decodes a codec of one bit depth in 4:2:0: on how many engines, to which surfaces, and the least
-    and greatest (width, height) in pixels. `refused` is the error of a driver that does not say."""
+    and greatest (width, height) of coded pictures. `refused` is the error of a driver that does not say."""
 
     supported: bool
     engines: int = 0
@@ -142,11 +142,12 @@ def _surface(form: StreamFormat) -> str:
 
 
 def _why_not_size(config: CodecConfig, codec: CodecCaps, name: str) -> str | None:
-    size = (config.width, config.height)
-    macroblocks = -(-size[0] // 16) * -(-size[1] // 16)
-    if any(side < least for side, least in zip(size, codec.min_size, strict=True)):
+    # The driver's limits are about coded pictures, and these macroblocks are 256 pixels of any codec: cuviddec.h.
+    size, coded = (config.width, config.height), least_coded_size(config.codec, config.width, config.height)
+    macroblocks = coded[0] * coded[1] // 256
+    if any(side < least for side, least in zip(coded, codec.min_size, strict=True)):
         return f"{size[0]}x{size[1]} is below the {codec.min_size[0]}x{codec.min_size[1]} that NVDEC takes of {name}"
-    if any(side > most for side, most in zip(size, codec.max_size, strict=True)):
+    if any(side > most for side, most in zip(coded, codec.max_size, strict=True)):
         return f"{size[0]}x{size[1]} is above the {codec.max_size[0]}x{codec.max_size[1]} that NVDEC takes of {name}"
     if macroblocks > codec.max_macroblocks:
         return (

@@ -19,6 +19,7 @@ import shortgop
 from shortgop.errors import CorruptDataError, UsageError, WrongTypeError
 from shortgop.manifests.mp4 import parse_init
 from shortgop.manifests.records import CodecConfig
+from shortgop.prep.tools.nvdec_sizes import why_not_nvdec
 from shortgop.readers.decoders.choose import ON_CPU, DeviceChoice, chosen, device_of
 from shortgop.readers.gpu.nvdec_caps import CodecCaps, DecodeCapsStruct, NvdecCaps, ask_all, ask_codec, why_not
 from shortgop.readers.gpu.stream_format import StreamFormat, stream_format
@@ -114,10 +115,18 @@ def test_ordinary_streams_are_decoded(codec: str) -> None:
         ("hevc", "yuv444p", (160, 160), "4:4:4"),
         ("h264", "yuv420p", (32, 160), "32x160 is below the 48x16"),
         ("hevc", "yuv420p", (160, 128), "160x128 is below the 144x144"),
+        ("hevc", "yuv420p", (160, 136), "160x136 is below the 144x144"),
     ],
 )
 def test_what_it_cannot_decode_is_said(codec: str, pixel_format: str, size: tuple[int, int], why: str) -> None:
     assert why in str(why_not(encoded(codec, pixel_format, *size), HOPPER))
+
+
+@pytest.mark.parametrize(("codec", "size"), [("h264", (34, 2)), ("hevc", (138, 142))])
+def test_its_least_size_is_that_of_coded_pictures(codec: str, size: tuple[int, int]) -> None:
+    """Of 34x2 pixels H.264 codes three macroblocks, and of 138x142 HEVC codes 144x144."""
+    assert why_not(encoded(codec, "yuv420p", *size), HOPPER) is None
+    assert why_not_nvdec(codec, *size) is None
 
 
 def test_sizes_above_its_limits_are_said() -> None:
