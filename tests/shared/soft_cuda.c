@@ -12,9 +12,11 @@
 
 /* Contexts. */
 
-typedef struct { int primary, retained; unsigned flags; } Context;
+enum { MAX_DEVICES = 2 };
+typedef struct { int primary, retained, device; unsigned flags; } Context;
 typedef struct { Context *stack[64]; int depth; } Thread;
-static Context primary = {.primary = 1};
+static Context primaries[MAX_DEVICES] = {{.primary = 1}, {.primary = 1, .device = 1}};
+static int num_devices = 1;
 static _Thread_local Thread thread;
 static pid_t started;
 
@@ -26,6 +28,11 @@ int soft_context(const char *call) {
     soft_complain("%s without a current context", call);
     return INVALID_CONTEXT;
 }
+
+/* How many GPUs there are, at most two. */
+void soft_devices(int count) { num_devices = count; }
+static int no_device(int device) { return device < 0 || device >= num_devices; }
+int soft_device(void) { return current() ? current()->device : -1; }
 
 #define CALLED(name) do { int error = soft_called(name); if (error) return error; } while (0)
 #define CLOSING(name) do { CALLED(name); int error = soft_context(name); if (error) return error; } while (0)
@@ -40,42 +47,44 @@ int cuInit(unsigned flags) {
 }
 
 int cuDriverGetVersion(int *version) { *version = 13000; return SUCCESS; }
-int cuDeviceGetCount(int *count) { *count = 1; return started == getpid() ? SUCCESS : NOT_INITIALIZED; }
-int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return ordinal ? INVALID_DEVICE : SUCCESS; }
+int cuDeviceGetCount(int *count) { *count = num_devices; return started == getpid() ? SUCCESS : NOT_INITIALIZED; }
+int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return no_device(ordinal) ? INVALID_DEVICE : SUCCESS; }
 int cuDeviceGetName(char *name, int length, int device) {
     snprintf(name, (size_t)length, "a driver in software");
-    return device ? INVALID_DEVICE : SUCCESS;
+    return no_device(device) ? INVALID_DEVICE : SUCCESS;
 }
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
     /* The alignments of textures and of their pitch; the compute capability. */
     *value = attribute == 14 ? 512 : attribute == 51 ? 32 : attribute == 75 ? 9 : attribute == 16 ? 132 : 0;
-    return device ? INVALID_DEVICE : SUCCESS;
+    return no_device(device) ? INVALID_DEVICE : SUCCESS;
 }
-int cuDeviceComputeCapability(int *major, int *minor, int device) { *major = 9; *minor = 0; return device ? 101 : 0; }
+int cuDeviceComputeCapability(int *major, int *minor, int device) { *major = 9; *minor = 0; return no_device(device) ? 101 : 0; }
 
 int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
-    *flags = primary.flags;
-    *active = primary.retained > 0;
-    return device ? INVALID_DEVICE : SUCCESS;
+    if (no_device(device)) return INVALID_DEVICE;
+    *flags = primaries[device].flags;
+    *active = primaries[device].retained > 0;
+    return SUCCESS;
 }
 int cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) {
-    if (primary.retained && flags != primary.flags) return PRIMARY_CONTEXT_ACTIVE;
-    primary.flags = flags;
-    return device ? INVALID_DEVICE : SUCCESS;
+    if (no_device(device)) return INVALID_DEVICE;
+    if (primaries[device].retained && flags != primaries[device].flags) return PRIMARY_CONTEXT_ACTIVE;
+    primaries[device].flags = flags;
+    return SUCCESS;
 }
 int cuDevicePrimaryCtxSetFlags(int device, unsigned flags) { return cuDevicePrimaryCtxSetFlags_v2(device, flags); }
 int cuDevicePrimaryCtxRetain(Context **context, int device) {
     CALLED("cuDevicePrimaryCtxRetain");
     if (started != getpid()) return NOT_INITIALIZED;
-    if (device) return INVALID_DEVICE;
-    __atomic_add_fetch(&primary.retained, 1, __ATOMIC_SEQ_CST);
-    *context = &primary;
+    if (no_device(device)) return INVALID_DEVICE;
+    __atomic_add_fetch(&primaries[device].retained, 1, __ATOMIC_SEQ_CST);
+    *context = &primaries[device];
     return SUCCESS;
 }
 int cuDevicePrimaryCtxRelease_v2(int device) {
     CALLED("cuDevicePrimaryCtxRelease");
-    if (device || !primary.retained) return INVALID_CONTEXT;
-    __atomic_sub_fetch(&primary.retained, 1, __ATOMIC_SEQ_CST);
+    if (no_device(device) || !primaries[device].retained) return INVALID_CONTEXT;
+    __atomic_sub_fetch(&primaries[device].retained, 1, __ATOMIC_SEQ_CST);
     return SUCCESS;
 }
 int cuDevicePrimaryCtxRelease(int device) { return cuDevicePrimaryCtxRelease_v2(device); }
@@ -111,13 +120,14 @@ int cuCtxGetCurrent(Context **context) {
     *context = current();
     return SUCCESS;
 }
-int cuCtxGetDevice(int *device) { *device = 0; return soft_context("cuCtxGetDevice"); }
+int cuCtxGetDevice(int *device) { *device = soft_device(); return soft_context("cuCtxGetDevice"); }
 int cuCtxCreate_v2(Context **context, unsigned flags, int device) {
     CALLED("cuCtxCreate");
     if (started != getpid()) return NOT_INITIALIZED;
-    if (device) return INVALID_DEVICE;
+    if (no_device(device)) return INVALID_DEVICE;
     *context = calloc(1, sizeof **context);
     (*context)->flags = flags;
+    (*context)->device = device;
     return cuCtxPushCurrent_v2(*context);
 }
 int cuCtxDestroy_v2(Context *context) {

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,15 @@ class Driver:
         """No more memory of the device than this."""
         self._library.soft_limit(ctypes.c_longlong(num_bytes))
 
+    @contextlib.contextmanager
+    def of_two_gpus(self) -> Iterator[None]:
+        """There are two GPUs, and one before and afterwards."""
+        self._library.soft_devices(2)
+        try:
+            yield
+        finally:
+            self._library.soft_devices(1)
+
     def forget(self) -> None:
         self._library.soft_forget()
 
@@ -157,12 +167,12 @@ def watched(driver: Driver) -> Iterator[Driver]:
 class HostStreams(OneStream):
     """A thread that works has the primary context, as with `TorchGpu`."""
 
-    def __init__(self) -> None:
-        self._driver = started_driver()
+    def __init__(self, device: int = 0) -> None:
+        self._driver, self._device = started_driver(), device
 
     @contextlib.contextmanager
     def launching_on(self, stream: str) -> Iterator[None]:
-        with super().launching_on(stream), primary_context(self._driver, 0):
+        with super().launching_on(stream), primary_context(self._driver, self._device):
             yield
 
 
@@ -185,7 +195,9 @@ def from_dlpack_on_host(capsule: Any) -> torch.Tensor:
     api.PyCapsule_GetPointer.restype = ctypes.c_void_p
     api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     tensor = _Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
-    assert (tensor.device.kind, tensor.device.number) == (_DLPACK_CUDA, 0)
+    device = ctypes.c_int()
+    assert load("libcuda.so.1").cuCtxGetDevice(ctypes.byref(device)) == 0
+    assert (tensor.device.kind, tensor.device.number) == (_DLPACK_CUDA, device.value)
     tensor.device = _Device(_DLPACK_CPU, 0)
     found: torch.Tensor = from_dlpack(capsule)
     return found
@@ -199,20 +211,22 @@ def planes_on_host() -> Iterator[None]:
         yield
 
 
-def soft_device_decoder() -> DeviceDecoder:
+def soft_device_decoder(device: int = 0) -> DeviceDecoder:
     """All of a device's decoder but torch's streams: NVDEC is this driver's, and torch converts on the CPU."""
 
     def open_source(config: CodecConfig) -> PyavCudaContext:
-        return PyavCudaContext(config, torch.device("cuda", 0))
+        return PyavCudaContext(config, torch.device("cuda", device))
 
-    return DeviceDecoder(torch.device("cpu"), gpu=HostStreams, open_source=open_source, convert=convert)
+    return DeviceDecoder(
+        torch.device("cpu"), gpu=partial(HostStreams, device), open_source=open_source, convert=convert
+    )
 
 
 class HostMemory:
     """See `SurfaceMemory`: surfaces of this driver, whose work has run when it is given."""
 
-    def __init__(self) -> None:
-        self._driver = started_driver()
+    def __init__(self, device: int = 0) -> None:
+        self._driver, self._device = started_driver(), device
 
     def stream(self) -> int:
         return 0
@@ -227,17 +241,21 @@ class HostMemory:
         return tensor_at(torch.device("cpu"), address, shape, strides, dtype)
 
     def context(self) -> contextlib.AbstractContextManager[None]:
-        return primary_context(self._driver, 0)
+        return primary_context(self._driver, self._device)
 
 
-def soft_nvcuvid_decoder() -> DeviceDecoder:
+def soft_nvcuvid_decoder(device: int = 0) -> DeviceDecoder:
     """As `soft_device_decoder`, through libnvcuvid itself."""
 
     def open_source(config: CodecConfig) -> NvcuvidSource:
-        return NvcuvidSource(config, load_nvcuvid(), HostMemory())
+        return NvcuvidSource(config, load_nvcuvid(), HostMemory(device))
 
     return DeviceDecoder(
-        torch.device("cpu"), gpu=HostStreams, open_source=open_source, convert=convert, kind=DecoderKind.of
+        torch.device("cpu"),
+        gpu=partial(HostStreams, device),
+        open_source=open_source,
+        convert=convert,
+        kind=DecoderKind.of,
     )
 
 

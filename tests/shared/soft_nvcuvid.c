@@ -153,11 +153,14 @@ typedef struct {
     size_t pitch, lines, bytes;
     unsigned char sets[4096];
     size_t sets_bytes;
-    int in_use;
+    int in_use, device;
 } Decoder;
 
 #define CLOSING(name) do { \
     int error_ = soft_called(name); if (error_ || (error_ = soft_context(name))) return error_; } while (0)
+/* A decoder is one of its context. */
+#define CHECK_DEVICE(decoder) do { if ((decoder)->device != soft_device()) \
+    soft_complain("a decoder of device %d in a context of device %d", (decoder)->device, soft_device()); } while (0)
 #define IN_CONTEXT(name) do { CLOSING(name); if (soft_broken()) return soft_broken(); } while (0)
 
 int cuvidGetDecoderCaps(Caps *caps) {
@@ -222,13 +225,16 @@ int cuvidCreateDecoder(Decoder **out, CreateInfo *info) {
         free(made);
         return error;
     }
+    made->device = soft_device();
     soft_count("open decoders", 1);
+    soft_called(made->device ? "decoders of device 1" : "decoders of device 0");
     *out = made;
     return SUCCESS;
 }
 
 int cuvidDestroyDecoder(Decoder *decoder) {
     CLOSING("cuvidDestroyDecoder");
+    CHECK_DEVICE(decoder);
     for (int each = 0; each < MAX_SURFACES; each++)
         if (decoder->mapped[each]) {
             soft_complain("a decoder is destroyed while a surface of it is mapped");
@@ -243,6 +249,7 @@ int cuvidDestroyDecoder(Decoder *decoder) {
 
 int cuvidReconfigureDecoder(Decoder *decoder, ReconfigureInfo *info) {
     IN_CONTEXT("cuvidReconfigureDecoder");
+    CHECK_DEVICE(decoder);
     if (info->width > decoder->info.max_width || info->height > decoder->info.max_height) return INVALID_VALUE;
     if (!info->surfaces || info->surfaces > MAX_SURFACES) return INVALID_VALUE;
     for (int each = 0; each < MAX_SURFACES; each++)
@@ -295,6 +302,7 @@ static void write_surface(Decoder *decoder, const Frame *frame, unsigned char *t
 
 int cuvidDecodePicture(Decoder *decoder, Picture *picture) {
     IN_CONTEXT("cuvidDecodePicture");
+    CHECK_DEVICE(decoder);
     if (picture->index < 0 || picture->index >= (int)decoder->info.surfaces) return INVALID_VALUE;
     if (__atomic_exchange_n(&decoder->in_use, 1, __ATOMIC_SEQ_CST)) soft_complain("two threads use one decoder");
     unsigned char sets[4096];
@@ -320,6 +328,7 @@ int cuvidDecodePicture(Decoder *decoder, Picture *picture) {
 
 int cuvidGetDecodeStatus(Decoder *decoder, int index, int *status) {
     IN_CONTEXT("cuvidGetDecodeStatus");
+    CHECK_DEVICE(decoder);
     if (index < 0 || index >= (int)decoder->info.surfaces) return INVALID_VALUE;
     *status = decoder->status[index];
     return SUCCESS;
@@ -328,6 +337,7 @@ int cuvidGetDecodeStatus(Decoder *decoder, int index, int *status) {
 int cuvidMapVideoFrame64(Decoder *decoder, int index, unsigned char **memory, unsigned *pitch, ProcessingHead *how) {
     (void)how;
     IN_CONTEXT("cuvidMapVideoFrame");
+    CHECK_DEVICE(decoder);
     if (index < 0 || index >= (int)decoder->info.surfaces) return INVALID_VALUE;
     if (!decoder->status[index]) soft_complain("surface %d is mapped, and nothing was decoded into it", index);
     unsigned long slot = 0;
@@ -347,6 +357,7 @@ int cuvidMapVideoFrame64(Decoder *decoder, int index, unsigned char **memory, un
 
 int cuvidUnmapVideoFrame64(Decoder *decoder, unsigned char *memory) {
     CLOSING("cuvidUnmapVideoFrame");
+    CHECK_DEVICE(decoder);
     for (int slot = 0; slot < MAX_SURFACES; slot++)
         if (memory && decoder->mapped[slot] == memory) {
             soft_release(memory);

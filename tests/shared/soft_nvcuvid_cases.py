@@ -69,6 +69,17 @@ def test_random_clips_of_all_videos_at_once(driver: Driver, folder: Path) -> Non
     assert driver.counted("open decoders") <= 4
 
 
+def test_a_second_gpu_decodes_what_is_asked_of_it(driver: Driver, folder: Path) -> None:
+    with driver.of_two_gpus():
+        dataset = opened_through(soft_nvcuvid_decoder(1), folder, threads=2)
+        for number in range(2):
+            frames = dataset[number].get_frames_at(range(FRAMES)).data
+            assert [read_number(frame) for frame in frames] == list(range(1000 * number, 1000 * number + FRAMES))
+        assert driver.counted("decoders of device 0") == 0
+        del dataset
+        gc.collect()
+
+
 def test_ten_bits(driver: Driver) -> None:
     streams = gops("hevc", more=TEN_BITS)
     with primary_context(driver.library, 0):

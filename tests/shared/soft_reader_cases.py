@@ -233,6 +233,21 @@ def test_the_driver_says_which_videos_it_decodes(driver: Driver) -> None:
     assert driver.depth == 0
 
 
+def test_a_second_gpu_decodes_what_is_asked_of_it(driver: Driver, folder: Path) -> None:
+    """Also in a process that uses the first one too: each has decoders, contexts and planes of its own."""
+    with driver.of_two_gpus():
+        assert caps_of(torch.device("cuda", 1)).engines == 7
+        second, first = (opened_through(soft_device_decoder(device), folder, threads=2) for device in (1, 0))
+        for number in range(2):
+            frames = second[number].get_frames_at(range(FRAMES)).data
+            assert [read_number(frame) for frame in frames] == list(range(1000 * number, 1000 * number + FRAMES))
+        assert (driver.counted("decoders of device 0"), driver.counted("decoders of device 1") >= 2) == (0, True)
+        assert read_number(first[0].get_frames_at([3]).data[0]) == 3
+        assert driver.counted("decoders of device 0") == 1
+        del second, first
+        gc.collect()
+
+
 def damaged(folder: Path, copy: Path, damage: Callable[[bytearray], None]) -> Path:
     """A copy of a dataset whose first GOP is damaged."""
     shutil.copytree(folder, copy)
