@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from shortgop.prep.running import driver_folder, processes
-from shortgop.prep.running.driver_folder import hidden_driver, with_driver
+from shortgop.prep.running.driver_folder import files_without_links, hidden_driver, with_driver
 from shortgop.readers.gpu.cuda_driver import driver_folders
 
 
@@ -78,6 +78,47 @@ def test_a_folder_without_libcuda_is_none() -> None:
     assert hidden_driver(("/nonexistent",)) is None
 
 
+NVCUVID, ENCODE = "libnvcuvid.so.580.95.05", "libnvidia-encode.so.580.95.05"
+
+
+@pytest.mark.parametrize(
+    ("there", "loaded"),
+    [
+        # Links of no library were made, or of libcuda alone.
+        (("libcuda.so.580.95.05", NVCUVID, ENCODE), ("libcuda.so.580.95.05", NVCUVID, ENCODE)),
+        (("libcuda.so.580.95.05", "libcuda.so.1", NVCUVID, ENCODE), (NVCUVID, ENCODE)),
+        # A container without the capability "video", and one with all links.
+        (("libcuda.so.580.95.05", "libcuda.so.1"), ()),
+        (("libcuda.so.580.95.05", "libcuda.so.1", NVCUVID, "libnvcuvid.so.1"), ()),
+        # An image that was made on a machine with another driver; no driver; no version.
+        (("libcuda.so.580.95.05", "libcuda.so.1", "libnvcuvid.so.535.230.02"), ()),
+        ((NVCUVID,), ()),
+        (("libcuda.so.1", NVCUVID), ()),
+    ],
+)
+def test_libraries_without_the_names_that_ffmpeg_asks_for_are_loaded_before(
+    tmp_path: Path, there: tuple[str, ...], loaded: tuple[str, ...]
+) -> None:
+    for name in there:
+        if name.endswith(".so.1") and (whole := name.replace(".so.1", ".so.580.95.05")) in there:
+            (tmp_path / name).symlink_to(whole)
+        else:
+            (tmp_path / name).touch()
+    assert files_without_links((str(tmp_path),)) == tuple(str(tmp_path / name) for name in loaded)
+
+
+def test_what_a_user_has_loaded_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("libcuda.so.580.95.05", NVCUVID):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(driver_folder, "SYSTEM_FOLDERS", (str(tmp_path),))
+    found = with_driver({"LD_PRELOAD": "libjemalloc.so.2", "A": "b"})
+    assert found == {
+        "LD_PRELOAD": f"libjemalloc.so.2 {tmp_path}/libcuda.so.580.95.05 {tmp_path}/{NVCUVID}",
+        "A": "b",
+    }
+
+
 def test_the_reader_looks_wherever_programs_are_told_to() -> None:
     """prep and the reader know nothing of each other, and each has its list."""
-    assert set(map(Path, driver_folder.FOLDERS)) <= set(driver_folders())
+    known = {*driver_folder.FOLDERS, *driver_folder.SYSTEM_FOLDERS}
+    assert set(map(Path, known)) <= set(driver_folders())

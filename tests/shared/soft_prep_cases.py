@@ -8,6 +8,8 @@ NVDEC decodes and scale_cuda's kernels compute is this driver's.
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +24,10 @@ from datasets import rows_of
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep import gpu_attempts
 from shortgop.prep.profile import Profile, Size
+from shortgop.prep.running import driver_folder
 from shortgop.prep.running.ffmpeg import find_ffmpeg
+from shortgop.prep.running.gpu_errors import NO_GPU
+from shortgop.prep.tools import capability_trials
 from shortgop.prep.tools.capability_trials import SOURCE_KINDS, capabilities_of
 from shortgop.storage.disk import DiskStorage
 from soft_prep import FRAMES, RATE, TICKS, Reports, numbers_of, pipelines_of, prepared, reported, video
@@ -40,6 +45,25 @@ def test_the_trials_find_what_an_h200_has() -> None:
     works = {trial.name for trial in found.trials if trial.works}
     assert works == {"nvdec h264", "nvdec hevc", "nvdec hevc 10 bits", "nvdec vp9", "scale_cuda", "libx264"}
     assert found.detail("h264_nvenc").startswith("the driver's libnvidia-encode is missing")
+
+
+def test_ffmpeg_finds_libraries_that_have_their_whole_names_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a machine's driver was mounted and nobody made the links."""
+    search = os.environ["LD_LIBRARY_PATH"].split(":")
+    (libraries,) = [folder for folder in search if Path(folder, "libnvcuvid.so.1").exists()]
+    for name in ("libcuda", "libnvcuvid"):
+        shutil.copy(Path(libraries, f"{name}.so.1"), tmp_path / f"{name}.so.580.95.05")
+    monkeypatch.setenv("LD_LIBRARY_PATH", ":".join(folder for folder in search if folder != libraries))
+    trial = capability_trials._one_trial
+    sample = capability_trials._sample(find_ffmpeg().path, "h264")
+    assert isinstance(sample, bytes)
+    argv = [find_ffmpeg().path, *capability_trials._ON_GPU, *capability_trials._from_pipe("h264")]
+    argv += ["-vf", "hwdownload,format=nv12", "-f", "null", "-"]
+    assert trial("nvdec h264", argv, sample).detail == NO_GPU
+    monkeypatch.setattr(driver_folder, "SYSTEM_FOLDERS", (str(tmp_path),))
+    assert trial("nvdec h264", argv, sample).works
 
 
 GPU, HALF, CPU = ("nvdec", "scale_cuda"), ("nvdec", "software"), ("software", "software")
