@@ -5,10 +5,13 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import sys
+import threading
 import traceback
+import warnings
 from pathlib import Path
+from typing import Any
 
-from check_record import Record, Skipped
+from check_record import OutOfTime, Record, Skipped
 
 # This long before the process is killed it prints where each of its threads is.
 _BEFORE_SECONDS = 1.0
@@ -19,16 +22,32 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.dump_traceback_later(max(0.1, float(seconds) - _BEFORE_SECONDS), exit=False)
     record = Record(Path(report), Path(samples), float(seconds))
+    record_warnings(record)
     module, _, name = function.partition(":")
     try:
         getattr(importlib.import_module(module), name)(record)
     except Skipped as skipped:
-        record.end("skipped", str(skipped))
+        record.end("skipped", str(skipped), lacked_time=isinstance(skipped, OutOfTime))
     except Exception as error:  # noqa: BLE001  # the harness goes on with the next check
         traceback.print_exc()
         record.end("failed", f"{type(error).__name__}: {error}")
     else:
         record.end("passed", "")
+
+
+def record_warnings(record: Record) -> None:
+    """Have what shortgop warns of among the figures, also of a check that passes: such as that frames are converted
+    otherwise than they should be, or that a GOP was decoded at the second attempt only."""
+    said, lock, show = list[str](), threading.Lock(), warnings.showwarning
+
+    def noted(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        show(message, category, *where, **more)
+        if category.__name__ == "DatasetWarning":
+            with lock:
+                said.append(str(message))
+                record.figure("warnings", said)
+
+    warnings.showwarning = noted
 
 
 if __name__ == "__main__":

@@ -15,6 +15,11 @@ class Skipped(Exception):  # noqa: N818  # it is no error
     """Raised by a check that cannot run on this machine, with the reason."""
 
 
+class OutOfTime(Skipped):
+    """Raised at its end by a check that had no time for all that it was to find, with what is lacking. All else was
+    found, and nothing was wrong."""
+
+
 class Record:
     """The report of a check. Each line is in the file at once, so that a crash does not lose what was found before."""
 
@@ -29,9 +34,9 @@ class Record:
         """Add a figure or a finding: anything that JSON has."""
         self._write({"figure": name, "value": value})
 
-    def end(self, result: Result, why: str) -> None:
+    def end(self, result: Result, why: str, *, lacked_time: bool = False) -> None:
         """Write the result of the check."""
-        self._write({"result": result, "why": why})
+        self._write({"result": result, "why": why, "lacked_time": lacked_time})
 
     def _write(self, line: dict[str, Any]) -> None:
         with self._report.open("a") as file:

@@ -73,21 +73,23 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Report:
-    """What a check wrote. `result` is None when it did not come to its end."""
+    """What a check wrote. `result` is None when it did not come to its end. `lacked_time` says that it had no time to
+    find all."""
 
     figures: dict[str, Any]
     result: Result | None
     why: str
+    lacked_time: bool = False
 
 
 def parse_report(data: bytes) -> Report:
-    """Read the lines of a report: JSON objects, {"figure": name, "value": ...} and last {"result": ..., "why": ...}.
+    """Read the lines of a report: JSON objects, {"figure": name, "value": ...} and last one with the result.
 
     Other lines are left out: a check that crashed may have written half a line, or anything else.
     """
     figures: dict[str, Any] = {}
     result: Result | None = None
-    why = ""
+    why, lacked_time = "", False
     for text in data.decode(errors="replace").splitlines():
         try:
             line = json.loads(text)
@@ -99,7 +101,8 @@ def parse_report(data: bytes) -> Report:
             figures[line["figure"]] = line["value"]
         elif line.get("result") in {"passed", "failed", "skipped"}:
             result, why = line["result"], str(line.get("why", ""))
-    return Report(figures, result, why)
+            lacked_time = bool(line.get("lacked_time"))
+    return Report(figures, result, why, lacked_time)
 
 
 def outcome_of(check: Check, ended: Ended, limit_seconds: float | None = None) -> Outcome:
@@ -113,6 +116,7 @@ def outcome_of(check: Check, ended: Ended, limit_seconds: float | None = None) -
         result, why = "skipped", f"time was up after {limit_seconds:.0f} s{_still_there(ended)}"
     seconds, log = round(ended.seconds, 2), last_lines(ended.log)
     hung = ended.time_was_up and not lacked_time
+    lacked_time |= report.lacked_time and result == "skipped"
     return Outcome(check.name, check.question, result, why, seconds, report.figures, log, lacked_time, hung)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -29,11 +29,12 @@ from bench_readers import (
     random_clips,
     share,
 )
-from check_record import Record
+from check_record import OutOfTime, Record
 from gpu_decoding import ready
 from gpu_engines import engines_of
 
 import shortgop
+from shortgop.wording import counted
 
 OURS = "shortgop"
 _CUDA = "cuda"
@@ -52,10 +53,12 @@ def random_frames(record: Record) -> None:
     """Random frames of six HEVC videos of 1600x900 in GOPs of 12 and 30, as in NVIDIA's ACCV-Lab."""
     ready()
     _record_versions(record)
+    lacking = []
     for number, (gop_frames, name) in enumerate(HEVC_BY_GOP.items()):
         deadline = _share_of(record, number, len(HEVC_BY_GOP))
-        for what, figures in frames_of_cameras(footage_of(record, name), _CUDA, deadline=deadline):
-            record.figure(f"GOPs of {gop_frames}, {what}", figures)
+        found = frames_of_cameras(footage_of(record, name), _CUDA, deadline=deadline)
+        lacking += recorded(record, f"GOPs of {gop_frames}", found)
+    check_measured(lacking)
 
 
 def frames_of_cameras(
@@ -82,13 +85,15 @@ def long_videos(record: Record) -> None:
     """Clips of 16 frames one second apart from 720p60 videos of 60 and 3000 s, as in DALI's issue #5888."""
     ready()
     _record_versions(record)
+    lacking = []
     for number, seconds in enumerate(_LONG_SECONDS):
         deadline = _share_of(record, 2 * number, 2 * len(_LONG_SECONDS))
-        for what, figures in clips_of_long(footage_of(record, LONG), _CUDA, seconds, deadline=deadline):
-            record.figure(f"{seconds} s, {what}", figures)
+        found = clips_of_long(footage_of(record, LONG), _CUDA, seconds, deadline=deadline)
+        lacking += recorded(record, f"{seconds} s", found)
         deadline = _share_of(record, 2 * number + 1, 2 * len(_LONG_SECONDS))
-        for what, figures in clips_of_small(footage_of(record, LONG_SMALL), _CUDA, seconds, deadline=deadline):
-            record.figure(f"{seconds} s at 256p, {what}", figures)
+        found = clips_of_small(footage_of(record, LONG_SMALL), _CUDA, seconds, deadline=deadline)
+        lacking += recorded(record, f"{seconds} s at 256p", found)
+    check_measured(lacking)
 
 
 def clips_of_long(
@@ -131,11 +136,12 @@ def scenarios(record: Record) -> None:
     """Clips and single frames of small videos, as in scenarios 1, 2 and 4 of `make bench`, and the same of 720p."""
     ready()
     _record_versions(record)
-    kinds = ((CLIPS, 10), (LONG, 6))
+    kinds, lacking = ((CLIPS, 10), (LONG, 6)), []
     for number, (name, repeats) in enumerate(kinds):
         deadline = _share_of(record, number, len(kinds))
-        for what, figures in clips_and_frames(footage_of(record, name), _CUDA, repeats=repeats, deadline=deadline):
-            record.figure(f"{name}, {what}", figures)
+        found = clips_and_frames(footage_of(record, name), _CUDA, repeats=repeats, deadline=deadline)
+        lacking += recorded(record, name, found)
+    check_measured(lacking)
 
 
 def clips_and_frames(
@@ -158,6 +164,21 @@ def clips_and_frames(
             for what, (count, frames, stride) in shapes.items()
         }
         yield from _compared(_readers(folder, device, Path(temporary)), folder, draws, seconds, deadline)
+
+
+def recorded(record: Record, where: str, found: _Figures) -> list[str]:
+    """Record what came of each way to ask, and return what was not measured."""
+    lacking = []
+    for what, figures in found:
+        record.figure(f"{where}, {what}", figures)
+        lacking += [f"{where}, {what}: {name}" for name, each in figures.items() if NOT_MEASURED in each]
+    return lacking
+
+
+def check_measured(lacking: Sequence[str]) -> None:
+    """OutOfTime where something was not measured: a benchmark without figures has not passed."""
+    if lacking:
+        raise OutOfTime(f"there was no time to measure {counted(len(lacking), 'reader')}: {'; '.join(lacking)}")
 
 
 def _share_of(record: Record, done: int, parts: int) -> float:

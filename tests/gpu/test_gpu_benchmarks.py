@@ -27,6 +27,7 @@ from bench_readers import (
     random_clips,
     torchcodec,
 )
+from check_record import OutOfTime, Record
 from gpu_decoding import Contexts
 
 import shortgop
@@ -155,6 +156,14 @@ def test_readers_that_take_long_to_open_leave_time_to_measure_those_before_them(
     assert found["first"]["frames/s"] > 0
     assert found["slow"]["frames/s"] > 0
     assert found["last"] == {"not measured": "there was no time for it"}
+
+
+def test_a_benchmark_that_lacks_figures_has_not_passed(tmp_path: Path) -> None:
+    found = {"one frame": {"ours": {"frames/s": 9}, "theirs": {"not measured": "there was no time for it"}}}
+    lacking = gpu_benchmarks.recorded(Record(tmp_path / "report", tmp_path), "GOPs of 12", iter(found.items()))
+    with pytest.raises(OutOfTime, match="no time to measure 1 reader: GOPs of 12, one frame: theirs"):
+        gpu_benchmarks.check_measured(lacking)
+    gpu_benchmarks.check_measured([])
 
 
 def test_a_level_in_one_value_of_many_is_no_equality(footage: Path) -> None:

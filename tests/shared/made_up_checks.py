@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 
-from check_record import Record, Skipped
+from check_record import OutOfTime, Record, Skipped
+
+from shortgop.warned import warn
 
 
 def passes(record: Record) -> None:
@@ -23,6 +25,16 @@ def fails(record: Record) -> None:
 def skips(record: Record) -> None:
     record.figure("libcuda", False)
     raise Skipped("there is no GPU")
+
+
+def measures_a_part(record: Record) -> None:
+    record.figure("first", 1)
+    raise OutOfTime("there was no time to measure 1 reader: second")
+
+
+def warns_and_passes(record: Record) -> None:
+    for _ in range(2):
+        warn("frames are converted by plain torch")
 
 
 def crashes(record: Record) -> None:
