@@ -12,7 +12,8 @@ import torch
 
 from ...errors import ToolError, UsageError, WrongTypeError
 from ...manifests.records import CodecConfig
-from ..gpu.nvdec_caps import NvdecCaps, why_not
+from ..gpu.cuda_driver import primary_context, started_driver, visible_gpus
+from ..gpu.nvdec_caps import NvdecCaps, nvdec_caps, why_not
 from .base import Decoder
 from .device import DeviceDecoder
 from .pyav import PyavDecoder
@@ -59,19 +60,20 @@ def device_of(given: torch.device | str | int | None) -> torch.device:
             'fork: give the DataLoader multiprocessing_context="forkserver"'
         )
     if not torch.cuda.is_available():
-        raise UsageError(f"device is {str(given)!r}, and this torch ({torch.__version__}) finds no CUDA device here")
+        raise UsageError(
+            f"device is {str(given)!r}, and this torch ({torch.__version__}) finds no CUDA device here{visible_gpus()}"
+        )
     count = torch.cuda.device_count()
     index = torch.cuda.current_device() if device.index is None else device.index
     if index >= count:
-        raise UsageError(f"device is {str(given)!r}, and there are {count} CUDA devices here, numbered from 0")
+        raise UsageError(
+            f"device is {str(given)!r}, and there are {count} CUDA devices here, numbered from 0{visible_gpus()}"
+        )
     return torch.device("cuda", index)
 
 
 def caps_of(device: torch.device) -> NvdecCaps:
     """What NVDEC of a CUDA device decodes, as its driver says."""
-    from ..gpu.cuda_driver import primary_context, started_driver
-    from ..gpu.nvdec_caps import nvdec_caps
-
     try:
         with primary_context(started_driver(), device.index):
             return nvdec_caps()

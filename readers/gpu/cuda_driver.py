@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ _VIDEO_LIBRARIES = ("libnvcuvid.so.1", "libnvidia-encode.so.1")
 # Memory that has lost bits, or NVLink; an address, an assertion or an instruction of a kernel, or its time; a context
 # that was destroyed.
 _LASTING = frozenset({214, 220, 700, 702, 709, 710, *range(714, 720)})
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 _lock = threading.Lock()
 
 
@@ -121,10 +123,19 @@ def started_driver() -> Any:
     for name, arguments in (("cuInit", (0,)), ("cuDeviceGetCount", (ctypes.byref(count),))):
         error = getattr(driver, name)(*arguments)
         if error:
-            raise ToolError(f"there is no GPU that can be used: {name} returns {error_name(driver, error)}")
+            raise ToolError(
+                f"there is no GPU that can be used: {name} returns {error_name(driver, error)}{visible_gpus()}"
+            )
     if not count.value:
-        raise ToolError("the driver lists no GPU")
+        raise ToolError(f"the driver lists no GPU{visible_gpus()}")
     return driver
+
+
+def visible_gpus() -> str:
+    """What the environment says of the GPUs that this process may see, for the end of an error; empty where it says
+    nothing."""
+    named = os.environ.get(_VISIBLE)
+    return "" if named is None else f"; {_VISIBLE} is {named!r}, and the process sees no other GPUs"
 
 
 def use_primary_context(driver: Any, device: int = 0) -> None:

@@ -239,6 +239,15 @@ def test_other_devices_are_refused() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
-def test_without_cuda_open_says_so(tmp_path: Any) -> None:
-    with pytest.raises(UsageError, match="finds no CUDA device here"):
+@pytest.mark.parametrize(
+    ("visible", "said"),
+    [(None, "here$"), ("", r"here; CUDA_VISIBLE_DEVICES is '', and the process sees no other GPUs")],
+)
+def test_without_cuda_open_says_so(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, visible: str | None, said: str
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(UsageError, match=f"finds no CUDA device {said}"):
         shortgop.open(tmp_path, device="cuda")

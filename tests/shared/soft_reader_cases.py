@@ -38,6 +38,7 @@ from shortgop.readers.gpu.surfaces import Surface
 from soft_driver import (
     ECC_UNCORRECTABLE,
     ILLEGAL_ADDRESS,
+    NO_DEVICE,
     OUT_OF_MEMORY,
     UNKNOWN,
     Driver,
@@ -231,6 +232,16 @@ def test_the_driver_says_which_videos_it_decodes(driver: Driver) -> None:
     assert (choice.engines, choice.on_cpu) == (7, frozenset({1}))
     assert reasons == {1: "96x64 is below the 144x144 that NVDEC takes of hevc of 8 bits"}
     assert driver.depth == 0
+
+
+def test_gpus_that_the_environment_hides_are_no_riddle(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a slice of a GPU that there was before it was divided anew."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-8f6e3c6a")
+    driver.fail("cuInit", NO_DEVICE)
+    assert caps_of(CUDA).missing == (
+        "there is no GPU that can be used: cuInit returns CUDA_ERROR_NO_DEVICE (100); "
+        "CUDA_VISIBLE_DEVICES is 'MIG-8f6e3c6a', and the process sees no other GPUs"
+    )
 
 
 def test_a_second_gpu_decodes_what_is_asked_of_it(driver: Driver, folder: Path) -> None:
