@@ -21,7 +21,7 @@ CHECKS = (
     Check(ENVIRONMENT, "which GPU, driver, libraries and devices are here?", "gpu_environment:report", 100),
     Check(NVDEC, "what does NVDEC decode, in which sizes, on how many engines?", "gpu_capabilities:nvdec", 20),
     _Libavcodec("pyav-contexts", "does PyAV give CUDA frames in torch's context?", "gpu_decoding:torch_context", 60),
-    _Libavcodec("pyav-pictures", "are all pictures right, H.264 and HEVC?", "gpu_decoding:all_pictures", 60),
+    _Libavcodec("pyav-pictures", "are all pictures right, H.264 and HEVC?", "gpu_pictures:all_pictures", 60),
     Check("convert-equal", "does the kernel give the CPU's pixels?", "gpu_conversion:equal", 90),
     _Libavcodec("reader-equal", 'is shortgop.open(device="cuda") right, frame by frame?', "gpu_reader:equal", 75),
     _Libavcodec(

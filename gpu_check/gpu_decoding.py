@@ -65,6 +65,10 @@ class Contexts:
             self._opened[config] = self._open(config)
         return self._opened[config]
 
+    def forget(self, config: CodecConfig) -> None:
+        """Open another one when this is asked for again."""
+        self._opened.pop(config, None)
+
 
 def cuda_contexts() -> Contexts:
     return Contexts(lambda config: open_cuda_context(config, 0, CURRENT_CONTEXT))
@@ -111,12 +115,12 @@ def _first_gops(gop: Gop, expected: Sequence[Planes], options: dict[str, str]) -
             codec = open_cuda_context(gop.config, 0, options)
             moments.append(time.perf_counter())
             for _ in range(3):
-                for _ in decoded(codec, gop, _all(len(expected))):
+                for _ in decoded(codec, gop, every_frame(len(expected))):
                     pass
                 torch.cuda.synchronize()
                 moments.append(time.perf_counter())
             taken = (free_bytes - torch.cuda.mem_get_info()[0]) / 1e6
-            check_pictures(codec, gop, expected, _all(len(expected)))
+            check_pictures(codec, gop, expected, every_frame(len(expected)))
     except Exception as error:
         said = "; ".join(texts) or "nothing was logged"
         raise RuntimeError(f"{type(error).__name__}: {error} ({said})") from error
@@ -129,42 +133,12 @@ def _decode_one(gop: Gop) -> None:
         pass
 
 
-def all_pictures(record: Record) -> None:
-    """Every picture of every sample shows its number and equals the CPU's, in any order of GOPs, with any left out."""
-    ready()
-
-    def check(codec_name: str) -> None:
-        gops = gops_of(samples(record, codec_name))
-        expected = cpu_pictures(gops)
-        contexts = cuda_contexts()
-        rng = random.Random(_SEED)  # noqa: S311  # no secrets
-        count = 0
-        for frames_of in (_all, _every_fourth, _last, _some(rng)):
-            order = list(range(len(gops)))
-            rng.shuffle(order)
-            for number in order:
-                gop = gops[number]
-                frames = frames_of(len(gop.pattern))
-                count += check_pictures(contexts.of(gop.config), gop, expected[number], frames)
-            record.figure(f"pictures equal to the CPU's, {codec_name}", count)
-
-    check_each_codec(check)
-
-
-def _all(frames: int) -> Sequence[int]:
+def every_frame(frames: int) -> Sequence[int]:
     return range(frames)
 
 
-def _every_fourth(frames: int) -> Sequence[int]:
+def every_fourth(frames: int) -> Sequence[int]:
     return range(0, frames, 4)
-
-
-def _last(frames: int) -> Sequence[int]:
-    return [frames - 1]
-
-
-def _some(rng: random.Random) -> Callable[[int], Sequence[int]]:
-    return lambda frames: sorted(rng.sample(range(frames), min(frames, 3)))
 
 
 def fresh_threads(record: Record) -> None:
@@ -180,7 +154,7 @@ def fresh_threads(record: Record) -> None:
         random.Random(seed).shuffle(order)  # noqa: S311  # no secrets
         contexts = cuda_contexts()
         return sum(
-            check_pictures(contexts.of(gops[each].config), gops[each], expected[each], _all(len(expected[each])))
+            check_pictures(contexts.of(gops[each].config), gops[each], expected[each], every_frame(len(expected[each])))
             for each in order
         )
 
@@ -218,7 +192,7 @@ def busy_streams(record: Record) -> None:
         kept: list[tuple[torch.Tensor, Planes]] = []
         for gop, pictures in zip(gops, expected, strict=True):
             cuda._sleep(20_000_000)  # noqa: SLF001  # about ten milliseconds; torch's own tests take it
-            for number, frame in decoded(contexts.of(gop.config), gop, _all(len(gop.pattern))):
+            for number, frame in decoded(contexts.of(gop.config), gop, every_frame(len(gop.pattern))):
                 # libavcodec writes on the legacy stream, which is torch's default one.
                 kept.append((cuda_planes(frame).y.clone(), pictures[number]))
                 del frame
@@ -238,7 +212,7 @@ def held_frames(record: Record) -> None:
     contexts = cuda_contexts()
     kept = []
     for gop, pictures in zip(gops, expected, strict=True):
-        for number, frame in decoded(contexts.of(gop.config), gop, _all(len(gop.pattern))):
+        for number, frame in decoded(contexts.of(gop.config), gop, every_frame(len(gop.pattern))):
             kept.append((cuda_planes(frame), pictures[number]))
         record.figure("frames kept", len(kept))
     wrong = sum(not found.equal(picture) for found, picture in kept)
@@ -252,17 +226,17 @@ def damaged_gop(record: Record) -> None:
     gops = [gop for gop in gops_of(samples(record, "h264")) if len(gop.pattern) > 8][:3]
     expected = cpu_pictures(gops)
     contexts = cuda_contexts()
-    check_pictures(contexts.of(gops[0].config), gops[0], expected[0], _all(len(expected[0])))
+    check_pictures(contexts.of(gops[0].config), gops[0], expected[0], every_frame(len(expected[0])))
     data = bytearray(gops[1].data)
     middle = len(data) // 2
     data[middle : middle + 200] = bytes(200)
     damaged = Gop(gops[1].video, gops[1].config, gops[1].pattern, bytes(data), gops[1].first_number)
     try:
-        count = check_pictures(contexts.of(damaged.config), damaged, expected[1], _all(len(expected[1])))
+        count = check_pictures(contexts.of(damaged.config), damaged, expected[1], every_frame(len(expected[1])))
         record.figure("damaged GOP", f"no error, and {count} pictures equal to those of the intact one")
     except Exception as error:  # noqa: BLE001  # which one it is, is what is asked
         record.figure("damaged GOP", f"{type(error).__name__}: {error}")
-    check_pictures(cuda_contexts().of(gops[2].config), gops[2], expected[2], _all(len(expected[2])))
+    check_pictures(cuda_contexts().of(gops[2].config), gops[2], expected[2], every_frame(len(expected[2])))
 
 
 def soak(record: Record) -> None:
@@ -274,7 +248,7 @@ def soak(record: Record) -> None:
     started = time.perf_counter()
     for number in range(_SOAK_GOPS):
         gop = gops[number % len(gops)]
-        for _, frame in decoded(contexts.of(gop.config), gop, _every_fourth(len(gop.pattern))):
+        for _, frame in decoded(contexts.of(gop.config), gop, every_fourth(len(gop.pattern))):
             cuda_planes(frame)
         if number % 100 == 99:
             growth.look()

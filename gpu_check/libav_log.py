@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import av
 
 # Of what is logged in full, which lines are kept, how many from each end, and how much of each.
-_KEPT = re.compile("cuda|cuvid|nvdec|hwaccel|failed|error", re.IGNORECASE)
+_KEPT = re.compile("cuda|cuvid|nvdec|hwaccel|failed|error|supported|min_|max_", re.IGNORECASE)
 _MOST_LINES, _MOST_CHARACTERS = 100, 300
 
 

@@ -159,13 +159,19 @@ def shown_number(picture: Any) -> int | str:
         return f"no number ({error})"
 
 
-def check_planes(gop: Gop, number: int, found: Planes, expected: Planes) -> None:
-    """RuntimeError unless this picture of a GOP shows its number and equals the CPU's."""
+def wrong_picture(gop: Gop, number: int, found: Planes, expected: Planes) -> str:
+    """What is wrong with this picture of a GOP; empty where it shows its number and equals the CPU's."""
     shown = shown_number(found.y)
     if shown == gop.first_number + number and found.equal(expected):
-        return
+        return ""
     what = "differs from the CPU's" if shown == gop.first_number + number else f"shows {shown}"
-    raise RuntimeError(f"{gop.video}: frame {gop.first_number + number} {what}. {found.difference(expected)}")
+    return f"frame {gop.first_number + number} {what}. {found.difference(expected)}"
+
+
+def check_planes(gop: Gop, number: int, found: Planes, expected: Planes) -> None:
+    """RuntimeError unless this picture of a GOP shows its number and equals the CPU's."""
+    if wrong := wrong_picture(gop, number, found, expected):
+        raise RuntimeError(f"{gop.video}: {wrong}")
 
 
 def check_each_codec(check: Callable[[str], None]) -> None:

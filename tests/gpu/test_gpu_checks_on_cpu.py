@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,14 +17,15 @@ import gpu_reader
 import gpu_samples
 import pytest
 import torch
-from check_record import Skipped
+from check_record import Record, Skipped
 from differences import EQUAL, difference
 from gpu_conversion import by_torch, cases, first_wrong
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
 from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
-from gpu_nvcuvid import check_gop
+from gpu_nvcuvid import look_at
 from gpu_sanitizer import FOUND_STATUS, NO_TRITON_STATUS, case_of_each_formula, checked_by, convert_all
 from gpu_torchcodec import reason_of
+from picture_verdicts import Verdicts
 from sample_gops import Planes, check_each_codec, check_pictures, check_planes, cpu_pictures, cpu_planes, gops_of
 
 import shortgop
@@ -57,16 +60,63 @@ def test_the_samples_show_their_numbers_and_the_comparison_notices_what_does_not
         check_pictures(open_context(wrong.config), wrong, pictures[0], [0], cpu_planes)
 
 
-def test_pictures_of_a_surface_source_are_compared_too(samples_folder: Path) -> None:
+def reported(folder: Path) -> dict[str, Any]:
+    lines = map(json.loads, (folder / "report").read_text().splitlines())
+    return {line["figure"]: line["value"] for line in lines}
+
+
+def test_pictures_of_a_surface_source_are_compared_too(samples_folder: Path, tmp_path: Path) -> None:
     """With libavcodec on the CPU in place of libnvcuvid."""
     gops = gops_of(samples_folder / "h264")
-    pictures = cpu_pictures(gops)
-    for gop, expected in zip(gops, pictures, strict=True):
+    verdicts = Verdicts(Record(tmp_path / "report", samples_folder), "h264")
+    for gop, expected in zip(gops, cpu_pictures(gops), strict=True):
         source = PyavUpload(gop.config, torch.device("cpu"))
         for frames in (range(len(expected)), range(0, len(expected), 4), [len(expected) - 1]):
-            assert check_gop(source, gop, expected, frames) == len(frames)
-    with pytest.raises(RuntimeError, match=r"a\.mp4: frame 0 differs from the CPU's"):
-        check_gop(PyavUpload(gops[0].config, torch.device("cpu")), gops[0], pictures[1][:1], [0])
+            with verdicts.request(gop, frames, "some"):
+                look_at(source, gop, expected, frames, verdicts)
+    verdicts.end()
+    found = reported(tmp_path)
+    assert found["pictures equal to the CPU's, h264"] == 90 + 23 + 7
+    assert found["how pictures lie in memory, h264"]["a.mp4"].startswith("96x64, lines of 96 bytes, chroma ")
+
+
+def fail() -> None:
+    raise ValueError("no surface")
+
+
+def test_which_pictures_are_wrong_is_said_of_each_request(samples_folder: Path, tmp_path: Path) -> None:
+    """Of a.mp4 all are right, of b.mp4 one picture is another one, one does not come out, and one request fails."""
+    gops = gops_of(samples_folder / "h264")
+    pictures = cpu_pictures(gops)
+    verdicts = Verdicts(Record(tmp_path / "report", samples_folder), "h264")
+    with verdicts.request(gops[0], [0, 5], "two"):
+        for number in (0, 5):
+            verdicts.look(gops[0], number, pictures[0][number], pictures[0][number])
+    with verdicts.request(gops[2], range(3), "the first three"):
+        verdicts.look(gops[2], 0, pictures[2][1], pictures[2][0])
+        verdicts.look(gops[2], 2, pictures[2][2], pictures[2][2])
+    with verdicts.request(gops[3], [0], "one"):
+        fail()
+    assert not verdicts.is_hopeless(gops[3])
+    with pytest.raises(
+        RuntimeError, match=r"wrong are 0 of 2 of a\.mp4, 3 of 4 of b\.mp4\. the first three, b\.mp4 from"
+    ):
+        verdicts.end()
+    first, second = reported(tmp_path)["wrong pictures, h264"]
+    place = r"b\.mp4 from frame 1000, after two of a\.mp4 from frame 0"
+    assert re.match(rf"the first three, {place}: frame 1000 shows 1001\. Y: .*; 2 pictures come out$", first)
+    assert second == (
+        "one, b.mp4 from frame 1016, after the first three of b.mp4 from frame 1000: ValueError: no surface"
+    )
+
+
+def test_videos_whose_requests_fail_again_and_again_are_left(samples_folder: Path, tmp_path: Path) -> None:
+    gops = gops_of(samples_folder / "h264")
+    verdicts = Verdicts(Record(tmp_path / "report", samples_folder), "h264")
+    for _ in range(3):
+        with verdicts.request(gops[0], [0], "one"):
+            fail()
+    assert (verdicts.is_hopeless(gops[0]), verdicts.is_hopeless(gops[2])) == (True, False)
 
 
 def test_clips_for_the_figures_of_speed_are_whole(samples_folder: Path) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any
 import gpu_capabilities
 import gpu_decoding
 import gpu_engines
+import gpu_nvcuvid
 import gpu_parser
+import gpu_pictures
 import pytest
 import torch
 from check_record import Record
@@ -20,7 +23,7 @@ from gpu_driver import use_primary_context
 from gpu_samples import MADE
 from sample_gops import gops_of
 
-from soft_driver import UNKNOWN, Driver, folders_of, planes_on_host
+from soft_driver import UNKNOWN, Driver, HostMemory, HostStreams, folders_of, planes_on_host
 
 TOTAL = 1 << 33
 
@@ -30,7 +33,11 @@ def driver() -> Iterator[Driver]:
     loaded = Driver()
     (folders_of() / MADE).touch()
     with planes_on_host(), pytest.MonkeyPatch.context() as patched:
-        patched.setattr(gpu_decoding, "ready", lambda: use_primary_context(loaded.library))
+        for module in (gpu_decoding, gpu_pictures, gpu_nvcuvid):
+            patched.setattr(module, "ready", lambda: use_primary_context(loaded.library))
+        patched.setattr(gpu_nvcuvid, "TorchMemory", lambda _: HostMemory())
+        patched.setattr(gpu_nvcuvid, "new_gpu", HostStreams)
+        patched.setattr(torch.cuda, "_sleep", lambda _: None)
         patched.setattr(torch.cuda, "synchronize", lambda: None)
         patched.setattr(torch.cuda, "mem_get_info", lambda: (TOTAL - loaded.bytes_allocated, TOTAL))
         yield loaded
@@ -86,8 +93,64 @@ def test_other_contexts(driver: Driver, tmp_path: Path) -> None:
     assert own.startswith("right; ")
 
 
-def test_all_pictures(driver: Driver, tmp_path: Path) -> None:
-    assert len(figures_of(gpu_decoding.all_pictures, tmp_path)) == 2
+WAYS = {"libavcodec": gpu_pictures.all_pictures, "libnvcuvid": gpu_nvcuvid.all_pictures}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_all_pictures(driver: Driver, tmp_path: Path, way: str) -> None:
+    found = figures_of(WAYS[way], tmp_path)
+    assert found["pictures equal to the CPU's, h264"] == found["pictures equal to the CPU's, hevc"] > 150
+    # The lines behind which chroma lies are those of the coded picture, which libavcodec's own frames do not keep.
+    assert found["how pictures lie in memory, h264"]["c.mp4"].startswith("64x530, lines of 512 bytes, chroma 5")
+
+
+def faulty(way: str, folder: Path) -> tuple[str, dict[str, Any]]:
+    """The error of a check, and what it reported before."""
+    with pytest.raises(RuntimeError) as raised:
+        figures_of(WAYS[way], folder)
+    lines = map(json.loads, (folder / "report").read_text().splitlines())
+    return str(raised.value), {line["figure"]: line["value"] for line in lines}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_chroma_in_a_wrong_place_is_told_from_the_report_alone(driver: Driver, tmp_path: Path, way: str) -> None:
+    """In all videos, by so many lines, where this many are between the planes."""
+    with driver.playing("chroma 16 lines late"):
+        why, found = faulty(way, tmp_path)
+    assert len(re.findall(r"(\d+) of \1 of .\.mp4", why)) == 2 * 5
+    assert "Y: equal. Chroma: " in why
+    assert "should be at i -16" in why
+    assert found["pictures equal to the CPU's, h264"] == 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_stale_pictures_are_told_from_the_report_alone(driver: Driver, tmp_path: Path, way: str) -> None:
+    """Which ones, what they show instead, and what was decoded before."""
+    with driver.playing("every 40th picture is the one before in its surface"):
+        why, found = faulty(way, tmp_path)
+    assert re.search(r"wrong are \d+ of \d+ of a.mp4, ", why)
+    listed = found["wrong pictures, h264"]
+    assert all(
+        re.search(r"mp4 from frame \d+, (first of all|after .* of .*): frame \d+ shows ", each) for each in listed
+    )
+
+
+@pytest.mark.parametrize(
+    ("way", "said"),
+    [
+        ("libavcodec", "cuvidCreateDecoder(&decoder->decoder, params) failed; h264: -> CUDA_ERROR_UNKNOWN"),
+        ("libnvcuvid", "cuvidCreateDecoder(codec 4, 8 bits, 64x544 of at most 256x768 to 64x544 in format 0, 4 and 8"),
+    ],
+)
+def test_a_decoder_that_is_refused_is_told_from_the_report_alone(
+    driver: Driver, tmp_path: Path, way: str, said: str
+) -> None:
+    """For each video, so that one sees whether it is its size."""
+    driver.fail("cuvidCreateDecoder", UNKNOWN)
+    why, found = faulty(way, tmp_path)
+    driver.forget()
+    assert ", ".join(f"{each}.mp4" for each in "abcde") in re.sub(r"\d+ of \d+ of ", "", why)
+    assert any(said in each for each in found["wrong pictures, h264"])
 
 
 def test_fresh_threads(driver: Driver, tmp_path: Path) -> None:

@@ -84,6 +84,11 @@ void soft_fail(const char *call, int after, int result) {
 void soft_break(int result) { broken = result; }
 int soft_broken(void) { return broken; }
 
+/* A fault that NVDEC plays: soft_nvcuvid.c has their names. */
+static char fault[64];
+void soft_play(const char *name) { snprintf(fault, sizeof fault, "%s", name); }
+int soft_plays(const char *name) { return !strcmp(fault, name); }
+
 void soft_limit(long long bytes) { limit_bytes = bytes; }
 long long soft_bytes(void) { return allocated_bytes; }
 

@@ -16,6 +16,8 @@ enum { UNWRITTEN = 0xC7, RELEASED = 0xD9 };
 int soft_called(const char *call);
 /* The error that calls in a context return since `soft_break`, but for those that give back; 0 without one. */
 int soft_broken(void);
+/* Whether tests told NVDEC to have this fault. */
+int soft_plays(const char *fault);
 /* The device of the thread's current context, -1 without one. */
 int soft_device(void);
 /* INVALID_CONTEXT, and a complaint, where the thread has no current context. */

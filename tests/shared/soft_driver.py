@@ -149,6 +149,15 @@ class Driver:
         finally:
             self._library.soft_devices(1)
 
+    @contextlib.contextmanager
+    def playing(self, fault: str) -> Iterator[None]:
+        """NVDEC has this fault: see soft_nvcuvid.c."""
+        self._library.soft_play(fault.encode())
+        try:
+            yield
+        finally:
+            self._library.soft_play(b"")
+
     def forget(self) -> None:
         self._library.soft_forget()
 
