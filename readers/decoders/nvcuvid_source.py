@@ -18,6 +18,7 @@ import torch
 
 from ...errors import DecodeError, ShortGopError
 from ...manifests.records import CodecConfig
+from ...warned import warn
 from ...wording import counted
 from ..gpu.annex_b import units_for_parser
 from ..gpu.mapped_surfaces import MappedSurfaces
@@ -61,6 +62,8 @@ OUTPUT_SURFACES = 2 * GROUP_PICTURES
 _PICTURES_BEHIND = 2
 # Beyond those that the stream needs: the queue's.
 _EXTRA_DECODE_SURFACES = 2
+# Of a stream of which the parser does not say how many it needs. TorchCodec and NVIDIA's DALI take 20 then.
+_UNKNOWN_DECODE_SURFACES = 20
 # The driver makes no decoder with more.
 _MOST_DECODE_SURFACES = 31
 # A decoder is created for sides up to the next multiple, so that it can be reconfigured for others.
@@ -220,9 +223,20 @@ class NvcuvidSource:
             if gop.waiting or gop.mapped:
                 raise DecodeError("the stream has another coded size within a GOP")
             self._mapped.unmap_all()
-            self._library.reconfigure(self._handles.decoder, _reconfigure_info(layout))
+            self._reconfigure(self._handles.decoder, layout)
         self._handles.made_for = made_for
         return layout.num_decode_surfaces
+
+    def _reconfigure(self, decoder: ctypes.c_void_p, layout: _Layout) -> None:
+        """Make a decoder ready for another size, or put a new one in its place: NVIDIA's DALI writes that a decoder may
+        have to be created for the largest pictures that it is to give."""
+        try:
+            self._library.reconfigure(decoder, _reconfigure_info(layout))
+        except CallError as error:
+            warn(f"NVDEC does not give an open decoder another size, and opens a new one for it: {error.message}")
+            self._handles.decoder = None
+            self._library.destroy_decoder(decoder)
+            self._handles.decoder = self._library.create_decoder(self._create_info(layout))
 
     def _on_decode(self, params: PictureParams) -> int:
         gop = _existing(self._gop)
@@ -295,7 +309,7 @@ class NvcuvidSource:
             raise DecodeError(f"frames of {size[0]}x{size[1]} are coded as {coded[0]}x{coded[1]}, which is too large")
         # A stream that does not say its colours has those of its MP4, as with libavcodec.
         matrix = found.matrix_coefficients if found.matrix_coefficients not in (0, _UNSPECIFIED) else config.matrix
-        least = found.min_num_decode_surfaces
+        least = found.min_num_decode_surfaces or _UNKNOWN_DECODE_SURFACES
         if least > _MOST_DECODE_SURFACES:
             raise DecodeError(f"the stream needs {least} surfaces, and NVDEC has {_MOST_DECODE_SURFACES} at the most")
         # A decoder is never given fewer than it has. NVIDIA's DALI keeps the largest number too (pull request 6460).

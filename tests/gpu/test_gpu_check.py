@@ -272,6 +272,7 @@ def test_the_exit_status_says_whether_all_passed() -> None:
 
 def test_the_results_are_named_after_the_gpu() -> None:
     assert results_name("NVIDIA H100 80GB HBM3") == "gpu-nvidia-h100-80gb-hbm3"
+    assert results_name("NVIDIA H200 MIG 1g.18gb") == "gpu-nvidia-h200-mig-1g-18gb"
     assert results_name(None) == "gpu-none"
     assert results_name("../../x") == "gpu-x"
 

@@ -178,6 +178,15 @@ def test_a_decoder_has_no_more_surfaces_than_the_driver_allows(stub: Stub, least
     assert stub.of_kind("create decoder")[0].endswith(", 31 surfaces")
 
 
+def test_a_stream_that_does_not_say_what_it_needs_gets_as_many_as_any_may_need(stub: Stub) -> None:
+    """With the queue's two alone its references would be decoded over."""
+    gop = gops("h264")[0]
+    source = source_for(stub, gop.config)
+    stub.stream_is(gop.config, surfaces=0)
+    assert len(found_in(stub, source, gop)) == 8
+    assert stub.of_kind("create decoder")[0].endswith(", 22 surfaces")
+
+
 def test_a_stream_that_needs_more_surfaces_is_refused(stub: Stub) -> None:
     gop = gops("h264")[0]
     source = source_for(stub, gop.config)

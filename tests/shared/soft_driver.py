@@ -44,7 +44,7 @@ _LIBRARIES = {
 }
 # They stay loaded: FFmpeg closes them with each device, and what they count would be lost.
 _OPTIONS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O2", "-shared", "-fPIC", "-pthread", "-Wl,-z,nodelete")
-OUT_OF_MEMORY, NO_DEVICE, ECC_UNCORRECTABLE, ILLEGAL_ADDRESS, UNKNOWN = 2, 100, 214, 700, 999
+INVALID_VALUE, OUT_OF_MEMORY, NO_DEVICE, ECC_UNCORRECTABLE, ILLEGAL_ADDRESS, UNKNOWN = 1, 2, 100, 214, 700, 999
 
 
 # The libraries of PyAV's wheel.

@@ -15,7 +15,7 @@ import torch
 import shortgop
 from bare_gops import asking, gops
 from fake_gpu import opened_through
-from shortgop.errors import DecodeError, ToolError
+from shortgop.errors import DatasetWarning, DecodeError, ToolError
 from shortgop.manifests.mp4 import sample_bounds
 from shortgop.readers.decoders.base import GopRequest
 from shortgop.readers.decoders.nvcuvid_source import NvcuvidSource
@@ -23,7 +23,7 @@ from shortgop.readers.decoders.surface_source import Pictures
 from shortgop.readers.gpu.cuda_driver import primary_context
 from shortgop.readers.gpu.nvcuvid import load_nvcuvid
 from shortgop.readers.gpu.surfaces import Surface
-from soft_driver import OUT_OF_MEMORY, Driver, HostMemory, folders_of, soft_nvcuvid_decoder, watched
+from soft_driver import INVALID_VALUE, OUT_OF_MEMORY, Driver, HostMemory, folders_of, soft_nvcuvid_decoder, watched
 from soft_reader_cases import TEN_BITS, equal, on_cpu
 from synthetic import read_number
 
@@ -67,6 +67,16 @@ def test_random_clips_of_all_videos_at_once(driver: Driver, folder: Path) -> Non
     assert torch.equal(dataset.get_clips(requests).data, expected)
     assert driver.counted("cuvidReconfigureDecoder") > 0
     assert driver.counted("open decoders") <= 4
+
+
+def test_a_decoder_that_cannot_be_reconfigured_makes_way_for_a_new_one(driver: Driver, folder: Path) -> None:
+    dataset = opened_through(soft_nvcuvid_decoder(), folder)
+    assert read_number(dataset[0].get_frames_at([3]).data[0]) == 3
+    driver.fail("cuvidReconfigureDecoder", INVALID_VALUE)
+    with pytest.warns(DatasetWarning, match=r"opens a new one for it: cuvidReconfigureDecoder\(.* CUDA_ERROR_INVALID"):
+        frames = dataset[4].get_frames_at([3, 29]).data
+    assert [read_number(frame) for frame in frames] == [4003, 4029]
+    assert driver.counted("open decoders") == 1
 
 
 def test_a_second_gpu_decodes_what_is_asked_of_it(driver: Driver, folder: Path) -> None:
