@@ -6,14 +6,15 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 
 import torch
 
-from ...errors import UsageError
+from ...errors import ToolError, UsageError
 from ...manifests.records import CodecConfig
 from ...warned import warn
 from ..frame_format import Geometry, PixelFormat
+from ..gpu.cuda_driver import lasting_error
 from ..gpu.decoder_pool import DecoderPool, same
 from ..gpu.stream_order import Gpu, gop_order, request_order
 from ..gpu.surfaces import Surface
@@ -52,9 +53,11 @@ class DeviceDecoder:
         self._pool = DecoderPool(open_source, max_idle=_MAX_IDLE_DECODERS, max_idle_pixels=_MAX_IDLE_PIXELS, kind=kind)
         self._process = os.getpid()
 
-    def request(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
         """See `Decoder.request`."""
-        return request_order(self._started())
+        with self._lasting_errors_named(), request_order(self._started()):
+            yield
 
     def decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
         """See `Decoder.decode`.
@@ -74,7 +77,8 @@ class DeviceDecoder:
         return cost
 
     def _decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:
-        with gop_order(self._started()), self._pool.taken(request.config) as (source, warm):
+        order = gop_order(self._started())
+        with order, self._lasting_errors_named(), self._pool.taken(request.config) as (source, warm):
             seconds = 0.0
 
             def write(pictures: Pictures) -> None:
@@ -86,6 +90,17 @@ class DeviceDecoder:
             packets = source.decode(request, write)
             # Seconds of launching: the device converts later.
             return DecodeCost(packets, seconds, warm)
+
+    @contextlib.contextmanager
+    def _lasting_errors_named(self) -> Iterator[None]:
+        """torch's errors, where the GPU is lost to this process, as a ToolError that says so."""
+        try:
+            yield
+        except RuntimeError as error:
+            if lasting := lasting_error():
+                first = str(error).strip().partition("\n")[0]
+                raise ToolError(f"{self.name} fails ({first}), as every call to it does now: {lasting}") from error
+            raise
 
     def _write(self, pictures: Pictures, geometries: Sequence[Geometry], targets: Sequence[Target]) -> None:
         """Convert pictures of a GOP: one launch for each target."""

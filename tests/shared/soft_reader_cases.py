@@ -20,6 +20,7 @@ import pytest
 import torch
 
 import shortgop
+import soft_driver
 from bare_gops import asking, gops
 from dataset_paths import shard_path
 from datasets import current_manifest
@@ -364,6 +365,20 @@ def test_after_an_error_that_lasts_the_process_has_to_be_started_again(
         with pytest.raises(ToolError, match=rf"\({error}\), after which this process .*: start it again") as raised:
             video.get_frames_at(range(FRAMES))
         assert "threads" not in raised.value.message
+
+
+def test_so_does_it_where_torch_meets_the_error_first(
+    driver: Driver, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any) -> None:
+        driver.break_context(ILLEGAL_ADDRESS)
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be ...")
+
+    monkeypatch.setattr(soft_driver, "convert", failing)
+    dataset = opened_through(soft_device_decoder(), folder)
+    text = r"\(CUDA error: an illegal memory access was encountered\), as .*_ADDRESS \(700\), after which this process"
+    with pytest.raises(ToolError, match=text):
+        dataset[0].get_frames_at([3])
 
 
 @pytest.mark.parametrize("opened", [False, True], ids=["a new decoder", "an open one"])
