@@ -81,20 +81,6 @@ def test_a_check_that_skips_says_why_and_has_failed_where_a_gpu_is_required(tmp_
     assert required.why == "skipped, and SHORTGOP_REQUIRE_GPU is set: there is no GPU"
 
 
-def test_a_check_that_had_no_time_for_all_has_not_passed_and_is_named_to_run_again(tmp_path: Path) -> None:
-    outcome = came_of("measures_a_part", tmp_path)
-    assert (outcome.result, outcome.figures, outcome.hung) == ("skipped", {"first": 1}, False)
-    assert outcome.why == "there was no time to measure 1 reader: second"
-    assert again([outcome]) == "--only measures_a_part"
-
-
-def test_what_shortgop_warns_of_is_among_the_figures(tmp_path: Path) -> None:
-    """It went another way than it should, and the frames are right: nobody would know."""
-    outcome = came_of("warns_and_passes", tmp_path)
-    assert outcome.result == "passed"
-    assert outcome.figures == {"warnings": ["frames are converted by plain torch"]}
-
-
 def test_a_check_that_crashes_has_failed_and_keeps_what_it_had_found(tmp_path: Path) -> None:
     outcome = came_of("crashes", tmp_path)
     assert (outcome.result, outcome.why) == ("failed", "its process was ended by SIGSEGV")

@@ -7,7 +7,6 @@ What is not real: NVDEC, the driver, and that conversions run in torch on the CP
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import gc
 import random
 import resource
@@ -20,14 +19,11 @@ import pytest
 import torch
 
 import shortgop
-import soft_driver
 from bare_gops import asking, gops
 from dataset_paths import shard_path
 from datasets import current_manifest
 from fake_gpu import opened_through
-from shortgop.errors import CorruptDataError, DatasetWarning, DecodeError, ToolError
-from shortgop.manifests.mp4 import sample_bounds
-from shortgop.readers.dataset import Dataset
+from shortgop.errors import CorruptDataError, ToolError
 from shortgop.readers.decoders import device
 from shortgop.readers.decoders.base import GopRequest
 from shortgop.readers.decoders.choose import caps_of, chosen
@@ -37,10 +33,6 @@ from shortgop.readers.decoders.surface_source import Pictures
 from shortgop.readers.gpu.cuda_driver import primary_context
 from shortgop.readers.gpu.surfaces import Surface
 from soft_driver import (
-    ECC_UNCORRECTABLE,
-    ILLEGAL_ADDRESS,
-    NO_DEVICE,
-    OUT_OF_MEMORY,
     UNKNOWN,
     Driver,
     folders_of,
@@ -235,16 +227,6 @@ def test_the_driver_says_which_videos_it_decodes(driver: Driver) -> None:
     assert driver.depth == 0
 
 
-def test_gpus_that_the_environment_hides_are_no_riddle(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as a slice of a GPU that there was before it was divided anew."""
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-8f6e3c6a")
-    driver.fail("cuInit", NO_DEVICE)
-    assert caps_of(CUDA).missing == (
-        "there is no GPU that can be used: cuInit returns CUDA_ERROR_NO_DEVICE (100); "
-        "CUDA_VISIBLE_DEVICES is 'MIG-8f6e3c6a', and the process sees no other GPUs"
-    )
-
-
 def test_a_second_gpu_decodes_what_is_asked_of_it(driver: Driver, folder: Path) -> None:
     """Also in a process that uses the first one too: each has decoders, contexts and planes of its own."""
     with driver.of_two_gpus():
@@ -282,120 +264,6 @@ def test_a_damaged_gop_is_an_error_and_the_next_ones_decode(driver: Driver, fold
     with pytest.raises(CorruptDataError, match=r"frames 0 to 9 of video 'a\.mp4'"):
         dataset.get_clips([(0, [0, 12]), (0, [4, 20])])
     assert [read_number(frame) for frame in dataset[0].get_frames_at([12, 20]).data] == [12, 20]
-
-
-# Errors of the driver.
-
-
-@pytest.mark.parametrize(
-    ("call", "error"), [("cuvidGetDecoderCaps", UNKNOWN), ("cuvidCreateDecoder", OUT_OF_MEMORY)], ids=str
-)
-def test_a_decoder_that_nvdec_does_not_make_is_no_error_of_the_data(
-    driver: Driver, folder: Path, call: str, error: int
-) -> None:
-    dataset = opened_through(soft_device_decoder(), folder)
-    driver.fail(call, error)
-    with pytest.raises(ToolError, match="NVDEC fails at a GOP that the CPU decodes"):
-        dataset[0].get_frames_at([3])
-    driver.forget()
-    assert read_number(dataset[0].get_frames_at([3]).data[0]) == 3
-
-
-def test_a_gpu_without_memory_is_no_error_of_the_data(driver: Driver, folder: Path) -> None:
-    """Whichever memory is missing: that of a decoder, of a mapped surface, or of the pictures."""
-    dataset = opened_through(soft_device_decoder(), folder)
-    errors, num_bytes = list[str](), 0
-    driver.limit(0)
-    while error := error_of(dataset):
-        errors.append(error)
-        num_bytes += 100_000
-        driver.limit(num_bytes)
-    assert len(errors) > 3
-    assert all("leave it more of the GPU's memory" in error for error in errors)
-
-
-def test_where_memory_is_short_idle_decoders_make_room(driver: Driver, folder: Path) -> None:
-    """The first two videos have decoders that wait for their next GOPs, and there is no memory for a third one."""
-    dataset = opened_through(soft_device_decoder(), folder)
-    for number in range(2):
-        dataset[number].get_frames_at([0])
-    driver.limit(driver.bytes_allocated + 1000)
-    with pytest.warns(DatasetWarning, match="until idle decoders were closed .*: NVDEC fails at a GOP that the CPU"):
-        frame = dataset[4].get_frames_at([3]).data[0]
-    assert read_number(frame) == 4003
-    # From now on one decoder waits, also where there is memory again.
-    driver.forget()
-    assert read_number(dataset[0].get_frames_at([3]).data[0]) == 3
-    assert driver.counted("open decoders") == 1
-
-
-def error_of(dataset: Dataset) -> str:
-    """The ToolError of reading the first video; nothing where it is read."""
-    try:
-        frames = dataset[0].get_frames_at(range(FRAMES)).data
-    except ToolError as error:
-        return str(error)
-    assert [read_number(frame) for frame in frames] == list(range(FRAMES))
-    return ""
-
-
-@pytest.mark.parametrize("call", ["cuvidDecodePicture", "cuvidMapVideoFrame", "cuMemAlloc"])
-def test_a_gpu_that_fails_is_no_error_of_the_data_and_the_next_decoder_works(
-    driver: Driver, folder: Path, call: str
-) -> None:
-    dataset = opened_through(soft_device_decoder(), folder)
-    dataset[0].get_frames_at([3])
-    # Within the request, but for memory, which a decoder keeps.
-    driver.fail(call, UNKNOWN, after=0 if call == "cuMemAlloc" else 5)
-    with pytest.raises(ToolError, match="leave it more of the GPU's memory"):
-        dataset[0].get_frames_at(range(FRAMES))
-    driver.forget()
-    assert [read_number(frame) for frame in dataset[0].get_frames_at(range(FRAMES)).data] == list(range(FRAMES))
-
-
-@pytest.mark.parametrize("error", [ECC_UNCORRECTABLE, ILLEGAL_ADDRESS], ids=str)
-def test_after_an_error_that_lasts_the_process_has_to_be_started_again(
-    driver: Driver, folder: Path, error: int
-) -> None:
-    """Whatever part of the process it came from: nobody is told to try it with fewer threads or more memory."""
-    dataset = opened_through(soft_device_decoder(), folder)
-    dataset[0].get_frames_at([3])
-    driver.break_context(error)
-    for video in dataset[:2]:
-        with pytest.raises(ToolError, match=rf"\({error}\), after which this process .*: start it again") as raised:
-            video.get_frames_at(range(FRAMES))
-        assert "threads" not in raised.value.message
-
-
-def test_so_does_it_where_torch_meets_the_error_first(
-    driver: Driver, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(*_: Any) -> None:
-        driver.break_context(ILLEGAL_ADDRESS)
-        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be ...")
-
-    monkeypatch.setattr(soft_driver, "convert", failing)
-    dataset = opened_through(soft_device_decoder(), folder)
-    text = r"\(CUDA error: an illegal memory access was encountered\), as .*_ADDRESS \(700\), after which this process"
-    with pytest.raises(ToolError, match=text):
-        dataset[0].get_frames_at([3])
-
-
-@pytest.mark.parametrize("opened", [False, True], ids=["a new decoder", "an open one"])
-@pytest.mark.parametrize("codec", ["h264", "hevc"])
-def test_damage_is_an_error_of_the_data_also_in_the_first_slice_header(
-    driver: Driver, codec: str, opened: bool
-) -> None:
-    """There NVDEC makes no decoder, and libavcodec reports invalid data where it does so for other reasons too."""
-    good, gop = gops(codec, more=HEVC_SIZE if codec == "hevc" else ())[:2]
-    data, (first, last) = bytearray(gop.data), sample_bounds(gop.data)[:2]
-    data[first + 6 : last] = bytes(last - first - 6)
-    with primary_context(driver.library, 0):
-        source = PyavCudaContext(gop.config, CUDA)
-        if opened:
-            assert equal(surfaces_of(source, good), on_cpu(good))
-        with pytest.raises(DecodeError, match="NVDEC does not decode the GOP .*, and the CPU does not either"):
-            surfaces_of(source, dataclasses.replace(gop, data=bytes(data)))
 
 
 # What is left.

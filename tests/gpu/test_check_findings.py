@@ -1,0 +1,37 @@
+"""What a check of `make gpu-check` tells beside its result: what it had no time for, and what shortgop warned of."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from check_process import run_check
+from check_report import Check, Outcome, again, outcome_of
+
+SHARED = Path(__file__).parents[1] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def made_up_checks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [str(SHARED), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
+
+
+def came_of(name: str, tmp_path: Path) -> Outcome:
+    check = Check(name, "what happens?", f"made_up_checks:{name}", 20)
+    return outcome_of(check, run_check(check, tmp_path, 20))
+
+
+def test_a_check_that_had_no_time_for_all_has_not_passed_and_is_named_to_run_again(tmp_path: Path) -> None:
+    outcome = came_of("measures_a_part", tmp_path)
+    assert (outcome.result, outcome.figures, outcome.hung) == ("skipped", {"first": 1}, False)
+    assert outcome.why == "there was no time to measure 1 reader: second"
+    assert again([outcome]) == "--only measures_a_part"
+
+
+def test_what_shortgop_warns_of_is_among_the_figures(tmp_path: Path) -> None:
+    """It went another way than it should, and the frames are right: nobody would know."""
+    outcome = came_of("warns_and_passes", tmp_path)
+    assert outcome.result == "passed"
+    assert outcome.figures == {"warnings": ["frames are converted by plain torch"]}
