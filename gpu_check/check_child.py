@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from check_record import OutOfTime, Record, Skipped
+from error_places import places_of
 
 # This long before the process is killed it prints where each of its threads is.
 _BEFORE_SECONDS = 1.0
@@ -30,6 +31,7 @@ def main() -> None:
         record.end("skipped", str(skipped), lacked_time=isinstance(skipped, OutOfTime))
     except Exception as error:  # noqa: BLE001  # the harness goes on with the next check
         traceback.print_exc()
+        record.figure("raised at", places_of(error))
         record.end("failed", f"{type(error).__name__}: {error}")
     else:
         record.end("passed", "")

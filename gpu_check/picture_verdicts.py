@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from check_record import Record
+from error_places import places_of
 from sample_gops import Gop, Planes, wrong_picture
 
 _MOST_LISTED, _MOST_NAMED = 24, 8
@@ -56,7 +57,7 @@ class Verdicts:
         except Exception as error:  # noqa: BLE001  # other sizes may be right, which tells where to look
             traceback.print_exc()
             self._errors[gop.video] += 1
-            self._found.append(f"{type(error).__name__}: {error}")
+            self._found.append(f"{type(error).__name__}: {error}, at {', '.join(places_of(error)[-2:])}")
         place = f"{gop.video} from frame {gop.first_number}"
         if self._found:
             self._wrong[gop.video] += len(frames) - (self._right[gop.video] - right)

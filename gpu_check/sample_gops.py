@@ -176,7 +176,7 @@ def check_planes(gop: Gop, number: int, found: Planes, expected: Planes) -> None
 
 def check_each_codec(check: Callable[[str], None]) -> None:
     """Call it for the samples of each codec, also where it fails for one. RuntimeError says for which, and why."""
-    errors = []
+    errors: dict[str, Exception] = {}
     for codec in ENCODERS:
         try:
             check(codec)
@@ -184,6 +184,7 @@ def check_each_codec(check: Callable[[str], None]) -> None:
             raise
         except Exception as error:  # noqa: BLE001  # the other codec may be right, which tells where to look
             traceback.print_exc()
-            errors.append(f"{codec}: {type(error).__name__}: {error}")
+            errors[codec] = error
     if errors:
-        raise RuntimeError("; ".join(errors))
+        texts = [f"{codec}: {type(error).__name__}: {error}" for codec, error in errors.items()]
+        raise RuntimeError("; ".join(texts)) from next(iter(errors.values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,17 @@ def test_what_shortgop_warns_of_is_among_the_figures(tmp_path: Path) -> None:
     outcome = came_of("warns_and_passes", tmp_path)
     assert outcome.result == "passed"
     assert outcome.figures == {"warnings": ["frames are converted by plain torch"]}
+
+
+def test_where_an_error_was_raised_is_among_the_figures(tmp_path: Path) -> None:
+    """That of the first cause: the last lines of the log are about the error that came of it."""
+    outcome = came_of("fails_below", tmp_path)
+    assert outcome.why == "RuntimeError: no frames are counted"
+    first, last = outcome.figures["raised at"]
+    assert re.fullmatch(r"tests/shared/made_up_checks\.py:\d+ fails_below", first)
+    assert re.fullmatch(r"readers/gpu/annex_b\.py:\d+ annex_b", last)
+
+
+def test_of_an_error_in_a_library_the_line_that_called_it_is_told(tmp_path: Path) -> None:
+    (place,) = came_of("fails_in_a_library", tmp_path).figures["raised at"]
+    assert re.fullmatch(r"tests/shared/made_up_checks\.py:\d+ fails_in_a_library", place)

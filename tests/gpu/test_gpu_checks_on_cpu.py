@@ -105,9 +105,9 @@ def test_which_pictures_are_wrong_is_said_of_each_request(samples_folder: Path, 
     first, second = reported(tmp_path)["wrong pictures, h264"]
     place = r"b\.mp4 from frame 1000, after two of a\.mp4 from frame 0"
     assert re.match(rf"the first three, {place}: frame 1000 shows 1001\. Y: .*; 2 pictures come out$", first)
-    assert second == (
-        "one, b.mp4 from frame 1016, after the first three of b.mp4 from frame 1000: ValueError: no surface"
-    )
+    place = "one, b.mp4 from frame 1016, after the first three of b.mp4 from frame 1000"
+    assert second.startswith(f"{place}: ValueError: no surface, at tests/gpu/test_gpu_checks_on_cpu.py:")
+    assert second.endswith(" fail")
 
 
 def test_videos_whose_requests_fail_again_and_again_are_left(samples_folder: Path, tmp_path: Path) -> None:

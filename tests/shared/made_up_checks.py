@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import time
 
 from check_record import OutOfTime, Record, Skipped
 
+from shortgop.errors import ShortGopError
+from shortgop.readers.gpu.annex_b import annex_b
 from shortgop.warned import warn
 
 
@@ -20,6 +23,17 @@ def passes(record: Record) -> None:
 def fails(record: Record) -> None:
     print("before the failure")
     raise ValueError("frame 3 shows 4")
+
+
+def fails_below(record: Record) -> None:
+    try:
+        annex_b(b"\0\0\0\\9", length_bytes=4)
+    except ShortGopError as error:
+        raise RuntimeError("no frames are counted") from error
+
+
+def fails_in_a_library(record: Record) -> None:
+    json.loads("{")
 
 
 def skips(record: Record) -> None:
