@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from shortgop.errors import DatasetWarning, DecodeError, ToolError
 from shortgop.manifests.mp4 import sample_bounds
 from shortgop.readers.dataset import Dataset
 from shortgop.readers.decoders.choose import caps_of
+from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.pyav_cuda import PyavCudaContext
 from shortgop.readers.gpu.cuda_driver import primary_context
 from soft_driver import (
@@ -31,6 +32,7 @@ from soft_driver import (
     folders_of,
     planes_on_host,
     soft_device_decoder,
+    soft_nvcuvid_decoder,
     watched,
 )
 from soft_reader_cases import CUDA, FRAMES, HEVC_SIZE, equal, on_cpu, surfaces_of
@@ -85,18 +87,21 @@ def test_a_gpu_without_memory_is_no_error_of_the_data(driver: Driver, folder: Pa
     assert all("leave it more of the GPU's memory" in error for error in errors)
 
 
-def test_where_memory_is_short_idle_decoders_make_room(driver: Driver, folder: Path) -> None:
-    """The first two videos have decoders that wait for their next GOPs, and there is no memory for a third one."""
-    dataset = opened_through(soft_device_decoder(), folder)
-    for number in range(2):
+@pytest.mark.parametrize("opened", [soft_device_decoder, soft_nvcuvid_decoder])
+def test_where_memory_is_short_idle_decoders_make_room(
+    driver: Driver, folder: Path, opened: Callable[[], DeviceDecoder]
+) -> None:
+    """Decoders of two tall videos wait for their next GOPs, and there is no memory for one of another size."""
+    dataset = opened_through(opened(), folder)
+    for number in (2, 3):
         dataset[number].get_frames_at([0])
     driver.limit(driver.bytes_allocated + 1000)
     with pytest.warns(DatasetWarning, match="until idle decoders were closed .*: NVDEC fails at a GOP that the CPU"):
-        frame = dataset[4].get_frames_at([3]).data[0]
-    assert read_number(frame) == 4003
+        frame = dataset[0].get_frames_at([3]).data[0]
+    assert read_number(frame) == 3
     # From now on one decoder waits, also where there is memory again.
     driver.forget()
-    assert read_number(dataset[0].get_frames_at([3]).data[0]) == 3
+    assert read_number(dataset[2].get_frames_at([3]).data[0]) == 2003
     assert driver.counted("open decoders") == 1
 
 
