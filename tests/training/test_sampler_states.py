@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler
 
 from numbered_clips import numbered
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.sampling.orders import Chunked, Weighted
+from shortgop.training.sampling.orders import Chunked, Sequential, Weighted
 from shortgop.training.sampling.sampler import ElasticSampler
 from shortgop.training.which_clips.policies import AllClips
 from video_tables import clips_of
@@ -58,6 +58,32 @@ def test_a_resumed_epoch_is_resumed_once() -> None:
     sampler.set_epoch(3)
     assert len(list(sampler)) == 32
     assert min(list(sampler)) >= 3 * 32
+
+
+def test_epochs_that_come_again_after_a_state_are_told() -> None:
+    """Who counts from another epoch than the state's trains on the same clips again."""
+    sampler = ElasticSampler(numbered(32), 8)
+    middle = {**sampler.state_dict(), "epoch": 2, "position": 24}
+    end = {**sampler.state_dict(), "epoch": 1, "position": 32}
+    for state, left in ((middle, 8), (end, 32)):
+        for first in (1, 2):
+            sampler.load_state_dict(state)
+            assert len(list(sampler)) == left
+            with pytest.warns(DatasetWarning, match=rf"set_epoch\({first}\) goes back, .* went on in epoch 2: clips"):
+                sampler.set_epoch(first)
+            assert len(list(sampler)) == 32
+            sampler.set_epoch(first + 1)
+            assert len(list(sampler)) == 32
+    # A pass that was left begins again where the state is, and evaluation may come again.
+    sampler.load_state_dict(end)
+    assert next(iter(sampler)) // 32 == 2
+    sampler.set_epoch(2)
+    assert len(list(sampler)) == 32
+    in_order = ElasticSampler(numbered(32), 8, order=Sequential())
+    in_order.load_state_dict({**in_order.state_dict(), "epoch": 2})
+    first_pass = list(in_order)
+    in_order.set_epoch(2)
+    assert list(in_order) == first_pass
 
 
 def test_a_state_of_other_samples_is_refused_and_says_what_is_other() -> None:

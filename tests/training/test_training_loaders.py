@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,6 +59,41 @@ def test_torchdata_resumes_where_the_loop_was(dataset: shortgop.ClipDataset, wor
         resumed.load_state_dict(first.state_dict())
         assert draws(resumed) == (whole[stop:] if stop < len(whole) else following)
         assert before == whole[:stop]
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("stop", [9, 12])
+def test_a_run_with_torchdata_counts_on_from_the_samplers_own_state(dataset: shortgop.ClipDataset, stop: int) -> None:
+    """torchdata hands the sampler its state only as a loop begins: the loop over epochs needs one before."""
+    stateful = import_module("torchdata.stateful_dataloader")
+    sampler = shortgop.ElasticSampler(dataset, 8)
+    loader = stateful.StatefulDataLoader(dataset, batch_size=8, sampler=sampler)
+
+    def trained(batches: float) -> list[int]:
+        """Go through three epochs of 6 batches, or up to so many batches."""
+        nonlocal checkpoint
+        seen: list[int] = []
+        for epoch in range(sampler.epoch, 3):
+            sampler.set_epoch(epoch)
+            for step, batch in enumerate(loader, 1):
+                seen += batch["draw"].tolist()
+                checkpoint = {"loader": loader.state_dict(), "sampler": sampler.state_after(step)}
+                if len(seen) == 8 * batches:
+                    return seen
+        return seen
+
+    checkpoint: dict[str, Any] = {}
+    seen, stopped = trained(stop), checkpoint
+    for with_own in (True, False):
+        sampler = shortgop.ElasticSampler(dataset, 8)
+        loader = stateful.StatefulDataLoader(dataset, batch_size=8, sampler=sampler)
+        loader.load_state_dict(stopped["loader"])
+        if with_own:
+            sampler.load_state_dict(stopped["sampler"])
+            assert len({*seen, *trained(math.inf)}) == 3 * 6 * 8
+        else:
+            with pytest.warns(DatasetWarning, match="StatefulDataLoader hands its state on only where its loop"):
+                assert len(trained(math.inf)) > (18 - stop) * 8
 
 
 def test_accelerate_leaves_a_clip_loader_alone(dataset: shortgop.ClipDataset) -> None:

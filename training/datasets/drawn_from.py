@@ -23,8 +23,13 @@ _REMEDIES: dict[type[Any], str] = {
 }
 
 
-class HasDraws(Protocol):
-    """A dataset of which draws stand for clips: ClipDataset and MixedClips."""
+class HasClips(Protocol):
+    """A dataset of which draws of a sampler stand for clips: ClipDataset and MixedClips."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def snapshot(self) -> str: ...
 
     @property
     def clip_index(self) -> Clips: ...
@@ -42,12 +47,12 @@ def new_name() -> str:
     return uuid.uuid4().hex
 
 
-def drawn_from(dataset: HasDraws) -> DrawnFrom:
+def drawn_from(dataset: HasClips) -> DrawnFrom:
     """What draws of a sampler of this dataset say of it."""
     return DrawnFrom(len(dataset.clip_index), dataset.made_as, _fingerprint(dataset))
 
 
-def check_drawn_from(draws: Sequence[int], dataset: HasDraws) -> None:
+def check_drawn_from(draws: Sequence[int], dataset: HasClips) -> None:
     """UsageError for draws of a sampler of another dataset, which would be other clips of this one.
 
     A dataset that was made anew with the same clips will do. Only then are fingerprints compared, since a worker would
@@ -70,7 +75,7 @@ def check_drawn_from(draws: Sequence[int], dataset: HasDraws) -> None:
     )
 
 
-def check_not_taken_for_places(dataset: HasDraws) -> None:
+def check_not_taken_for_places(dataset: HasClips) -> None:
     """UsageError where torch's ConcatDataset or Subset took draws of a sampler for places of its own, and asks this
     dataset for what is there: from the second epoch on these are other clips than the sampler's.
 
@@ -97,5 +102,5 @@ def _is_here(frame: FrameType) -> bool:
     return frame.f_globals.get("__name__") == __name__
 
 
-def _fingerprint(dataset: HasDraws) -> str:
+def _fingerprint(dataset: HasClips) -> str:
     return f"{dataset.videos_fingerprint}/{dataset.clip_index.fingerprint}"

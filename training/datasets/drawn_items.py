@@ -57,6 +57,11 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
 
     @property
     @abstractmethod
+    def snapshot(self) -> str:
+        """Which snapshot is read, or which ones."""
+
+    @property
+    @abstractmethod
     def is_random(self) -> bool:
         """Whether clips or crops are others in each epoch."""
 

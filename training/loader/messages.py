@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import torch
 
 from ...readers.stats import Stats
+from ..datasets.drawn_from import HasClips
 from ..pixels.rows import Rows
-from ..sampling.sampler import HasClips
 from .batch_rows import Areas
 
 

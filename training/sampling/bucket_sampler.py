@@ -13,7 +13,7 @@ from ...lazy import lazy
 from ...stays_as_made import StaysAsMade
 from ...warned import warn
 from ...wording import counted
-from ..datasets.drawn_from import drawn_from
+from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.mixed import MixedClips, video_names
 from ..datasets.ranks import check_ranks_since, checked_ranks, ranks_of_accelerate
 from ..which_clips.draws import Draw, RankShare
@@ -21,7 +21,7 @@ from ..which_clips.offsets import at_least_one, listed
 from .buckets import BatchOrder, BucketBatches
 from .kept_buckets import kept_clips
 from .orders import Order, Shuffled, check_order
-from .sampler import ElasticSampler, HasClips
+from .sampler import ElasticSampler
 from .slices import BatchKind, PlannedBatch
 
 

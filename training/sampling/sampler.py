@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Never, Protocol
+from typing import Any, ClassVar, Never
 
 import numpy as np
 from torch.utils.data import DistributedSampler
@@ -13,7 +13,7 @@ from ...errors import UsageError, WrongTypeError
 from ...lazy import lazy
 from ...stays_as_made import StaysAsMade
 from ...warned import warn
-from ..datasets.drawn_from import HasDraws, drawn_from
+from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.ranks import check_divided_once, check_ranks_since, checked_batch, checked_ranks
 from ..which_clips.clips import Clips
 from ..which_clips.draws import Draw, RankShare, checked_epoch
@@ -33,15 +33,6 @@ _COUNTERPARTS = {
     "batch_size": "global_batch_size, that of all ranks together",
     "generator": "seed",
 }
-
-
-class HasClips(HasDraws, Protocol):
-    """What a sampler needs of a dataset: ClipDataset and MixedClips have it."""
-
-    @property
-    def snapshot(self) -> str: ...
-
-    def __len__(self) -> int: ...
 
 
 class ElasticSampler(StaysAsMade, DistributedSampler[int]):
@@ -124,6 +115,8 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         self._passes = 0
         # Whether the epoch is that of a state, and nothing was read of it since.
         self._resumed = False
+        # The epoch that the last state led to, until set_epoch went back.
+        self._state_epoch = -1
         # How often it went to another place.
         self._moves = 0
         self._stays(ElasticSampler)
@@ -189,15 +182,23 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         """Choose the epoch that the next iteration goes through, from its start.
 
         The epoch that `load_state_dict` resumed goes on from where it was. DatasetWarning where another one is chosen
-        before anything was read of it.
+        before anything was read of it, or where clips come again that were read before its state.
         """
         epoch = checked_epoch(epoch, len(self._clips))
+        if epoch != self.epoch and self._resumed:
+            warn(
+                f"set_epoch({epoch}) leaves epoch {self.epoch}, which load_state_dict resumed, before anything was "
+                "read of it: begin with that one, as in `for epoch in range(sampler.epoch, epochs)`"
+            )
+            self._state_epoch = -1
+        elif epoch < self._state_epoch + bool(self._passes) and not self._may_repeat:
+            warn(
+                f"set_epoch({epoch}) goes back, since load_state_dict went on in epoch {self._state_epoch}: clips come "
+                "again. StatefulDataLoader hands its state on only where its loop begins: load that of state_after "
+                "into the sampler as well, before `for epoch in range(sampler.epoch, epochs)`"
+            )
+            self._state_epoch = -1
         if epoch != self.epoch:
-            if self._resumed:
-                warn(
-                    f"set_epoch({epoch}) leaves epoch {self.epoch}, which load_state_dict resumed, before anything was "
-                    "read of it: begin with that one, as in `for epoch in range(sampler.epoch, epochs)`"
-                )
             self._go_to(epoch, 0, 0)
 
     def planned_batches(self) -> Iterator[PlannedBatch]:
@@ -208,10 +209,13 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         """
         self._check_ranks()
         self._notice_repetition()
-        slices, offset = self._slices(self._start), self._offset
-        self._began_at, self._running, self._resumed = slices.start, None, False
+        slices = self._begin(None)
+        return self._planned(self.epoch, slices, self._offset)
+
+    def _begin(self, running: EpochPass | None) -> EpochSlices:
+        self._began_at, self._running, self._resumed = self._start, running, False
         self._begun, self._left = True, False
-        return self._planned(self.epoch, slices, offset)
+        return self._slices(self._start)
 
     def _planned(self, epoch: int, slices: EpochSlices, offset: int) -> Iterator[PlannedBatch]:
         number = 0
@@ -302,13 +306,8 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
             raise UsageError(
                 f"batches is {batches}; this iteration has {slices.num_batches} batches of {self.global_batch_size}"
             )
-        if self._running is not None and batches > (begun := self._running.begun()):
-            raise UsageError(
-                f"batches is {batches}, and samples of only {begun} global batches were taken so far: this rank has "
-                f"{self.most_per_batch} of each, so give the DataLoader that batch_size, or count whole global batches"
-            )
         if self._running is not None:
-            self._running.check_order(batches)
+            self._running.check(batches)
         return self._state(min(self._began_at + batches * self.global_batch_size, self._order.length), 0)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -323,7 +322,7 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
             self._go_to(epoch, start, offset)
         else:
             self._go_to(epoch + 1, 0, 0)
-        self._resumed = True
+        self._resumed, self._state_epoch = True, self.epoch
 
     def _go_to(self, epoch: int, position: int, offset: int) -> None:
         # From outside it is not set so.
@@ -348,8 +347,7 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         check_divided_once(self.num_replicas)
         self._notice_repetition()
         running = EpochPass(self.epoch, self._slices(self._start), self._offset, comes_out_of_order())
-        self._running, self._began_at, self._resumed = running, running.slices.start, False
-        self._begun, self._left = True, False
+        self._begin(running)
         moves, told, skipped = self._moves, False, running.taken
         # A pass that begins within a global batch has another number of its samples.
         equal = self.drop_last and not skipped

@@ -110,8 +110,14 @@ class EpochPass:
             return self.slices.num_batches
         return -(-self.taken // len(self.slices.part(0)))
 
-    def check_order(self, batches: int) -> None:
-        """UsageError where so many batches that came may not be the first ones of the pass."""
+    def check(self, batches: int) -> None:
+        """UsageError where so many batches did not come yet, or where those that came may not be the first ones."""
+        if batches > (begun := self.begun()):
+            raise UsageError(
+                f"batches is {batches}, and samples of only {begun} global batches were taken so far: this rank has "
+                f"{self.slices.most_per_batch} of each, so give the DataLoader that batch_size, or count whole global "
+                "batches"
+            )
         if self.out_of_order and 0 < batches < self.slices.num_batches:
             raise UsageError(
                 f"batches is {batches}, and the DataLoader has in_order=False, so that they may be others than the "
