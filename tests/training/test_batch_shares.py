@@ -260,6 +260,37 @@ def test_neither_are_they_by_subclasses_nor_where_one_lies_within_another(folder
     assert next(iter(DataLoader(subset(plain, draws), batch_size=4)))["draw"].tolist() == [0, 1, 2, 3]
 
 
+class WithCaptions(torch.utils.data.Dataset[dict[str, Any]]):
+    """As people add to items of a dataset that they have."""
+
+    def __init__(self, clips: shortgop.ClipDataset) -> None:
+        self.clips = clips
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        return {**self.clips[place], "caption": "a cat"}
+
+
+def test_neither_are_they_where_a_dataset_of_ones_own_lies_in_between(folder: Path) -> None:
+    """In the second epoch it was clips of the other dataset that came, or the first one's again."""
+    one, other = some_clips(folder, videos=["a.mp4"]), some_clips(folder, videos=["b.mp4"])
+    sampler = shortgop.ElasticSampler(one, 4)
+    wrappers: list[torch.utils.data.Dataset[Any]] = [
+        torch.utils.data.ConcatDataset([WithCaptions(one), WithCaptions(other)]),
+        torch.utils.data.Subset(WithCaptions(one), range(4)),
+    ]
+    for wrapper in wrappers:
+        with pytest.raises(UsageError, match="takes them for places of its own"):
+            next(iter(loader_of(wrapper, sampler, 4)))
+        assert len(next(iter(DataLoader(wrapper, batch_size=4, shuffle=True)))["draw"]) == 4
+    # Alone it hands draws on.
+    for epoch in (0, 1):
+        sampler.set_epoch(epoch)
+        assert next(iter(loader_of(WithCaptions(one), sampler, 4)))["draw"].tolist() == list(sampler)[:4]
+
+
 def test_a_thread_that_begins_with_an_item_reads_it(folder: Path) -> None:
     """Nobody asks there, which was a ValueError of Python: call stack is not deep enough."""
     read = threading.Event()

@@ -68,6 +68,7 @@ def test_a_run_with_torchdata_counts_on_from_the_samplers_own_state(dataset: sho
     stateful = import_module("torchdata.stateful_dataloader")
     sampler = shortgop.ElasticSampler(dataset, 8)
     loader = stateful.StatefulDataLoader(dataset, batch_size=8, sampler=sampler)
+    checkpoint: dict[str, Any] = {}
 
     def trained(batches: float) -> list[int]:
         """Go through three epochs of 6 batches, or up to so many batches."""
@@ -82,7 +83,6 @@ def test_a_run_with_torchdata_counts_on_from_the_samplers_own_state(dataset: sho
                     return seen
         return seen
 
-    checkpoint: dict[str, Any] = {}
     seen, stopped = trained(stop), checkpoint
     for with_own in (True, False):
         sampler = shortgop.ElasticSampler(dataset, 8)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import uuid
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any, Protocol
 
 from torch.utils.data import ConcatDataset, Subset
@@ -75,31 +74,25 @@ def check_drawn_from(draws: Sequence[int], dataset: HasClips) -> None:
     )
 
 
-def check_not_taken_for_places(dataset: HasClips) -> None:
-    """UsageError where torch's ConcatDataset or Subset took draws of a sampler for places of its own, and asks this
-    dataset for what is there: from the second epoch on these are other clips than the sampler's.
+def check_not_taken_for_places() -> None:
+    """UsageError where torch's ConcatDataset or Subset took draws of a sampler for places of its own, and asks for what
+    is there: from the second epoch on these are other clips than the sampler's.
 
-    They hand on numbers that are no draws any more, so this looks at who asks: one of them, or one within another.
+    They hand on numbers that are no draws any more, so this looks at who asks, also through datasets of the user's.
     """
     frame = inspect.currentframe()
-    while frame is not None and (_is_here(frame) or frame.f_locals.get("self") is dataset):
-        # Methods of a subclass may stand between.
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "torch.utils.data.dataset":
+            wrapper = frame.f_locals.get("self")
+            asked = frame.f_locals.get("idx", frame.f_locals.get("indices"))
+            first = asked[0] if isinstance(asked, list) and asked else asked
+            remedy = next((remedy for kind, remedy in _REMEDIES.items() if isinstance(wrapper, kind)), None)
+            if remedy is not None and isinstance(first, Draw):
+                raise UsageError(
+                    f"draws of a sampler stand for clips of the dataset that it was made of, and a "
+                    f"{type(wrapper).__name__} takes them for places of its own, where other clips are: {remedy}"
+                )
         frame = frame.f_back
-    while frame is not None and frame.f_globals.get("__name__") == "torch.utils.data.dataset":
-        wrapper = frame.f_locals.get("self")
-        asked = frame.f_locals.get("idx", frame.f_locals.get("indices"))
-        first = asked[0] if isinstance(asked, list) and asked else asked
-        remedy = next((remedy for kind, remedy in _REMEDIES.items() if isinstance(wrapper, kind)), None)
-        if remedy is not None and isinstance(first, Draw):
-            raise UsageError(
-                f"draws of a sampler stand for clips of the dataset that it was made of, and a "
-                f"{type(wrapper).__name__} takes them for places of its own, where other clips are: {remedy}"
-            )
-        frame = frame.f_back
-
-
-def _is_here(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__") == __name__
 
 
 def _fingerprint(dataset: HasClips) -> str:

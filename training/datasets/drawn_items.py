@@ -91,7 +91,7 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
 
     def __getitem__(self, draw: int) -> Item:
         """The item of a draw; -1 is the last clip of the first epoch."""
-        check_not_taken_for_places(self)
+        check_not_taken_for_places()
         draws = [one_draw(draw, len(self))]
         if self._has_own("__getitem__"):
             return self._noted_items(self.full_draws(draws))[0]
@@ -102,7 +102,7 @@ class DrawnItems(StaysAsMade, torch.utils.data.Dataset[Item], ABC):
 
         UsageError for more draws of an ElasticSampler than its rank has of a global batch.
         """
-        check_not_taken_for_places(self)
+        check_not_taken_for_places()
         check_share(draws)
         if self._has_own("__getitem__") and not self._has_own("__getitems__"):
             # Only that makes the items of this subclass.
