@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -167,6 +167,15 @@ def test_values_that_normalize_divides_by(folder: Path) -> None:
 def test_what_belongs_elsewhere_is_told_where(folder: Path, options: Any, message: str) -> None:
     with pytest.raises(WrongTypeError, match=message):
         shortgop.ClipDataset(folder, shortgop.RandomClips(2), **options)
+
+
+def test_a_dataset_is_given_in_place_of_the_dataset_and_not_as_videos(folder: Path) -> None:
+    """Its first video was called a number that is no integer."""
+    videos = shortgop.open(folder)
+    for given in (videos, list(videos)):
+        with pytest.raises(WrongTypeError, match="such as video.id of each. A Dataset .* in place of the dataset"):
+            shortgop.ClipDataset(folder, shortgop.RandomClips(2), videos=cast(Any, given))
+    assert len(shortgop.ClipDataset(videos, shortgop.RandomClips(2), videos=videos.ids)) == len(videos)
 
 
 def test_videos_that_are_too_short_are_told_with_what_a_clip_spans(folder: Path) -> None:

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 import shortgop
-from shortgop.errors import UsageError
+from shortgop.errors import UsageError, WrongTypeError
 from shortgop.training.which_clips.ends import PADDING
 from shortgop.training.which_clips.offsets import Offsets
 from shortgop.training.which_clips.policies import AllClips, CenterClips, ClipsAt
+from shortgop.training.which_clips.stretches import Stretches
 from shortgop.training.which_clips.table_index import table_index
 from video_tables import clips_of, listed, video_table
 
@@ -26,6 +27,26 @@ def test_clips_at_places_of_a_table() -> None:
     # 0.46 s is nearest to frame 5, 0.96 s to frame 10: not 5 + 5 = 10 by luck, but rounded once each.
     by_time = table_index(ClipsAt([0], seconds=[0.46], num_frames=3, fps=4), videos, np.array([0]), 0)
     assert listed(by_time) == [(0, [5, 7, 10])]
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor, tuple, "pandas"])
+def test_times_come_in_any_kind_of_list(kind: Any) -> None:
+    """More than one time in an array or a column of pandas was a ValueError of Python: its truth value is ambiguous."""
+    if kind == "pandas":
+        kind = pytest.importorskip("pandas").Series
+    videos, times = video_table([30, 30], rates=[Fraction(10)]), [0.3, 1.2, 0.5]
+    by_time = table_index(ClipsAt(kind([1, 0, 1]), seconds=kind(times)), videos, np.array([1, 0, 1]), 0)
+    assert listed(by_time) == [(1, [3]), (0, [12]), (1, [5])]
+    around = ClipsAt([0], frames=[10], num_frames=Offsets(seconds=kind([-0.5, 0, 0.2])))
+    assert listed(table_index(around, videos, np.array([0]), 0)) == [(0, [5, 10, 12])]
+
+
+def test_a_whole_table_of_pandas_is_told_to_have_names_of_columns_in_it() -> None:
+    """The first one was taken for a stretch: seconds of stretch 0 is 'start'."""
+    table = pytest.importorskip("pandas").DataFrame({"start": [0.5, 1], "end": [2, 2.5]})
+    with pytest.raises(WrongTypeError, match=r"seconds is a DataFrame, .* for its rows give it \.to_numpy\(\)"):
+        Stretches([0, 1], seconds=cast(Any, table))
+    assert [list(each) for each in Stretches([0, 1], seconds=table.to_numpy()).seconds or ()] == [[0.5, 2], [1, 2.5]]
 
 
 def test_a_table_that_leaves_its_video_is_refused_by_its_line() -> None:

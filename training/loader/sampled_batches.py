@@ -72,7 +72,8 @@ def batches_of(dataset: ReadsItems, sampler: Any, batch_size: int | None) -> Sam
         )
     if size is None:
         raise UsageError(
-            "batch_size is missing: with a sampler other than ElasticSampler it says how large batches are"
+            "batch_size is missing: with a sampler other than ElasticSampler it says how large batches are (one that "
+            "yields whole batches is a DataLoader's batch_sampler)"
         )
     return _OfIndices(dataset, sampler, size)
 

@@ -25,6 +25,7 @@ from ...readers.dataset import Dataset, chosen_of, columns_of, reader_of, rows_o
 from ...readers.frame_format import FrameFormat
 from ...readers.reader import SnapshotReader
 from ...readers.times import seconds_of, seconds_tensor
+from ...readers.video import Video
 from ...warned import warn
 from ...wording import counted
 from ..which_clips.offsets import listed
@@ -102,6 +103,11 @@ class OpenedDataset:
             raise WrongTypeError(
                 "videos has booleans; it takes ids or numbers. For a boolean for each video give dataset[mask] of an "
                 "open dataset in place of the dataset"
+            )
+        if any(isinstance(key, Video) for key in keys):
+            raise WrongTypeError(
+                "videos has objects of Video; it takes ids or numbers, such as video.id of each. A Dataset that has "
+                "these videos alone is given in place of the dataset"
             )
         return np.array(rows_of(self.dataset, keys), dtype=np.int64)
 

@@ -190,4 +190,9 @@ def listed(values: Any, what: str) -> list[Any]:
         raise WrongTypeError(f"{what} is the {type(values).__name__} {shortened(values)}; it has to be a list")
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise WrongTypeError(f"{what} is {values!r}; it has to be a list")
+    if hasattr(values, "columns") and hasattr(values, "to_numpy"):
+        raise WrongTypeError(
+            f"{what} is a {type(values).__name__}, which has names of columns in it; for its rows give it .to_numpy(), "
+            "or choose one column"
+        )
     return list(values)

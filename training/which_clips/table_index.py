@@ -99,7 +99,8 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
 def _places_of(policy: ClipsAt) -> Array | list[Fraction]:
     """Where the clips of a table start: frame numbers, or times in seconds."""
     if policy.frames is None:
-        return [exact_seconds(each, "a time of the table") for each in policy.seconds or ()]
+        seconds = () if policy.seconds is None else policy.seconds
+        return [exact_seconds(each, "a time of the table") for each in seconds]
     frames = np.asarray(policy.frames)
     if frames.dtype.kind in "iu" or not len(frames):
         return frames.astype(np.int64)
