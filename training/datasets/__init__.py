@@ -6,4 +6,5 @@ reading_options               what ClipDataset passes on to `shortgop.open`
 shared, ranks                 numbers that the processes of a loader share, and the ranks of a training run
 unreadable                    other clips in place of those that cannot be read
 repetition, drawn_from        what goes wrong: clips that are read again and again, and draws of another dataset
+callers                       who asks, by the frames of the callers
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -13,6 +12,7 @@ from ...errors import UsageError
 from ...wording import counted
 from ..which_clips.clips import Clips
 from ..which_clips.draws import Draw, DrawnFrom, share_of
+from .callers import callers
 
 # What takes draws for places, and what to take instead.
 _REMEDIES: dict[type[Any], str] = {
@@ -80,19 +80,18 @@ def check_not_taken_for_places() -> None:
 
     They hand on numbers that are no draws any more, so this looks at who asks, also through datasets of the user's.
     """
-    frame = inspect.currentframe()
-    while frame is not None:
-        if frame.f_globals.get("__name__") == "torch.utils.data.dataset":
-            wrapper = frame.f_locals.get("self")
-            asked = frame.f_locals.get("idx", frame.f_locals.get("indices"))
-            first = asked[0] if isinstance(asked, list) and asked else asked
-            remedy = next((remedy for kind, remedy in _REMEDIES.items() if isinstance(wrapper, kind)), None)
-            if remedy is not None and isinstance(first, Draw):
-                raise UsageError(
-                    f"draws of a sampler stand for clips of the dataset that it was made of, and a "
-                    f"{type(wrapper).__name__} takes them for places of its own, where other clips are: {remedy}"
-                )
-        frame = frame.f_back
+    for frame in callers():
+        if frame.f_globals.get("__name__") != "torch.utils.data.dataset":
+            continue
+        wrapper = frame.f_locals.get("self")
+        asked = frame.f_locals.get("idx", frame.f_locals.get("indices"))
+        first = asked[0] if isinstance(asked, list) and asked else asked
+        remedy = next((remedy for kind, remedy in _REMEDIES.items() if isinstance(wrapper, kind)), None)
+        if remedy is not None and isinstance(first, Draw):
+            raise UsageError(
+                f"draws of a sampler stand for clips of the dataset that it was made of, and a "
+                f"{type(wrapper).__name__} takes them for places of its own, where other clips are: {remedy}"
+            )
 
 
 def _fingerprint(dataset: HasClips) -> str:

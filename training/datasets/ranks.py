@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import sys
+from itertools import islice
 from types import FrameType
 
 import torch.distributed
@@ -14,6 +14,7 @@ from ...errors import UsageError
 from ...warned import warn
 from ...wording import counted
 from ..which_clips.offsets import at_least_one
+from .callers import callers
 
 # The modules that have a RandomSampler.
 _RANDOM_SAMPLERS = ("torch.utils.data.sampler", "torchdata.stateful_dataloader.sampler")
@@ -81,13 +82,13 @@ def notice_undivided(dataset: object, count: int) -> bool:
     """
     if not has_ranks() or (ranks := torch.distributed.get_world_size()) == 1:
         return False
-    frame = sys._getframe(1).f_back  # noqa: SLF001  # the documented way to the callers, of which a bare thread has none
-    if frame is None or not _begins_random_pass(frame, dataset) or ranks_of_accelerate() > 1:
+    # Who asks the dataset; a bare thread has no callers.
+    asking = list(islice(callers(), 2, None))
+    if not asking or not _begins_random_pass(asking[0], dataset) or ranks_of_accelerate() > 1:
         return False
-    while frame is not None:
+    for frame in asking:
         if frame.f_code.co_name == "__iter__" and isinstance(frame.f_locals.get("self"), DistributedSampler):
             return False
-        frame = frame.f_back
     warn(
         f"each of {ranks} ranks reads all {counted(count, 'clip')} of its dataset in an epoch, and with the same seed "
         "also the same ones in each step, unless each has videos of its own: shuffle=True, or RandomSampler, knows of "
@@ -130,8 +131,7 @@ def ranks_of_accelerate() -> int:
 
     It asks a sampler for nothing that would tell, so this looks at who asks.
     """
-    frame: FrameType | None = sys._getframe()  # noqa: SLF001  # the documented way to the callers
-    while frame is not None:
+    for frame in callers():
         if frame.f_globals.get("__name__") == "accelerate.data_loader":
             divider = frame.f_locals.get("self")
             state = getattr(divider, "state", None)
@@ -141,5 +141,4 @@ def ranks_of_accelerate() -> int:
             }.get(type(divider).__name__, 1)
             if among > 1:
                 return among
-        frame = frame.f_back
     return 1

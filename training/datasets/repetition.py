@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from types import FrameType
+from itertools import islice
 
 from ...warned import warn
 from ..which_clips.draws import Draw
+from .callers import callers
 from .shared import SharedNumbers
 
 # Twice may be meant. Not where Accelerate divides batches among ranks: it tells datasets the epoch on one rank alone.
@@ -46,14 +47,11 @@ def notice_untold_epoch(shared: SharedNumbers) -> bool:
 
 def _beginning_sampler() -> object | None:
     """The sampler that knows of epochs and begins a pass here, if there is one."""
-    frame: FrameType | None = sys._getframe(2)  # noqa: SLF001  # the documented way to the callers
-    for _ in range(_MOST_FRAMES_BETWEEN + 1):
-        if frame is None:
-            return None
+    # From the dataset on, whose length is asked for.
+    for frame in islice(callers(), 2, 3 + _MOST_FRAMES_BETWEEN):
         sampler = frame.f_locals.get("self") if frame.f_code.co_name == "__iter__" else None
         if type(sampler).__name__ in _UNTOLD:
             return sampler
-        frame = frame.f_back
     return None
 
 

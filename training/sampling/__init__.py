@@ -5,6 +5,5 @@ class_labels, weights         classes and weights of clips, for orders that go b
 slices                        which positions each rank reads: arithmetic
 sampler, sampler_states       ElasticSampler, and the states that it goes on from
 buckets, kept_buckets, bucket_sampler  the same for batches of which each is of one of several datasets
-out_of_order                  whether a DataLoader's batches come in another order than they are counted in
 effective                     what chunks of neighbours do to a batch
 """

@@ -13,12 +13,12 @@ from ...errors import UsageError, WrongTypeError
 from ...lazy import lazy
 from ...stays_as_made import StaysAsMade
 from ...warned import warn
+from ..datasets.callers import comes_out_of_order
 from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.ranks import check_divided_once, check_ranks_since, checked_batch, checked_ranks
 from ..which_clips.clips import Clips
 from ..which_clips.draws import Draw, RankShare, checked_epoch
 from .orders import BoundOrder, Order, Shuffled, check_order
-from .out_of_order import comes_out_of_order
 from .sampler_states import STATE_VERSION, place_of
 from .slices import BatchKind, EpochPass, EpochSlices, PlannedBatch
 
