@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -110,3 +111,14 @@ def test_windows_that_have_every_frame_once(folder: Path) -> None:
         if there
     ]
     assert read == [(video, frame) for video, count in enumerate([40, 25, 9]) for frame in range(count)]
+
+
+def test_windows_at_a_rate_follow_one_another(folder: Path) -> None:
+    """Those of a video have its frames at each quarter of a second, from its start to its end."""
+    windows = shortgop.AllClips(4, fps=4, step_seconds=1, whole=False, ends="repeat_last")
+    read: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for item in shortgop.ClipDataset(folder, windows):
+        read[item["video"]] += np.array(shown(item))[item["mask"].numpy()].tolist()
+    assert read[0] == [10 * second + frame for second in range(4) for frame in (0, 3, 5, 8)]
+    assert read[1] == [0, 8, 15, 23]
+    assert read[2] == [0, 3, 5, 8]

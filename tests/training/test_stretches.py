@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import shortgop
+from datasets import make_dataset
 from shortgop.errors import UsageError
 from shortgop.training.which_clips.clips import placed_index
 from shortgop.training.which_clips.policies import AllClips, CenterClips, RandomClips, RandomFrames, UniformClips
 from shortgop.training.which_clips.stretches import Stretches, within
-from training_videos import check_item, make_videos
+from synthetic import constant_rate_pts, make_video
+from training_videos import check_item, make_videos, numbers
 from video_tables import clips_of, listed, video_table
 
 NTSC = Fraction(30000, 1001)
@@ -214,3 +216,15 @@ def test_steps_in_seconds_that_make_no_sense_are_refused() -> None:
             AllClips(4, **options)
     with pytest.raises(UsageError, match=r"less than a frame of video 'v1', which has 10\.0 frames/s"):
         clips_of(AllClips(4, step_seconds=0.05), [90, 90], rates=[Fraction(30), Fraction(10)])
+
+
+def test_times_on_the_clock_of_a_source_that_begins_late(tmp_path: Path) -> None:
+    """Of a file whose first frame is shown at 2 s, what it shows from 2.4 s to 2.6 s."""
+    pts = constant_rate_pts(Fraction(25), 30, Fraction(1, 1000), start=2000)
+    make_video(tmp_path / "late.mkv", pts=pts, timebase=Fraction(1, 1000))
+    make_dataset([tmp_path / "late.mkv"], tmp_path / "dataset")
+    video = shortgop.open(tmp_path / "dataset")[0]
+    begins = video.source_seconds([0]).item()
+    stretch = Stretches([video.id], seconds=[(2.4 - begins, 2.6 - begins)])
+    clips = shortgop.ClipDataset(tmp_path / "dataset", AllClips(1), videos=stretch)
+    assert [numbers(item["frames"]) for item in clips] == [[10], [11], [12], [13], [14]]
