@@ -81,6 +81,7 @@ def batches_of(dataset: ReadsItems, sampler: Any, batch_size: int | None) -> Sam
 class _OfPlanner:
     def __init__(self, sampler: Planner) -> None:
         self._sampler = sampler
+        self._epochs = sampler.sampler if isinstance(sampler, BucketSampler) else sampler
         self.batch_size = sampler.most_per_batch
 
     def __len__(self) -> int:
@@ -97,18 +98,18 @@ class _OfPlanner:
         return self._sampler.kinds(first)
 
     def place(self) -> Place:
-        return self._sampler.epoch, self._sampler.moves
+        return self._epochs.epoch, self._epochs.moves
 
     def notice_move(self, began: Place, *, warned: bool) -> bool:
         epoch, moves = began
-        if self._sampler.moves == moves:
+        if self._epochs.moves == moves:
             return False
         if not warned:
-            self._sampler.warn_of_move(epoch)
+            self._epochs.warn_of_move(epoch)
         return True
 
     def end_epoch(self, began: Place) -> None:
-        self._sampler.end_epoch(*began)
+        self._epochs.end_epoch(*began)
 
     def planner(self) -> Planner:
         return self._sampler

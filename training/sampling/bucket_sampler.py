@@ -202,19 +202,6 @@ class BucketSampler(StaysAsMade, Sampler[list[int]]):
         self.sampler.load_state_dict(state)
 
     @property
-    def moves(self) -> int:
-        """As ElasticSampler.moves."""
-        return self.sampler.moves
-
-    def warn_of_move(self, epoch: int) -> None:
-        """As ElasticSampler.warn_of_move."""
-        self.sampler.warn_of_move(epoch)
-
-    def end_epoch(self, epoch: int, moves: int) -> None:
-        """As ElasticSampler.end_epoch."""
-        self.sampler.end_epoch(epoch, moves)
-
-    @property
     def num_batches(self) -> int:
         """Of how many batches of a whole epoch this rank has clips."""
         return self._batches.num_of(self.rank)
