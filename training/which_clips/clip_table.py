@@ -18,7 +18,7 @@ from ...lazy import lazy
 from ...manifests.operations.output_files import check_output, new_file
 from ...manifests.ragged import Array, offsets_of
 from ...wording import counted, missing
-from .clips import Clip
+from .clips import Clip, OfVideos
 from .draws import split_draws
 from .own_values import own
 from .video_table import VideoTable
@@ -148,7 +148,7 @@ def _array(values: Any, name: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class ListedIndex:
+class ListedIndex(OfVideos):
     """The clips of a table, in its order."""
 
     table: ClipTable
@@ -176,9 +176,6 @@ class ListedIndex:
 
     def __len__(self) -> int:
         return len(self.table)
-
-    def video_name(self, place: int) -> str:
-        return self.videos.name(place)
 
     def clip_numbers(self, places: Array) -> Array:
         return np.asarray(self.order[places])

@@ -84,8 +84,21 @@ class Clips(Protocol):
         """The id of the video at this place in the order of `firsts`, for messages."""
 
 
+class OfVideos:
+    """What indices over one table of videos have in common; their clips are in the order of videos, unless they say
+    otherwise."""
+
+    videos: VideoTable
+
+    def clip_numbers(self, places: Array) -> Array:
+        return places
+
+    def video_name(self, place: int) -> str:
+        return self.videos.name(place)
+
+
 @dataclass(frozen=True, eq=False)
-class PlacedIndex:
+class PlacedIndex(OfVideos):
     """The clips of a policy that places them at starts."""
 
     policy: Placement
@@ -113,12 +126,6 @@ class PlacedIndex:
         details = identity_of(self.policy, self.common.skip)
         kind = "RandomFrames" if self.scattered else type(self.policy).__name__
         return fingerprint_of([kind, self.common, details, self.seed], [*columns_of(self.videos), self.firsts])
-
-    def video_name(self, place: int) -> str:
-        return self.videos.name(place)
-
-    def clip_numbers(self, places: Array) -> Array:
-        return places
 
     def clips(self, draws: Sequence[int]) -> list[Clip]:
         rounds, indices = split_draws(draws, len(self))

@@ -18,7 +18,7 @@ from ...lazy import lazy
 from ...manifests.ragged import Array
 from ...wording import counted
 from .clip_reach import columns_of, fingerprint_of
-from .clips import Clip
+from .clips import Clip, OfVideos
 from .counterparts import names_counterparts
 from .draws import split_draws
 from .ends import PADDING, Ends, check_ends, frames_within
@@ -122,7 +122,7 @@ def named(choose: Any) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class ChosenIndex:
+class ChosenIndex(OfVideos):
     """The clips of a ClipsBy: as many of each video."""
 
     policy: ClipsBy
@@ -148,12 +148,6 @@ class ChosenIndex:
     @lazy
     def fingerprint(self) -> str:
         return fingerprint_of([repr(self.policy), self.seed], columns_of(self.videos))
-
-    def video_name(self, place: int) -> str:
-        return self.videos.name(place)
-
-    def clip_numbers(self, places: Array) -> Array:
-        return places
 
     def clips(self, draws: Sequence[int]) -> list[Clip]:
         _, indices = split_draws(draws, len(self))

@@ -10,7 +10,7 @@ import numpy as np
 from ...lazy import lazy
 from ...manifests.ragged import Array
 from .clip_reach import columns_of, fingerprint_of
-from .clips import Clip
+from .clips import Clip, OfVideos
 from .draws import split_draws
 from .keyed import below, hashes, key
 from .policies import SegmentFrames
@@ -18,7 +18,7 @@ from .video_table import VideoTable
 
 
 @dataclass(frozen=True, eq=False)
-class SegmentIndex:
+class SegmentIndex(OfVideos):
     """The clips of a SegmentFrames: one of each video, so that clips have the numbers of videos."""
 
     policy: SegmentFrames
@@ -44,12 +44,6 @@ class SegmentIndex:
     @lazy
     def fingerprint(self) -> str:
         return fingerprint_of([self.policy, self.seed], columns_of(self.videos))
-
-    def video_name(self, place: int) -> str:
-        return self.videos.name(place)
-
-    def clip_numbers(self, places: Array) -> Array:
-        return places
 
     def clips(self, draws: Sequence[int]) -> list[Clip]:
         _, indices = split_draws(draws, len(self))

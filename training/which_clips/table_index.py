@@ -15,7 +15,7 @@ from ...manifests.ragged import Array, offsets_of
 from ...readers.times import seconds_of
 from ...wording import counted
 from .clip_reach import columns_of, extents, fingerprint_of, frames_of_draw, from_place, jitter_frames
-from .clips import Clip
+from .clips import Clip, OfVideos
 from .draws import split_draws
 from .offsets import exact_seconds
 from .placed_clips import PlacedClips, placed_clips
@@ -24,7 +24,7 @@ from .video_table import VideoTable
 
 
 @dataclass(frozen=True, eq=False)
-class TableIndex:
+class TableIndex(OfVideos):
     """The clips of a ClipsAt, in the order of its table."""
 
     common: PlacedClips
@@ -47,9 +47,6 @@ class TableIndex:
     def fingerprint(self) -> str:
         starts = self.starts if isinstance(self.starts, list) else self.starts.tolist()
         return fingerprint_of(["ClipsAt", self.common, self.seed, starts], [*columns_of(self.videos), self.places])
-
-    def video_name(self, place: int) -> str:
-        return self.videos.name(place)
 
     def clip_numbers(self, places: Array) -> Array:
         return self.order[places]
