@@ -35,6 +35,8 @@ from .tools.pipelines import Pipeline
 # The ticks per second of the output are a multiple of the numerator of its rate, so that a frame lasts a whole number
 # of ticks. Players expect an MP4 to have at least this many.
 _MIN_TIMESCALE = 10_000
+# The units of a stream that have its messages (SEI; those of HEVC that lie before a picture).
+_MESSAGE_UNITS = {"h264": 6, "hevc": 39}
 # MAX_ARG_STRLEN of Linux, with the zero at the end.
 _MOST_ARGUMENT_BYTES = 128 * 1024 - 1
 
@@ -174,8 +176,7 @@ def _input_options(source: SourceVideo) -> list[str]:
     return [
         *([f"-c:{index}", decoder] if decoder else []),
         *(word for name, value in held_back.items() for word in (f"-{name}:{index}", value)),
-        # Where times do not rise, libavcodec would take those of decoding from then on, which may be frames later.
-        *([f"-bsf:{index}", "setts=pts=PTS:dts=NOPTS"] if source.repeats_times else []),
+        *([f"-bsf:{index}", ",".join(filters)] if (filters := _packet_filters(source)) else []),
         *(word for name, value in opened.items() for word in (f"-{name}", value)),
         # ffmpeg would move a recording that begins earlier than the first by a period, and then the one behind it.
         *(["-correct_ts_overflow", "0"] if source.is_joined else []),
@@ -184,6 +185,16 @@ def _input_options(source: SourceVideo) -> list[str]:
         # One filter graph for the whole source, also where its pictures change. It rotates them as well.
         "-reinit_filter", "0", "-noautorotate",
     ]  # fmt: skip
+
+
+def _packet_filters(source: SourceVideo) -> list[str]:
+    """Bitstream filters before decoding, which ffmpeg takes from version 8 on."""
+    return [
+        # ffmpeg fails on frames of which two places state an orientation or a kind of stereo 3D.
+        *([f"filter_units=remove_types={_MESSAGE_UNITS[source.codec]}"] if source.picture.stated_twice else []),
+        # Where times do not rise, libavcodec would take those of decoding from then on, which may be frames later.
+        *(["setts=pts=PTS:dts=NOPTS"] if source.repeats_times else []),
+    ]
 
 
 def _seek_options(seek: Seek | None) -> list[str]:

@@ -41,9 +41,12 @@ class DamageFoundError(Exception):
         self.joined = joined
 
 
-def kept_to_its_times(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
-    """The source, of which ffmpeg is told to keep to the times of packets only if it can be."""
-    return replace(source, repeats_times=source.repeats_times and filters_packets(ffmpeg_path))
+def as_filtered(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
+    """The source, of which ffmpeg is told to keep to the times of packets, and to leave out messages that state what
+    the container states too, only if it can be. Versions that cannot do that take what the container states."""
+    if filters_packets(ffmpeg_path):
+        return source
+    return replace(source, repeats_times=False, picture=replace(source.picture, stated_twice=False))
 
 
 def look_closer(source: SourceVideo) -> None:

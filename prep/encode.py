@@ -16,7 +16,7 @@ from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .command import Encode
-from .decoding import DamageFoundError, decode_shown, decoded, kept_to_its_times, look_closer
+from .decoding import DamageFoundError, as_filtered, decode_shown, decoded, look_closer
 from .encode_run import Count, Plan
 from .gpu_attempts import attempt
 from .kept_frames.damage import Damage
@@ -106,9 +106,7 @@ def prepare_video(
 def _prepare(
     path: str, options: Options, ffmpeg_path: str, shards: ShardWriter, watcher: _Watcher
 ) -> tuple[Plan, EncodedVideo]:
-    source = kept_to_its_times(
-        tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it")), ffmpeg_path
-    )
+    source = as_filtered(tried_again(path, lambda: read_in_time(path, lambda: probe(path), "reading it")), ffmpeg_path)
     try:
         return _prepare_whole(source, options, ffmpeg_path, shards, watcher)
     except DamageFoundError as found:

@@ -18,7 +18,7 @@ from ..errors import DamagedSourceError, EncodeError, OutputError, ToolError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .command import Encode
-from .decoding import DamageFoundError, decode_shown, decoded, kept_to_its_times, look_closer
+from .decoding import DamageFoundError, as_filtered, decode_shown, decoded, look_closer
 from .encode import not_as_planned, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
@@ -128,7 +128,7 @@ class _Work:
         look = partial(probe, path) if part is None else partial(probe_by_index, part)
         # A stretch that ends before the end does not lack it.
         source = replace(tried_again(path, lambda: read_in_time(path, look, "reading it")), is_cut_off=False)
-        source = kept_to_its_times(source, self.ffmpeg_path)
+        source = as_filtered(source, self.ffmpeg_path)
         try:
             self._cut_whole(source)
         except DamageFoundError as found:

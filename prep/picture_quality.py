@@ -17,6 +17,7 @@ import numpy as np
 from ..errors import SourceError
 from ..manifests.ragged import Array
 from .command import quality_argv
+from .decoding import as_filtered
 from .pictures.picture_filters import deinterlaces
 from .pictures.sizes import picture_layout
 from .probing.probe import probe
@@ -65,6 +66,7 @@ def quality_of(path: str, profile: Profile, pipeline: Mapping[str, str], source_
     frames, rows, width = planes.shape
     _check_source(source, profile, wanted, (width, rows * 2 // 3))
     found = find_ffmpeg()
+    source = as_filtered(source, found.path)
     crops = source.crop is not None and crops_by_itself(found.path)
     argv = quality_argv(source, profile, wanted.tolist(), _seek_to(source, int(wanted[0])), crops_by_itself=crops)
     try:

@@ -25,6 +25,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from ..errors import SourceError
+from .decoding import as_filtered
 from .encode import plan_video
 from .encode_run import Plan
 from .given_up import given_up
@@ -122,7 +123,7 @@ def _survey(
     is_copy: bool,
 ) -> SourceSurvey:
     look = partial(probe, path) if part is None else partial(probe_by_index, part)
-    source = tried_again(path, lambda: read_in_time(path, look, "reading it"))
+    source = as_filtered(tried_again(path, lambda: read_in_time(path, look, "reading it")), ffmpeg_path)
     if source.pts is None or source.suspicion or not len(source.entries):
         raise NotCutError("its container has no index of exact times, or shows signs of damage")
     grid = None if stretch is None else _grid_of(source, stretch, options)

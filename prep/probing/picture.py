@@ -40,6 +40,9 @@ _DOLBY_VISION_TAGS = ("dvh1", "dvhe", "dva1", "dvav")
 # FFmpeg's own decoders ignore the alpha that WebM stores beside the picture.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
 _OTHER_STREAMS = {"audio": "audio", "subtitle": "subtitles", "data": "data", "video": "other video"}
+# What FFmpeg gives a frame once for the container and once more for messages in the headers of these codecs.
+_STATED_BY_BOTH = ("DISPLAYMATRIX", "STEREO3D")
+_MESSAGE_CODECS = ("h264", "hevc")
 _SUBSAMPLING = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0", (4, 1): "4:1:1", (1, 2): "4:4:0", (4, 4): "4:1:0"}
 
 
@@ -62,8 +65,9 @@ class SourcePicture:
     are not prepared ("audio"). `tags`: other properties that the frames declare ("stereo 3D"). `alpha_layer`: alpha is
     a layer of its own in the stream. `false_matrix`: pictures of luma and chroma are tagged as RGB, so that libswscale
     would refuse to convert them. `aspect_changes`: the sample aspect ratio changes within the stream.
-    `dolby_vision_profile`: the one by which alone its colours are defined, 0 for other videos. `decoder`: the one that
-    ffmpeg has to be given by name, if any.
+    `dolby_vision_profile`: the one by which alone its colours are defined, 0 for other videos. `stated_twice`: messages
+    in H.264 or HEVC state what the container states too, such as the orientation, and nothing else that is needed; the
+    container counts. `decoder`: the one that ffmpeg has to be given by name, if any.
     """
 
     pix_fmt: str = "yuv420p"
@@ -79,6 +83,7 @@ class SourcePicture:
     false_matrix: bool = False
     aspect_changes: bool = False
     dolby_vision_profile: int = 0
+    stated_twice: bool = False
     left_behind: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     decoder: str | None = None
@@ -106,7 +111,8 @@ def picture_of(
     have two pictures, one for each field."""
     first, codec = frames[0], stream.codec_context
     pixels = first.format
-    kinds = {name for name, _ in _side_data(first)}
+    stated = [name for name, _ in _side_data(first)]
+    kinds = {*stated}
     unspecified_transfer = int(first.color_trc) == UNSPECIFIED
     # Where the container says nothing of it: Dolby Vision with a base layer for other players has the tags of PQ, HLG
     # or BT.709.
@@ -115,6 +121,13 @@ def picture_of(
     # AVI's 32-bit BITMAPINFO pixels have a fourth byte that is unused, and usually 0.
     unused_alpha = codec.name == "rawvideo" and container.format.name == "avi"
     decoder = _ALPHA_DECODERS.get(codec.name) if stream.metadata.get("alpha_mode") == "1" else None
+    fields = _fields(
+        [frame.interlaced_frame for frame in frames],
+        codec.name,
+        codec.field_order,
+        in_pairs=has_field_pairs,
+        tag=codec.codec_tag,
+    )
     return SourcePicture(
         pix_fmt=pixels.name,
         bits=max((component.bits for component in pixels.components), default=8),
@@ -125,17 +138,15 @@ def picture_of(
         aspect_changes=aspect_changes,
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
-        fields=_fields(
-            [frame.interlaced_frame for frame in frames],
-            codec.name,
-            codec.field_order,
-            in_pairs=has_field_pairs,
-            tag=codec.codec_tag,
-        ),
+        fields=fields,
         mirrored=_is_mirrored(first),
         false_matrix=pixels.name.startswith("yuv") and int(first.colorspace) == _RGB_MATRIX,
         dolby_vision_profile=dolby_vision_profile
         or (_COMMON_PROFILE if is_dolby_vision and unspecified_transfer else 0),
+        stated_twice=codec.name in _MESSAGE_CODECS
+        and any(stated.count(kind) > 1 for kind in _STATED_BY_BOTH)
+        # Messages also tell of fields, of alpha, and of old versions of x264, whose 4:4:4 decodes otherwise.
+        and not (fields != Fields.NO or has_alpha_layer or _chroma(pixels) in ("4:4:4", "RGB")),
         left_behind=_left_behind(stream, container),
         tags=tuple(
             text for kind, text in (("STEREO3D", "stereo 3D"), ("SPHERICAL", "360 projection")) if kind in kinds

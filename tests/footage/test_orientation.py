@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ import pytest
 from PIL import Image
 
 import shortgop
+from cut_sources import cut, write_list
 from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
 from shortgop.manifests.operations.export import export
 from shortgop.storage.disk import DiskStorage
-from synthetic import read_number
+from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
 _ORIENTATION = 0x112
 # How to store a picture so that Exif's orientation turns it upright.
@@ -31,6 +34,27 @@ _STORED: dict[int, Callable[[Any], Any]] = {
     7: lambda picture: np.rot90(picture, 2).transpose(1, 0, 2),
     8: lambda picture: np.rot90(picture, 3),
 }
+
+
+def rotated_clip(path: Path, codec: str = "libx264") -> SyntheticVideo:
+    """20 frames of a phone that was held upright, with a keyframe in ten."""
+    pts = constant_rate_pts(Fraction(30), 20)
+    return make_video(path, pts=pts, timebase=Fraction(1, 30), size=(64, 96), rotation=90, gop=10, codec=codec)
+
+
+def orientations(path: Path) -> list[Any]:
+    """What FFmpeg says of how the first frame is turned."""
+    with av.open(path) as container:
+        stated: Any = next(container.decode(video=0)).side_data
+        return [each for each in stated if each.type.name == "DISPLAYMATRIX"]
+
+
+def shown_upright(sources: list[Path], dataset: Path) -> list[list[int]]:
+    """The numbers that frames show, which cannot be read of ones that are turned wrongly."""
+    assert make_dataset(sources, dataset).failures == ()
+    videos = shortgop.open(dataset)
+    assert {video[0].shape for video in videos} == {(3, 96, 64)}
+    return [[read_number(frame) for frame in video] for video in videos]
 
 
 @pytest.mark.parametrize("flip", ["hflip", "vflip"])
@@ -49,6 +73,32 @@ def test_pictures_that_are_mirrored_when_shown_are_mirrored(rotation: int, flip:
     export(DiskStorage(tmp_path / "dataset"), current_manifest(tmp_path / "dataset"), 0, tmp_path / "out.mp4")
     with av.open(tmp_path / "out.mp4") as container:
         assert next(container.decode(video=0)).rotation == 0
+
+
+@pytest.mark.parametrize("message", [0, 90, 180, 270])
+def test_an_orientation_that_headers_state_as_well_is_not_applied(message: int, tmp_path: Path) -> None:
+    """Players turn pictures as the MP4 says, and only once. FFmpeg 9 failed on both: "File exists"."""
+    plain = rotated_clip(tmp_path / "plain.mp4")
+    headers = f"h264_metadata=display_orientation=insert:rotate={message}"
+    ffmpeg("-i", plain.path, "-c", "copy", "-bsf:v", headers, tmp_path / "x.mp4")
+    assert shown_upright([tmp_path / "x.mp4"], tmp_path / "dataset") == [list(range(20))]
+    stretches = write_list(tmp_path, "x.mp4,0.2,0.4", "x.mp4,0.4,0.6")
+    assert cut(stretches, tmp_path / "stretches").failures == ()
+    videos = shortgop.open(tmp_path / "stretches")
+    assert [[read_number(frame) for frame in video] for video in videos] == [[*range(6, 12)], [*range(12, 18)]]
+
+
+def test_an_orientation_that_headers_of_hevc_state_as_well_is_not_applied(tmp_path: Path) -> None:
+    """The message (ITU-T H.265, D.3.17) says half a turn, and is put before each keyframe."""
+    plain = rotated_clip(tmp_path / "plain.mp4", codec="libx265")
+    ffmpeg("-i", plain.path, "-c", "copy", tmp_path / "plain.hevc")
+    half_a_turn = bytes.fromhex("00000001 4e01 2f03 100018 80")
+    keyframes = re.compile(rb"(?=\x00\x00\x01[\x20-\x2a])")
+    (tmp_path / "both.hevc").write_bytes(keyframes.sub(half_a_turn, (tmp_path / "plain.hevc").read_bytes()))
+    ffmpeg("-r", "30", "-i", tmp_path / "both.hevc", "-c", "copy", tmp_path / "both.mp4")
+    ffmpeg("-display_rotation", "90", "-i", tmp_path / "both.mp4", "-c", "copy", tmp_path / "x.mp4")
+    assert len(orientations(tmp_path / "x.mp4")) == 2
+    assert shown_upright([tmp_path / "x.mp4"], tmp_path / "dataset") == [list(range(20))]
 
 
 @pytest.mark.parametrize("orientation", _STORED)

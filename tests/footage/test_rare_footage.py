@@ -240,3 +240,18 @@ def of_two_layers(sequence_header: bytes) -> bytes:
     return (int.from_bytes(sequence_header) & ~(0xFFF << bits) | 0b0011_0000_0001 << bits).to_bytes(
         len(sequence_header)
     )
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "mp4"])
+def test_stereo_that_headers_and_the_container_state_is_prepared(suffix: str, tmp_path: Path) -> None:
+    """Two views side by side, marked by x264 and once more by who muxed it. FFmpeg 9 failed: "File exists"."""
+    pictures = [np.hstack([picture, picture]) for picture in numbered(range(20))]
+    headers = ("-x264-params", "frame-packing=3")
+    marked = encode_pictures(tmp_path / "marked.mkv", pictures, "-pix_fmt", "yuv420p", *X264, *headers)
+    source = tmp_path / f"x.{suffix}"
+    ffmpeg("-i", marked, "-c", "copy", "-metadata:s:v", "stereo_mode=left_right", tmp_path / "twice.mkv")
+    ffmpeg("-i", tmp_path / "twice.mkv", "-c", "copy", "-strict", "unofficial", source)
+    video, given_up = prepare(source, tmp_path)
+    assert given_up == ("stereo 3D tag dropped",)
+    for view in (slice(0, 96), slice(96, 192)):
+        assert [read_number(frame[..., view]) for frame in video] == list(range(20))
