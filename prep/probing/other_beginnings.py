@@ -18,10 +18,11 @@ from av.video.stream import VideoStream
 
 from ...errors import CorruptDataError
 from ...manifests.mp4 import Box, boxes, child, children
-from .containers.matroska_elements import files_in, track_of
+from .containers.matroska_elements import files_behind, files_in, track_of
 from .containers.mp4_fragments import top_boxes
 from .containers.searching import found_behind
 from .containers.seeking import seek_within
+from .containers.taking_apart import parts_remedy, remedy_without
 from .headers.access_units import hevc_parameter_sets
 
 # Sample entries with which frames of H.264 and HEVC say how they are decoded, as those of other codecs do.
@@ -51,12 +52,12 @@ _WITH_TIMES_ANEW = {
     "gxf": re.compile(rb"(?s)\xe1\xe2(?<=\0\0\0\0\x01\xfb\0\0\0\x10\0\0\0\0..)(\0\0\0\0\x01\xbc)"),
     "rm": re.compile(rb"(\.RMF\0\0\0[\x10\x12]\0[\0\1])"),
 }
-_ANOTHER = "has another recording from byte {at} on, {how}; give both by themselves: {remedy}"
+_ANOTHER = "has another recording from byte {at} on, {how}; {remedy}"
 _PARAMETERS = "which is encoded with other parameters, and FFmpeg reads it by those of the first one"
 _TIMES = "whose times begin anew, and FFmpeg reads them as those of the first one"
 _WRONG_SYSTEM = (
     "has a damaged header at byte {at}, which says PAL between frames of NTSC, and FFmpeg reads all behind it from the "
-    "middles of frames on; give what lies before this frame and behind it by themselves: {remedy}"
+    "middles of frames on; {remedy}, without this frame"
 )
 # How the tracks of pictures are read, by their ids: units in a second, what holds for samples that do not say it
 # themselves, the kind of the sample entry, and parameters.
@@ -85,7 +86,8 @@ def why_misread_segments(path: str, stream: VideoStream) -> str:
     stated = [(begin, track.get(_CODEC_PRIVATE, b"")) for begin, track in tracks if track]
     if stream.codec_context.name == "hevc":
         stated = [(begin, b"".join(hevc_parameter_sets(private))) for begin, private in stated]
-    return _why([(begin, each) for begin, each in stated if each], Path(path).suffix)
+    # FFmpeg reads no more than two of them.
+    return _why([(begin, each) for begin, each in stated if each], Path(path).suffix, begins=[*files_behind(path)])
 
 
 def why_misread_joined(path: str, demuxer: str, stream: VideoStream) -> str:
@@ -117,8 +119,9 @@ def _why_misread_riffs(path: str, stream: VideoStream) -> str:
 def _why_misread_times(path: str, start: re.Pattern[bytes]) -> str:
     """The same for files that begin with the group in `start`, of which FFmpeg takes the times of the second one for
     those of the first."""
-    begin = next((begin + found.start(1) - found.start() for begin, found in found_behind(path, start)), None)
-    return "" if begin is None else _ANOTHER.format(at=begin, how=_TIMES, remedy=_apart(begin, Path(path).suffix))
+    begins = [begin + found.start(1) - found.start() for begin, found in found_behind(path, start)]
+    remedy = parts_remedy(begins, Path(path).suffix)
+    return _ANOTHER.format(at=begins[0], how=_TIMES, remedy=remedy) if begins else ""
 
 
 def _why_misread_dv(path: str) -> str:
@@ -130,9 +133,9 @@ def _why_misread_dv(path: str) -> str:
         while (system := _dv_system(file, at)) is not None:
             stated = stated or system
             if system != stated and _dv_goes_on(file, at, system, size):
-                return _ANOTHER.format(at=at, how=_PARAMETERS, remedy=_apart(at, Path(path).suffix))
+                return _ANOTHER.format(at=at, how=_PARAMETERS, remedy=parts_remedy([at], Path(path).suffix))
             if system == _PAL != stated and _dv_goes_on(file, at, stated, size):
-                remedy = _apart(at, Path(path).suffix, at + _DV_BYTES[stated])
+                remedy = remedy_without(at, at + _DV_BYTES[stated], Path(path).suffix)
                 return _WRONG_SYSTEM.format(at=at, remedy=remedy)
             at += _DV_BYTES[stated]
     return ""
@@ -168,21 +171,13 @@ def statement_of(init: bytes) -> Statement:
         return {}
 
 
-def _why(stated: Sequence[tuple[int, Statement | bytes]], suffix: str) -> str:
-    """`stated`: where each recording begins, and what that says."""
-    at = next((later for (_, one), (later, other) in pairwise(stated) if one != other), None)
-    if at is None:
+def _why(stated: Sequence[tuple[int, Statement | bytes]], suffix: str, begins: Sequence[int] = ()) -> str:
+    """`stated`: where each recording begins, and what that says. `begins`: where to take them apart, if not only where
+    that changes."""
+    changes = [later for (_, one), (later, other) in pairwise(stated) if one != other]
+    if not changes:
         return ""
-    return _ANOTHER.format(at=at, how=_PARAMETERS, remedy=_apart(at, suffix))
-
-
-def _apart(at: int, suffix: str, behind: int | None = None) -> str:
-    """The commands that make a file of what lies before this position, and one of what lies from there, or from another
-    one, on."""
-    begin = (at if behind is None else behind) + 1
-    return (
-        f"OUT1{suffix} of `head -c {at} FILE > OUT1{suffix}` and OUT2{suffix} of `tail -c +{begin} FILE > OUT2{suffix}`"
-    )
+    return _ANOTHER.format(at=changes[0], how=_PARAMETERS, remedy=parts_remedy(begins or changes, suffix))
 
 
 def _riffs(path: str) -> Iterator[tuple[int, bytes]]:

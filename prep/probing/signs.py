@@ -24,7 +24,7 @@ from .containers.mp4_fragments import top_boxes, unread_fragments
 from .containers.next_file import Chain
 from .containers.sample_entry import is_index_cut_off
 from .containers.transport_packets import ends_in_mid_packet
-from .containers.unread import fragment_sign, has_another_mp4, is_fragmented, unread_video
+from .containers.unread import fragment_sign, has_another_mp4, is_fragmented, mp4s_remedy, unread_video
 from .containers.zero_tail import ends_in_zeros, lacks_content, zeros_from
 from .headers.access_units import HeaderReader, has_alpha_layer, refers_to_others
 from .headers.hevc_end import LastPictures
@@ -66,7 +66,7 @@ _WITHOUT_INDEX = (
 )
 _MOOV_IS_MISSING = f"its index is cut off (an MP4 without its moov box), and {_WITHOUT_INDEX}"
 MOOV_IS_CUT = f"its index is cut off (the MP4 ends within its moov box), and {_WITHOUT_INDEX}"
-_JOINED = "it is two MP4s that were joined byte by byte; give each in a file of its own"
+_JOINED = "it is several MP4s that were joined byte by byte; {remedy}"
 JOIN_SEGMENTS = "join the segments with it (`cat INIT SEGMENT... > one.mp4`) and give that"
 _IS_A_SEGMENT = (
     "it is a segment of a stream (HLS, DASH) without the initialization segment, which says how to decode it; "
@@ -363,11 +363,12 @@ def promised_end(stream: VideoStream) -> Fraction | None:
 
 def why_mp4_does_not_open(path: str) -> str:
     """Why an MP4 or MOV does not open, by its boxes; "" if that is unknown, or if it is no MP4."""
-    kinds = [kind for kind, *_ in top_boxes(path)]
+    found = list(top_boxes(path))
+    kinds = [kind for kind, *_ in found]
     if b"moov" in kinds and is_index_cut_off(path, None):
         return MOOV_IS_CUT
     if b"moov" in kinds:
-        return _JOINED if has_another_mp4(kinds) else ""
+        return _JOINED.format(remedy=mp4s_remedy(path, found)) if has_another_mp4(kinds) else ""
     if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:
         return _IS_A_SEGMENT
     return _MOOV_IS_MISSING if kinds and kinds[0] in _FIRST_BOXES else ""

@@ -55,6 +55,13 @@ def reason_of(report: Report) -> str:
     return failure.reason
 
 
+def taken_apart(source: Path, reason: str) -> list[bytes]:
+    """The files that the commands in a message make of a source."""
+    for command in re.findall("`(.*?)`", reason):
+        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=source.parent)
+    return [part.read_bytes() for part in sorted(source.parent.glob(f"OUT*{source.suffix}"))]
+
+
 def test_an_index_that_is_written_twice_is_no_other_mp4(plain_mp4: Path, tmp_path: Path) -> None:
     """In case the first one is lost. A file with another index may have other frames."""
     data = plain_mp4.read_bytes()
@@ -69,12 +76,15 @@ def test_an_index_that_is_written_twice_is_no_other_mp4(plain_mp4: Path, tmp_pat
 
 def test_mp4s_that_were_joined_byte_by_byte_are_not_half_left_out_in_silence(plain_mp4: Path, tmp_path: Path) -> None:
     data = plain_mp4.read_bytes()
-    report, _ = prepared(tmp_path / "x.mp4", data + data)
-    assert reason_of(report).endswith(
+    source = tmp_path / "x.mp4"
+    report, _ = prepared(source, data + data)
+    reason = reason_of(report)
+    assert (
         "x.mp4 is damaged: all of the 30 frames that are found decode, but others may be missing (another MP4 follows "
-        "in it, and FFmpeg reads the first one only; give each in a file of its own); --salvage prepares those that "
-        "are found"
-    )
+        "in it, and FFmpeg reads the first one only; give both by themselves: OUT1.mp4 of"
+    ) in reason
+    assert reason.endswith("--salvage prepares those that are found")
+    assert taken_apart(source, reason) == [data, data]
     _, shown = prepared(tmp_path / "x.mp4", data + data, salvage=True)
     assert shown == list(range(FRAMES))
 
@@ -103,10 +113,7 @@ def test_a_file_that_was_joined_behind_another_is_not_left_out_in_silence(suffix
     report, _ = prepared(source, b"".join(file.read_bytes() for file in files))
     reason = reason_of(report)
     assert "all of the 30 frames that are found decode, but others may be missing (another file follows in it" in reason
-    for number, command in enumerate(re.findall("`(.*?)`", reason)):
-        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=tmp_path)
-        part = tmp_path / f"OUT{number + 1}.{suffix}"
-        assert part.read_bytes() == files[number].read_bytes()
+    assert taken_apart(source, reason) == [file.read_bytes() for file in files]
     _, shown = prepared(source, source.read_bytes(), salvage=True)
     assert shown == list(range(FRAMES))
 
@@ -190,8 +197,34 @@ def test_of_three_matroska_files_that_were_joined_the_last_one_is_not_left_out_i
     shutil.rmtree(tmp_path / "dataset-False")
     report, _ = prepared(source, b"".join(files))
     assert f"another file follows in it from byte {len(files[0] + files[1])} on" in reason_of(report)
+    assert taken_apart(source, reason_of(report)) == files
     _, shown = prepared(source, source.read_bytes(), salvage=True)
     assert shown == list(range(2 * FRAMES))
+
+
+def test_many_files_that_were_joined_are_taken_apart_nine_at_a_time(tmp_path: Path) -> None:
+    files = [
+        encode_pictures(tmp_path / f"{number}.mkv", numbered([number]), "-c:v", "mpeg4", "-g", "1").read_bytes()
+        for number in range(11)
+    ]
+    source = tmp_path / "x.mkv"
+    report, _ = prepared(source, b"".join(files))
+    assert "give each by itself: OUT1.mkv of `head -c" in reason_of(report)
+    *eight, rest = taken_apart(source, reason_of(report))
+    assert [*eight, rest] == [*files[:8], b"".join(files[8:])]
+
+
+@pytest.mark.parametrize("suffix", ["mkv", "mp4"])
+def test_a_file_of_another_shape_between_two_that_were_joined_is_taken_out(suffix: str, tmp_path: Path) -> None:
+    """The commands took off the last one only."""
+    sizes = [(96, 64), (128, 96), (96, 64)]
+    files = [
+        encode_pictures(tmp_path / f"{number}.{suffix}", numbered(range(FRAMES), size), *H264).read_bytes()
+        for number, size in enumerate(sizes)
+    ]
+    source = tmp_path / f"x.{suffix}"
+    report, _ = prepared(source, b"".join(files))
+    assert taken_apart(source, reason_of(report)) == files
 
 
 def test_zeros_behind_an_ivf_are_no_frames_to_follow(tmp_path: Path) -> None:
@@ -288,7 +321,8 @@ def test_of_fragmented_mp4s_that_were_joined_no_frame_is_lost_uncounted(
     report, _ = prepared(tmp_path / "x.mp4", b"".join(fragments) + plain_mp4.read_bytes())
     assert "another MP4 follows in it, and FFmpeg reads the first one only" in reason_of(report)
     report, _ = prepared(tmp_path / "x.mp4", plain_mp4.read_bytes() + b"".join(fragments))
-    assert "it is two MP4s that were joined byte by byte; give each in a file of its own" in reason_of(report)
+    assert "it is several MP4s that were joined byte by byte; give both by themselves" in reason_of(report)
+    assert taken_apart(tmp_path / "x.mp4", reason_of(report)) == [plain_mp4.read_bytes(), b"".join(fragments)]
 
 
 def test_of_a_short_mp4_and_a_long_one_that_were_joined_the_beginning_of_the_long_one_is_missing(

@@ -58,12 +58,16 @@ def has_file_behind(path: str) -> bool:
 
 def file_behind(path: str, position: int) -> int | None:
     """Where a Matroska file begins that was joined to this one behind this position; None where none does."""
+    return next(iter(files_behind(path, position)), None)
+
+
+def files_behind(path: str, position: int = 1) -> Iterator[int]:
+    """Where each Matroska file begins that was joined to this one at this position or behind it."""
     with Path(path).open("rb") as source:
         for begin in files_in(path, position):
             source.seek(begin)
             if _DOC_TYPE.search(source.read(_HEAD_BYTES)):
-                return begin
-    return None
+                yield begin
 
 
 def top_element(path: str, wanted: int, begin: int = 0) -> bytes:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from .matroska_elements import file_behind
+from .matroska_elements import file_behind, files_behind
 from .mp4_fragments import Unread, top_boxes
 from .programs import frames_meanwhile
+from .taking_apart import parts_remedy
 from .transport_packets import other_video_behind
 
 # As elsewhere, a longer index is damaged.
 _MAX_INDEX_BYTES = 1 << 26
-_ANOTHER_MP4 = "another MP4 follows in it, and FFmpeg reads the first one only; give each in a file of its own"
-ANOTHER_FRAGMENTED = "another MP4 follows in it, of which FFmpeg leaves out fragments; give each in a file of its own"
-_ANOTHER_FILE = (
-    "another file follows in it from byte {begin} on, which FFmpeg does not read; give both by themselves: "
-    "OUT1{suffix} of `head -c {begin} FILE > OUT1{suffix}` and OUT2{suffix} of `tail -c +{tail} FILE > OUT2{suffix}`"
-)
+_ANOTHER_MP4 = "another MP4 follows in it, and FFmpeg reads the first one only; {remedy}"
+EACH_APART = "give each in a file of its own"
+ANOTHER_FRAGMENTED = f"another MP4 follows in it, of which FFmpeg leaves out fragments; {EACH_APART}"
+_ANOTHER_FILE = "another file follows in it from byte {begin} on, which FFmpeg does not read; {remedy}"
 _ANOTHER_STREAM = (
     "its video goes on in another stream (PID), and FFmpeg reads the first one only; cut the file where the stream "
     "changes, and give both parts"
@@ -57,13 +57,17 @@ def unread_video(
 ) -> str:
     """Which video is left unread in a file of whose stream the last packet is at this position, "" if there is none.
     `next_begin`: where another file begins by the chain of this one."""
+    suffix = Path(path).suffix
     if "mp4" in container.format.name:
-        if has_another_mp4([kind for kind, *_ in _without_repeated_index(path)]):
-            return _ANOTHER_MP4
+        found = _without_repeated_index(path)
+        if has_another_mp4([kind for kind, *_ in found]):
+            return _ANOTHER_MP4.format(remedy=mp4s_remedy(path, found))
     elif "matroska" in container.format.name and next_begin is None and position is not None:
         next_begin = file_behind(path, position)
+        if next_begin is not None:
+            return _ANOTHER_FILE.format(begin=next_begin, remedy=parts_remedy([*files_behind(path)], suffix))
     if next_begin is not None:
-        return _ANOTHER_FILE.format(begin=next_begin, tail=next_begin + 1, suffix=Path(path).suffix)
+        return _ANOTHER_FILE.format(begin=next_begin, remedy=parts_remedy([next_begin], suffix))
     if container.format.name != "mpegts" or position is None:
         return ""
     known = [each.id for each in container.streams]
@@ -85,6 +89,14 @@ def _without_repeated_index(path: str) -> list[tuple[bytes, int, int]]:
             file.seek(found[place][1])
             indexes.add(file.read(found[place][2]))
     return found if len(indexes) > 1 else [box for place, box in enumerate(found) if place not in moovs[1:]]
+
+
+def mp4s_remedy(path: str, found: Sequence[tuple[bytes, int, int]]) -> str:
+    """What to do with a file of several MP4s, of which these are the boxes."""
+    starts = [place for place, (kind, *_) in enumerate(found) if kind == b"ftyp"]
+    parts = [found[start:stop] for start, stop in pairwise([*starts, len(found)])]
+    begins = [part[0][1] for part in parts if part[0][1] and b"moov" in [kind for kind, *_ in part]]
+    return parts_remedy(begins, Path(path).suffix) if begins else EACH_APART
 
 
 def has_another_mp4(kinds: list[bytes]) -> bool:
