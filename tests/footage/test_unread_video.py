@@ -122,6 +122,8 @@ OTHERS = {
     "ts": H264, "avi": H264, "mkv": H264, "mp4": H264, "flv": H264, "mpg": ("-c:v", "mpeg2video"),
     "vob": ("-f", "vob"), "wmv": ("-c:v", "wmv2", "-f", "asf"), "ogv": ("-c:v", "libtheora"),
     "mxf": ("-c:v", "mpeg2video"), "m2ts": (*H264, "-f", "mpegts", "-mpegts_m2ts_mode", "1"),
+    "nut": H264, "ivf": JOINED["ivf"], "y4m": JOINED["y4m"], "rm": ("-c:v", "rv20", "-pix_fmt", "yuv420p"),
+    "wtv": JOINED["wtv"],
 }  # fmt: skip
 
 
@@ -138,7 +140,6 @@ def test_a_file_of_another_kind_behind_one_is_not_left_out_in_silence(suffix: st
 
 LEFT_OUT = {
     "264": (*H264, "-f", "h264"), "m1v": ("-c:v", "mpeg1video", "-f", "mpeg1video"), "gif": ("-f", "gif"),
-    "nut": H264, "ivf": JOINED["ivf"], "y4m": JOINED["y4m"],
 }  # fmt: skip
 
 

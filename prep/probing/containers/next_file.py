@@ -16,6 +16,7 @@ from .seeking import seek_within
 
 _IVF_HEADER, _IVF_FRAME_HEADER = 32, 12
 _ASF_START, _ASF_OBJECT = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), 24
+_WTV_START = bytes.fromhex("b7d800203749da11a64e0007e95ead8d")
 _WTV_SECTORS_AT, _WTV_SECTOR = 0x5C, 4096
 _SWF_LENGTH_AT = 4
 _PNG_START, _PNG_CHUNK = b"\x89PNG\r\n\x1a\n", 12
@@ -23,7 +24,7 @@ _PNG_START, _PNG_CHUNK = b"\x89PNG\r\n\x1a\n", 12
 _STARTS = {
     "ivf": (b"DKIF",),
     "asf": (_ASF_START,),
-    "wtv": (bytes.fromhex("b7d800203749da11a64e0007e95ead8d"),),
+    "wtv": (_WTV_START,),
     "swf": (b"FWS", b"CWS", b"ZWS"),
     "apng": (_PNG_START,),
     "flv": (b"FLV\x01",),
@@ -32,10 +33,12 @@ _STARTS = {
 _NO_VIDEO = b"hei[cfmsx]|hev[cmsx]|mif[12]|msf1|avi[fs]|avc[is]|crx |jp2 |M4[ABP] |F4[AB] |aax |aaxc"
 # The first page of a stream of Ogg in which a video begins: Theora, Daala, Dirac, VP8, and others as OGM.
 _OGG_VIDEO = rb"OggS\0\x02.{20}\x01.(?:\x80theora|\x80daala|BBCD\0|OVP80|\x01video)"
+_NUT_START, _Y4M_START = rb"nut/multimedia container\0", rb"YUV4MPEG2 [WHFIACX]\w"
 _TRANSPORT_PACKET = rb"\x47[\0-\x7f].[\x10-\x3f]"
-# With what a video of another format begins behind a file: as AVI, Matroska, MP4, FLV, ASF, Ogg, MXF, and as a program
-# or a transport stream, also of packets with a time each (M2TS), of which several are looked at. Pictures and sound may
-# well lie there, as cameras and programs write them. In Ogg the first page of each stream comes before all others.
+# With what a video of another format begins behind a file: as AVI, Matroska, MP4, FLV, ASF, Ogg, MXF, IVF, NUT,
+# YUV4MPEG2, RealMedia, WTV, and as a program or a transport stream, also of packets with a time each (M2TS), of which
+# several are looked at. Pictures and sound may well lie there, as cameras and programs write them. In Ogg the first
+# page of each stream comes before all others.
 _OTHERS = {
     "avi": rb"RIFF....AVI LIST",
     "matroska": rb"\x1aE\xdf\xa3.{1,40}\x42\x82.(?:matroska|webm)",
@@ -46,6 +49,11 @@ _OTHERS = {
     "mxf": rb"\x06\x0e\x2b\x34\x02\x05\x01\x01\x0d\x01\x02",
     "mpeg": rb"\0\0\x01\xba(?:[\x40-\x7f].{8}[\xf8-\xff]|[\x20-\x2f].{7})\0\0\x01",
     "mpegts": b"(?:" + _TRANSPORT_PACKET + b".{184}){4}" + _TRANSPORT_PACKET,
+    "ivf": rb"DKIF\0\0\x20\0",
+    "nut": _NUT_START,
+    "yuv4mpegpipe": _Y4M_START,
+    "rm": rb"\.RMF\0\0\0[\x10\x12]\0[\0\1]",
+    "wtv": re.escape(_WTV_START),
     "m2ts": b"(?:.{4}" + _TRANSPORT_PACKET + b".{184}){4}.{4}" + _TRANSPORT_PACKET,
 }
 _OTHERS_BYTES = 4 * 192 + 8
@@ -60,8 +68,8 @@ _OTHER_THAN = {
 }
 # With what another file begins, in formats that do not say how long one is, and of which FFmpeg reads it as damage.
 _ANYWHERE = {
-    "nut": re.compile(rb"nut/multimedia container\0"),
-    "yuv4mpegpipe": re.compile(rb"YUV4MPEG2 [WHFIACX]\w"),
+    "nut": re.compile(_NUT_START),
+    "yuv4mpegpipe": re.compile(_Y4M_START),
 }
 _RIFF = 12
 
