@@ -4,10 +4,11 @@ A source whose frames are evenly spaced keeps its exact rate (`constant_rate`). 
 how many frames it drops and repeats (`variable_rate`):
 
 1. Candidates, in this order: the rate of film whose frames are shown for two fields and three in turn (soft telecine);
-   the standard rate whose interval equals the median rate's up to one unit of the timebase; the mean rate of the
-   ordinary intervals; the rates that the container states; the standard rates; the rates at which some interval of the
-   source lasts one tick. A candidate must make at most 30 times as many frames as the source has, plus 10,000, and a
-   tick must last at most five quarters of the median interval.
+   the rates that the container states and at which each frame has exactly the time of a tick; the standard rate whose
+   interval equals the median rate's up to one unit of the timebase; the mean rate of the ordinary intervals; the other
+   rates that the container states; the standard rates; the rates at which some interval of the source lasts one tick.
+   A candidate must make at most 30 times as many frames as the source has, plus 10,000, and a tick must last at most
+   five quarters of the median interval.
 2. Find the lowest candidate that drops at most one source frame in a hundred, or one frame. The limit is not 0, since
    two frames that are closer together than all others must not multiply the frames of the whole video. Where up to a
    quarter of the frames follow another one within 1/240 s, which no camera records, these frames do not count at all.
@@ -157,6 +158,9 @@ def _without_twins(pts: Array, timebase: Fraction) -> Array:
 def _candidates(pts: Array, timebase: Fraction, hints: Iterable[Fraction]) -> Iterable[Fraction]:
     intervals = np.diff(pts)
     yield from _film_rate(intervals, timebase)
+    # Where a unit of the timebase is a frame, as in AVI, a missing frame looks like one that rounding put later.
+    stated = [hint for hint in hints if _possible(hint)]
+    yield from (hint for hint in stated if not np.any((pts - pts[0]) % (timebase * hint).denominator))
     ordinary = _ordinary_rate(intervals, timebase)
     common = min(STANDARD_RATES, key=lambda known: abs(known - ordinary))
     if abs(1 / common - 1 / ordinary) <= timebase:

@@ -82,6 +82,16 @@ def test_a_missing_frame_makes_the_rate_variable_and_loses_nothing() -> None:
     assert (grid.dropped, len(grid)) == (0, 90)
 
 
+@pytest.mark.parametrize("frames", [24, 300, 3000])
+def test_missing_frames_of_an_avi_leave_its_rate(frames: int) -> None:
+    """A unit of its timebase is a frame. Web cameras leave some out, and 30 frames/s became 29.97."""
+    pts = np.delete(np.arange(frames), [5, 6, 15])
+    assert constant_rate(pts, Fraction(1, 30), (Fraction(30),)) is None
+    grid = planned(pts, Fraction(1, 30), hints=(Fraction(30),))
+    assert grid.rule.fps == 30
+    assert (grid.dropped, len(grid)) == (0, frames)
+
+
 @pytest.mark.parametrize("fast", [49, 50, 51, 10])
 def test_a_source_that_slows_down_keeps_its_fast_part(fast: int) -> None:
     grid = planned(steps(*[33] * fast, *[200] * 50))
