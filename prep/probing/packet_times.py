@@ -103,8 +103,10 @@ def stated_times(packets: PacketLog, stream: VideoStream, order: Array | None) -
     """The times of all frames, int64, in their order, which may be the same for some; none if packets do not tell."""
     if order is not None:
         return order
-    is_known = not stream.codec_context.has_b_frames and None not in packets.pts
-    return np.array(packets.pts if is_known else [], dtype=np.int64)
+    known = packets.known_pts
+    # Around B-frames, times that never fall in the order of decoding are those at which packets arrived.
+    is_known = len(known) == len(packets.pts) and (not stream.codec_context.has_b_frames or known == sorted(known))
+    return np.array(known if is_known else [], dtype=np.int64)
 
 
 def _differ(times: Array | None, others: Array | None) -> bool:
