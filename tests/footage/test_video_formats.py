@@ -33,6 +33,9 @@ class Kind(NamedTuple):
 
 
 KINDS = {
+    ".360": Kind("mp4", "libx265", size=(192, 128)),
+    ".3gp2": Kind("3g2", "libx264"),
+    ".3gpp": Kind("3gp", "mpeg4"),
     ".apng": Kind("apng", "apng", "rgb24"),
     ".evo": Kind("vob", "mpeg2video"),
     ".gif": Kind("gif", "gif", "rgb8"),
