@@ -22,6 +22,9 @@ _HEAD_BYTES = 4096
 # A playlist of a day in segments of a second takes 3 MB.
 _MAX_BYTES = 1 << 26
 _ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
+_METHOD = re.compile(r"#EXT-X-KEY:(?:.*,)?METHOD=([^,]+)")
+# FFmpeg takes no file for a key that is not called as a video is.
+_DECRYPTED = "ffmpeg -allowed_extensions ALL -i FILE -c copy OUT.mp4"
 _RANGE = re.compile(r"(\d+)(?:@(\d+))?")
 
 
@@ -135,7 +138,20 @@ def _check_hls(playlist: Path, *, leads_to_playlists: bool = True) -> None:
             _check_is_no_script(place, playlist)
         else:
             _check_hls(place, leads_to_playlists=False)
+    _check_is_no_secret(playlist, lines)
     _check_parts(playlist, lines)
+
+
+def _check_is_no_secret(playlist: Path, lines: list[str]) -> None:
+    """NotAVideoError for a playlist whose segments are encrypted."""
+    found = ((number, _METHOD.match(line)) for number, line in enumerate(lines, 1))
+    number, method = next(((number, match[1]) for number, match in found if match and match[1] != "NONE"), (0, ""))
+    if method:
+        how = f", as OUT.mp4 of `{_DECRYPTED}`" if method == "AES-128" else ", with its key"
+        raise NotAVideoError(
+            f"{playlist}, line {number}: its segments are encrypted ({method}); decrypt it first{how}",
+            file=str(playlist),
+        )
 
 
 def _check_parts(playlist: Path, lines: list[str]) -> None:

@@ -94,6 +94,23 @@ def test_an_hls_playlist_that_says_so_in_its_name_is_followed(two_parts: Path, t
     assert shown(tmp_path / "talk.m3u8", tmp_path) == list(range(20))
 
 
+def test_an_encrypted_hls_playlist_is_called_that_with_the_command_that_decrypts_it(
+    two_parts: Path, tmp_path: Path
+) -> None:
+    """It was said not to open, with the advice to correct it."""
+    (tmp_path / "secret.key").write_bytes(bytes(range(16)))
+    (tmp_path / "key.txt").write_text(f"secret.key\n{tmp_path}/secret.key\n")
+    key = ("-hls_key_info_file", tmp_path / "key.txt", "-hls_list_size", 0)
+    ffmpeg("-i", two_parts / "one.mp4", "-c", "copy", "-f", "hls", *key, tmp_path / "x.m3u8")
+    with pytest.raises(shortgop.NotAVideoError, match=r"line \d: its segments are encrypted \(AES-128\)") as caught:
+        probe(str(tmp_path / "x.m3u8"))
+    (command,) = re.findall("`ffmpeg (.*?)`", str(caught.value))
+    ffmpeg(
+        *[{"FILE": tmp_path / "x.m3u8", "OUT.mp4": tmp_path / "OUT.mp4"}.get(word, word) for word in command.split()]
+    )
+    assert shown(tmp_path / "OUT.mp4", tmp_path) == list(range(20))
+
+
 def test_pictures_one_after_the_other_are_a_video_by_a_concat_script(tmp_path: Path) -> None:
     lines = ["ffconcat version 1.0"]
     for number in range(5):
