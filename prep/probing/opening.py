@@ -31,7 +31,7 @@ from .containers.mp4_fragments import ends_in_moof
 from .containers.sample_entry import track_box
 from .containers.transport_packets import has_transport_packets
 from .headers.access_units import has_only_headers
-from .playlists import SCRIPT_DEMUXERS, kind_of, script_demuxer
+from .playlists import OF_ANY_SUFFIX, SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .signs import promised_end, why_mp4_does_not_open
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
@@ -346,7 +346,8 @@ def _refusal(path: str, error: av.error.FFmpegError) -> SourceError:
         return NotAVideoError(f"{path} does not open as a video ({error.strerror}): {what}", file=path)
     name, suffix = kind
     if suffix and Path(path).suffix.lower() == suffix:
-        return NotAVideoError(f"{path} is {name} that does not open: {error.strerror}; correct it", file=path)
+        what = f"correct it; {OF_ANY_SUFFIX}" if suffix == ".m3u8" else "correct it"
+        return NotAVideoError(f"{path} is {name} that does not open: {error.strerror}; {what}", file=path)
     give_it = f"; or, to prepare the files that it names, rename it so that it ends in {suffix}" if suffix else ""
     return NotAVideoError(
         f"{path} is {name}, which refers to other files, and a source is one file; give those files, or join them "

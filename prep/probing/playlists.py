@@ -25,6 +25,11 @@ _ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
 _METHOD = re.compile(r"#EXT-X-KEY:(?:.*,)?METHOD=([^,]+)")
 # FFmpeg takes no file for a key that is not called as a video is.
 _DECRYPTED = "ffmpeg -allowed_extensions ALL -i FILE -c copy OUT.mp4"
+OF_ANY_SUFFIX = (
+    "FFmpeg also refuses segments whose suffixes are not those of their formats (.ts, .m4s, .mp4): for these give "
+    "OUT.mp4 of `ffmpeg -allowed_extensions ALL -extension_picky 0 -i FILE -c copy OUT.mp4`"
+)
+"""What to do with an HLS playlist that does not open although it is right."""
 _RANGE = re.compile(r"(\d+)(?:@(\d+))?")
 
 

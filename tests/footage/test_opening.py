@@ -94,6 +94,14 @@ def test_an_hls_playlist_that_says_so_in_its_name_is_followed(two_parts: Path, t
     assert shown(tmp_path / "talk.m3u8", tmp_path) == list(range(20))
 
 
+def made_by_command(error: Exception, source: Path) -> Path:
+    """The file that the command in an error makes of a source."""
+    (command,) = re.findall("`ffmpeg (.*?)`", str(error))
+    made = source.parent / "OUT.mp4"
+    ffmpeg(*[{"FILE": source, "OUT.mp4": made}.get(word, word) for word in command.split()])
+    return made
+
+
 def test_an_encrypted_hls_playlist_is_called_that_with_the_command_that_decrypts_it(
     two_parts: Path, tmp_path: Path
 ) -> None:
@@ -104,11 +112,22 @@ def test_an_encrypted_hls_playlist_is_called_that_with_the_command_that_decrypts
     ffmpeg("-i", two_parts / "one.mp4", "-c", "copy", "-f", "hls", *key, tmp_path / "x.m3u8")
     with pytest.raises(shortgop.NotAVideoError, match=r"line \d: its segments are encrypted \(AES-128\)") as caught:
         probe(str(tmp_path / "x.m3u8"))
-    (command,) = re.findall("`ffmpeg (.*?)`", str(caught.value))
-    ffmpeg(
-        *[{"FILE": tmp_path / "x.m3u8", "OUT.mp4": tmp_path / "OUT.mp4"}.get(word, word) for word in command.split()]
-    )
-    assert shown(tmp_path / "OUT.mp4", tmp_path) == list(range(20))
+    assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
+
+
+@pytest.mark.parametrize("suffix", [".jpg", "", ".mp4"])
+def test_an_hls_playlist_of_files_with_other_suffixes_is_refused_with_the_command_that_reads_it(
+    suffix: str, two_parts: Path, tmp_path: Path
+) -> None:
+    """Servers call segments otherwise, and FFmpeg refuses them."""
+    names = ("-hls_list_size", 0, "-hls_segment_filename", tmp_path / "%d.ts")
+    ffmpeg("-i", two_parts / "one.mp4", "-c", "copy", "-f", "hls", *names, tmp_path / "x.m3u8")
+    for segment in tmp_path.glob("*.ts"):
+        segment.rename(segment.with_suffix(suffix))
+    (tmp_path / "x.m3u8").write_text((tmp_path / "x.m3u8").read_text().replace(".ts", suffix))
+    with pytest.raises(shortgop.NotAVideoError, match="is an HLS playlist that does not open") as caught:
+        probe(str(tmp_path / "x.m3u8"))
+    assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
 
 
 def test_pictures_one_after_the_other_are_a_video_by_a_concat_script(tmp_path: Path) -> None:
