@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..errors import DamagedSourceError
+from ..errors import DamagedSourceError, EncodeError
 from ..manifests.ragged import Array
 from .command import decode_argv
 from .encode_run import STATS
@@ -26,6 +26,7 @@ from .running.mounts import read_in_time
 from .timing.source_times import with_decode_times
 from .timing.stated_times import copied_times, estimated_times
 
+_STATED_ONCE = "ffmpeg -i FILE -map 0:v:0 -c copy -bsf:v h264_metadata=display_orientation=remove OUT.mp4"
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
 
@@ -101,6 +102,17 @@ def decoded(
     return known, shown.pts
 
 
+def _check_all_are_shown(source: SourceVideo, shown: Shown) -> None:
+    """EncodeError for a source without whose messages ffmpeg shows fewer frames: they tell where decoding may start."""
+    if len(shown.pts) != source.num_packets:
+        remedy = f"give OUT.mp4 of `{_STATED_ONCE}`" if source.codec == "h264" else "remux or re-encode the file first"
+        raise EncodeError(
+            f"{source.path} says both in its headers and in its container how it is turned, or that it is stereo 3D: "
+            f"ffmpeg fails on both, and does not show all frames without the headers' messages; {remedy}",
+            file=source.path,
+        )
+
+
 def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = False) -> Shown:
     """Every frame in the order of ffmpeg's decoder.
 
@@ -114,6 +126,8 @@ def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = Fals
     complaint = first_complaint(run.stderr.splitlines())
     if complaint and not tolerant:
         look_closer(source)
+    if source.picture.stated_twice and not tolerant:
+        _check_all_are_shown(source, shown)
     if len(shown.pts) == 0:
         said = f" ({complaint})" if complaint else ""
         raise DamagedSourceError(f"{source.path}: not one frame decodes{said}; {UNREADABLE_REMEDY}", file=source.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -255,3 +256,21 @@ def test_stereo_that_headers_and_the_container_state_is_prepared(suffix: str, tm
     assert given_up == ("stereo 3D tag dropped",)
     for view in (slice(0, 96), slice(96, 192)):
         assert [read_number(frame[..., view]) for frame in video] == list(range(20))
+
+
+def test_what_is_stated_twice_in_a_cut_of_open_gops_is_refused_with_the_command_that_leaves_it_out_once(
+    tmp_path: Path,
+) -> None:
+    """Messages also tell where decoding may start: without them ffmpeg left out some of the first frames."""
+    open_gops = ("-c:v", "libx264", "-bf", "2", "-g", "10", "-x264-params", "open-gop=1:b-adapt=0:frame-packing=3")
+    pictures = numbered(range(60), (192, 64))
+    marked = encode_pictures(tmp_path / "marked.mkv", pictures, "-pix_fmt", "yuv420p", *open_gops)
+    ffmpeg("-i", marked, "-c", "copy", "-metadata:s:v", "stereo_mode=left_right", tmp_path / "twice.mkv")
+    ffmpeg("-ss", "0.9", "-i", tmp_path / "twice.mkv", "-c", "copy", tmp_path / "x.mkv")
+    (failure,) = make_dataset([tmp_path / "x.mkv"], tmp_path / "refused").failures
+    assert "says both in its headers and in its container how it is turned, or that it is stereo 3D" in failure.reason
+    (command,) = re.findall("`ffmpeg (.*?)`", failure.reason)
+    made = {"FILE": tmp_path / "x.mkv", "OUT.mp4": tmp_path / "OUT.mp4"}
+    ffmpeg(*[made.get(word, word) for word in command.split()])
+    video, _ = prepare(tmp_path / "OUT.mp4", tmp_path)
+    assert [read_number(frame) for frame in video] == list(range(20, 60))
