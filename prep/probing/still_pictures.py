@@ -31,7 +31,10 @@ def why_still(path: str, container: InputContainer) -> str:
     """Why a file with a single packet is no video: the end of a sentence about it. "" if it may be a short video."""
     demuxer = demuxer_of(container)
     if demuxer == "webp_pipe" and _is_animated_webp(path):
-        return "an animated WebP, which FFmpeg 8 does not read as a video; convert it to GIF, APNG or a video"
+        return (
+            "an animated WebP, which FFmpeg 8 does not read as a video; convert it with FFmpeg 9 or newer, and give "
+            "OUT.mkv of `ffmpeg -i FILE -c:v ffv1 OUT.mkv`"
+        )
     is_picture = is_picture_format(demuxer) or demuxer in _MOVING_PICTURES
     return _STILL if is_picture or container.metadata.get("major_brand") in _BRANDS else ""
 

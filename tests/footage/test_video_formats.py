@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from PIL import Image
 
 import shortgop
 from datasets import make_dataset
+from odd_pictures import ffmpeg
 from shortgop.jobs.finding.video_names import VIDEO_SUFFIXES
 from source_arguments import find_sources
 from synthetic import burn, read_number
@@ -123,11 +125,16 @@ def test_an_animation_in_a_format_of_stills_is_prepared_where_it_is_named(suffix
     assert [number for number, _ in itertools.groupby(shown)] == list(range(5))
 
 
-def test_an_animated_webp_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    save(tmp_path / "a.webp", pictures(5), duration=100)
+def test_an_animated_webp_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
+    save(tmp_path / "a.webp", pictures(5), duration=[100, 200, 100, 100, 300], lossless=True)
     (failure,) = make_dataset([tmp_path / "a.webp"], tmp_path / "dataset").failures
     assert "is an animated WebP" in failure.reason
-    assert "convert it to GIF, APNG or a video" in failure.reason
+    (command,) = re.findall("`ffmpeg (.*?)`", failure.reason)
+    made = {"FILE": tmp_path / "a.webp", "OUT.mkv": tmp_path / "OUT.mkv"}
+    ffmpeg(*[made.get(word, word) for word in command.split()])
+    assert make_dataset([tmp_path / "OUT.mkv"], tmp_path / "dataset").failures == ()
+    video = shortgop.open(tmp_path / "dataset")["OUT.mkv"]
+    assert [read_number(frame) for frame in video] == [0, 1, 1, 2, 3, 4, 4, 4]
 
 
 def test_folders_are_not_searched_for_formats_of_stills(tmp_path: Path) -> None:
