@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -36,6 +36,8 @@ _LINEAR = 8
 _COMMON_PROFILE = 5
 # FFmpeg 8.1 has four.
 _UNKNOWN_KINDS = 16
+# Their decoders give an ICC profile a name.
+_NAME_PROFILES = ("png", "apng")
 _DOLBY_VISION_TAGS = ("dvh1", "dvhe", "dva1", "dvav")
 # FFmpeg's own decoders ignore the alpha that WebM stores beside the picture.
 _ALPHA_DECODERS = {"vp8": "libvpx", "vp9": "libvpx-vp9"}
@@ -111,7 +113,8 @@ def picture_of(
     have two pictures, one for each field."""
     first, codec = frames[0], stream.codec_context
     pixels = first.format
-    stated = [name for name, _ in _side_data(first)]
+    side_data = _side_data(first, codec.name)
+    stated = [name for name, _ in side_data]
     kinds = {*stated}
     unspecified_transfer = int(first.color_trc) == UNSPECIFIED
     # Where the container says nothing of it: Dolby Vision with a base layer for other players has the tags of PQ, HLG
@@ -139,7 +142,7 @@ def picture_of(
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
         linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
         fields=fields,
-        mirrored=_is_mirrored(first),
+        mirrored=_is_mirrored(side_data),
         false_matrix=pixels.name.startswith("yuv") and int(first.colorspace) == _RGB_MATRIX,
         dolby_vision_profile=dolby_vision_profile
         or (_COMMON_PROFILE if is_dolby_vision and unspecified_transfer else 0),
@@ -194,32 +197,34 @@ def _fields(flagged: Sequence[bool], codec: str, field_order: int, *, in_pairs: 
     return Fields.BOTTOM_FIRST if tag == "MJPG" else Fields.TOP_FIRST
 
 
-def _is_mirrored(frame: VideoFrame) -> bool:
+def _is_mirrored(side_data: Iterable[tuple[str, bytes]]) -> bool:
     """Whether the display matrix (ISO/IEC 14496-12, 6.2.2) has a negative determinant, which mirrors the picture."""
-    for name, data in _side_data(frame):
+    for name, data in side_data:
         if name == "DISPLAYMATRIX":
             a, b, _, c, d, *_ = struct.unpack("=9i", data)
             return bool(a * d - b * c < 0)
     return False
 
 
-def _side_data(frame: VideoFrame) -> Iterator[tuple[str, bytes]]:
+def _side_data(frame: VideoFrame, codec: str) -> list[tuple[str, bytes]]:
+    found: object
     try:
-        found = frame.side_data
+        found = (_with_safe_side_data(frame) if codec in _NAME_PROFILES else frame).side_data
     except ValueError:
         # PyAV tells nothing at all if it does not know one kind that its FFmpeg has, such as Exif.
-        found = _with_known_side_data(frame).side_data
-    for side_data in cast("Iterable[SideData]", found):
-        yield side_data.type.name, bytes(side_data)
+        found = _with_safe_side_data(frame).side_data
+    return [(each.type.name, bytes(each)) for each in cast("Iterable[SideData]", found)]
 
 
-def _with_known_side_data(frame: VideoFrame) -> VideoFrame:
-    """The same frame without side data of kinds that PyAV does not know, which FFmpeg added at the end of its list."""
+def _with_safe_side_data(frame: VideoFrame) -> VideoFrame:
+    """The same frame without side data of kinds that PyAV does not know, which FFmpeg added at the end of its list, and
+    without an ICC profile: the process dies where PyAV frees the name of one, which FFmpeg frees too."""
     first_unknown = len(Type)
+    kinds = (Type.ICC_PROFILE.value, *range(first_unknown, first_unknown + _UNKNOWN_KINDS))
     graph = Graph()
     graph.link_nodes(
         graph.add_buffer(width=frame.width, height=frame.height, format=frame.format, time_base=Fraction(1)),
-        *(graph.add("sidedata", f"mode=delete:type={first_unknown + kind}") for kind in range(_UNKNOWN_KINDS)),
+        *(graph.add("sidedata", f"mode=delete:type={kind}") for kind in kinds),
         graph.add("buffersink"),
     ).configure()
     graph.push(frame)

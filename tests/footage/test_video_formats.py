@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +14,7 @@ import av
 import numpy as np
 import pytest
 from av.video.stream import VideoStream
-from PIL import Image
+from PIL import Image, ImageCms
 
 import shortgop
 from datasets import make_dataset
@@ -135,6 +137,22 @@ def test_an_animated_webp_is_refused_with_the_command_that_converts_it(tmp_path:
     assert make_dataset([tmp_path / "OUT.mkv"], tmp_path / "dataset").failures == ()
     video = shortgop.open(tmp_path / "dataset")["OUT.mkv"]
     assert [read_number(frame) for frame in video] == [0, 1, 1, 2, 3, 4, 4, 4]
+
+
+@pytest.mark.parametrize("kind", ["folder", "a.apng", "a.mov"])
+def test_pictures_with_a_named_icc_profile_are_prepared(kind: str, tmp_path: Path) -> None:
+    """PNGs of macOS and of photographs have one. The process died where PyAV freed its name a second time."""
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    (tmp_path / "folder").mkdir()
+    for number, image in enumerate(pictures(5)):
+        image.save(tmp_path / "folder" / f"{number}.png", icc_profile=profile)
+    save(tmp_path / "a.apng", pictures(5), format="PNG", duration=100, icc_profile=profile)
+    ffmpeg("-framerate", "10", "-i", tmp_path / "folder" / "%d.png", "-c", "copy", tmp_path / "a.mov")
+    options = {"image_fps": 10} if kind == "folder" else {}
+    job = f"import shortgop; shortgop.prepare({kind!r}, 'dataset', runner='inline', **{options})"
+    subprocess.run([sys.executable, "-c", job], check=True, cwd=tmp_path)
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video] == list(range(5))
 
 
 def test_folders_are_not_searched_for_formats_of_stills(tmp_path: Path) -> None:
