@@ -19,14 +19,13 @@ from .probing.bursts import without_bursts
 from .probing.containers.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probed_frames import UNREADABLE_REMEDY
 from .probing.source_video import NO_ENTRIES, SourceVideo, with_pts
-from .running.attempts import raise_if_failed, raise_if_killed, tried_again
+from .running.attempts import STATED_ONCE, raise_if_failed, raise_if_killed, tried_again
 from .running.ffmpeg import filters_packets, running
 from .running.frame_report import Shown, parse_stats
 from .running.mounts import read_in_time
 from .timing.source_times import with_decode_times
 from .timing.stated_times import copied_times, estimated_times
 
-_STATED_ONCE = "ffmpeg -i FILE -map 0:v:0 -c copy -bsf:v h264_metadata=display_orientation=remove OUT.mp4"
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
 
@@ -105,7 +104,7 @@ def decoded(
 def _check_all_are_shown(source: SourceVideo, shown: Shown) -> None:
     """EncodeError for a source without whose messages ffmpeg shows fewer frames: they tell where decoding may start."""
     if len(shown.pts) != source.num_packets:
-        remedy = f"give OUT.mp4 of `{_STATED_ONCE}`" if source.codec == "h264" else "remux or re-encode the file first"
+        remedy = STATED_ONCE if source.codec == "h264" else "remux or re-encode the file first"
         raise EncodeError(
             f"{source.path} says both in its headers and in its container how it is turned, or that it is stereo 3D: "
             f"ffmpeg fails on both, and does not show all frames without the headers' messages; {remedy}",

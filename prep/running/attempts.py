@@ -11,6 +11,14 @@ from .ffmpeg import RunningFfmpeg
 from .gpu_errors import first_reason, not_copied
 from .stalls import REMEDY, StalledError
 
+STATED_ONCE = (
+    "give OUT.mp4 of `ffmpeg -i FILE -map 0:v:0 -c copy -bsf:v h264_metadata=display_orientation=remove OUT.mp4`"
+)
+"""What to do with H.264 whose headers and container both say how it is turned, or that it is stereo 3D."""
+_FAILS_ON_BOTH = (
+    "its headers and its container probably both say how it is turned, or that it is stereo 3D, which ffmpeg takes for "
+    "an error; of H.264 "
+)
 # A signal (a `kill`, or the kernel out of memory) or a stall does not mean that the source is bad.
 _ATTEMPTS = 3
 
@@ -52,8 +60,10 @@ def raise_if_failed(run: RunningFfmpeg, path: str, *, hung_up: bool = False) -> 
     """Raise an FfmpegFailedError with ffmpeg's own reason when it failed. `hung_up`: prep stopped reading its output,
     so a broken pipe is not a failure."""
     if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
-        lines = [line for line in run.stderr.splitlines() if line.strip()]
-        raise FfmpegFailedError(f"{path}: ffmpeg failed: {first_reason(lines)}", file=path, stderr=run.stderr)
+        reason = first_reason([line for line in run.stderr.splitlines() if line.strip()])
+        # It writes no files.
+        remedy = f"; {_FAILS_ON_BOTH}{STATED_ONCE}" if "File exists" in reason else ""
+        raise FfmpegFailedError(f"{path}: ffmpeg failed: {reason}{remedy}", file=path, stderr=run.stderr)
 
 
 def raise_if_not_copied(run: RunningFfmpeg, path: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -258,19 +258,35 @@ def test_stereo_that_headers_and_the_container_state_is_prepared(suffix: str, tm
         assert [read_number(frame[..., view]) for frame in video] == list(range(20))
 
 
-def test_what_is_stated_twice_in_a_cut_of_open_gops_is_refused_with_the_command_that_leaves_it_out_once(
-    tmp_path: Path,
+INTERLACED = ("-flags", "+ilme+ildct", "-x264-params", "frame-packing=3")
+
+
+@pytest.mark.parametrize(
+    ("options", "start", "reason"),
+    [
+        (
+            ("-x264-params", "open-gop=1:b-adapt=0:frame-packing=3"),
+            "0.9",
+            "does not show all frames without the headers",
+        ),
+        (INTERLACED, "0", "its headers and its container probably both say how it is turned, or that it is stereo 3D"),
+    ],
+    ids=["a cut of open GOPs", "interlaced"],
+)
+def test_what_is_stated_twice_is_refused_with_the_command_that_helps_where_other_messages_are_needed(
+    options: Sequence[str], start: str, reason: str, tmp_path: Path
 ) -> None:
-    """Messages also tell where decoding may start: without them ffmpeg left out some of the first frames."""
-    open_gops = ("-c:v", "libx264", "-bf", "2", "-g", "10", "-x264-params", "open-gop=1:b-adapt=0:frame-packing=3")
-    pictures = numbered(range(60), (192, 64))
-    marked = encode_pictures(tmp_path / "marked.mkv", pictures, "-pix_fmt", "yuv420p", *open_gops)
+    """Messages also tell where decoding may start, and of fields: ffmpeg left out some of the first frames of a cut."""
+    coded = ("-pix_fmt", "yuv420p", "-c:v", "libx264", "-bf", "2", "-g", "10", *options)
+    marked = encode_pictures(tmp_path / "marked.mkv", numbered(range(60), (192, 64)), *coded)
     ffmpeg("-i", marked, "-c", "copy", "-metadata:s:v", "stereo_mode=left_right", tmp_path / "twice.mkv")
-    ffmpeg("-ss", "0.9", "-i", tmp_path / "twice.mkv", "-c", "copy", tmp_path / "x.mkv")
+    ffmpeg("-ss", start, "-i", tmp_path / "twice.mkv", "-c", "copy", tmp_path / "x.mkv")
     (failure,) = make_dataset([tmp_path / "x.mkv"], tmp_path / "refused").failures
-    assert "says both in its headers and in its container how it is turned, or that it is stereo 3D" in failure.reason
+    assert reason in failure.reason
     (command,) = re.findall("`ffmpeg (.*?)`", failure.reason)
     made = {"FILE": tmp_path / "x.mkv", "OUT.mp4": tmp_path / "OUT.mp4"}
     ffmpeg(*[made.get(word, word) for word in command.split()])
     video, _ = prepare(tmp_path / "OUT.mp4", tmp_path)
-    assert [read_number(frame) for frame in video] == list(range(20, 60))
+    shown = [read_number(frame) for frame in video]
+    assert shown == list(range(shown[0], 60))
+    assert shown[0] == (20 if start == "0.9" else 0)
