@@ -18,7 +18,7 @@ from av.video.stream import VideoStream
 
 from ...errors import CorruptDataError
 from ...manifests.mp4 import Box, boxes, child, children
-from .containers.matroska_elements import files_behind, files_in, track_of
+from .containers.matroska_elements import files_in, track_of
 from .containers.mp4_fragments import top_boxes
 from .containers.searching import found_behind
 from .containers.seeking import seek_within
@@ -83,11 +83,13 @@ def why_misread_segments(path: str, stream: VideoStream) -> str:
     if stream.codec_context.name in _SAY_THEMSELVES:
         return ""
     tracks = [(begin, dict(track_of(path, stream.index, begin))) for begin in files_in(path)]
-    stated = [(begin, track.get(_CODEC_PRIVATE, b"")) for begin, track in tracks if track]
+    tracks = [(begin, track) for begin, track in tracks if track]
+    stated = [(begin, track.get(_CODEC_PRIVATE, b"")) for begin, track in tracks]
     if stream.codec_context.name == "hevc":
         stated = [(begin, b"".join(hevc_parameter_sets(private))) for begin, private in stated]
     # FFmpeg reads no more than two of them.
-    return _why([(begin, each) for begin, each in stated if each], Path(path).suffix, begins=[*files_behind(path)])
+    begins = [begin for begin, _ in tracks if begin]
+    return _why([(begin, each) for begin, each in stated if each], Path(path).suffix, begins)
 
 
 def why_misread_joined(path: str, demuxer: str, stream: VideoStream) -> str:
@@ -120,8 +122,9 @@ def _why_misread_times(path: str, start: re.Pattern[bytes]) -> str:
     """The same for files that begin with the group in `start`, of which FFmpeg takes the times of the second one for
     those of the first."""
     begins = [begin + found.start(1) - found.start() for begin, found in found_behind(path, start)]
-    remedy = parts_remedy(begins, Path(path).suffix)
-    return _ANOTHER.format(at=begins[0], how=_TIMES, remedy=remedy) if begins else ""
+    if not begins:
+        return ""
+    return _ANOTHER.format(at=begins[0], how=_TIMES, remedy=parts_remedy(begins, Path(path).suffix))
 
 
 def _why_misread_dv(path: str) -> str:

@@ -18,8 +18,8 @@ from .transport_packets import other_video_behind
 # As elsewhere, a longer index is damaged.
 _MAX_INDEX_BYTES = 1 << 26
 _ANOTHER_MP4 = "another MP4 follows in it, and FFmpeg reads the first one only; {remedy}"
-EACH_APART = "give each in a file of its own"
-ANOTHER_FRAGMENTED = f"another MP4 follows in it, of which FFmpeg leaves out fragments; {EACH_APART}"
+_EACH_APART = "give each in a file of its own"
+ANOTHER_FRAGMENTED = f"another MP4 follows in it, of which FFmpeg leaves out fragments; {_EACH_APART}"
 _ANOTHER_FILE = "another file follows in it from byte {begin} on, which FFmpeg does not read; {remedy}"
 _ANOTHER_STREAM = (
     "its video goes on in another stream (PID), and FFmpeg reads the first one only; cut the file where the stream "
@@ -96,7 +96,7 @@ def mp4s_remedy(path: str, found: Sequence[tuple[bytes, int, int]]) -> str:
     starts = [place for place, (kind, *_) in enumerate(found) if kind == b"ftyp"]
     parts = [found[start:stop] for start, stop in pairwise([*starts, len(found)])]
     begins = [part[0][1] for part in parts if part[0][1] and b"moov" in [kind for kind, *_ in part]]
-    return parts_remedy(begins, Path(path).suffix) if begins else EACH_APART
+    return parts_remedy(begins, Path(path).suffix) if begins else _EACH_APART
 
 
 def has_another_mp4(kinds: list[bytes]) -> bool:
