@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from .disk_sources import found_on_disk
 from .ids import Folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importing import PLAIN, Importing
 from .list_lines import is_list
+from .lists_beside import lists_among
 from .places import can_be_a_path, without_scheme
 from .source import Found
 from .source_lists import read_list
@@ -65,7 +67,8 @@ def found_in(
     says whether they are one source. What an argument stands for:
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped, and so are
-      folders that systems keep, such as `lost+found`. Links to folders are followed.
+      folders that systems keep, such as `lost+found`. Links to folders are followed. Lists of labels in it (Hugging
+      Face's `metadata.csv`) are not read, and `importing.tell` says so.
     - A glob, with `**` for any number of folders, stands for the files and folders that match. A glob that ends in a
       literal extension or name (`clips/*.bin`) takes every file that matches; any other (`clips/*`) takes those that
       have a video's extension.
@@ -93,7 +96,9 @@ def found_in(
     """
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
-    _refuse_options_of_lists([without_scheme(each) for each in arguments], importing)
+    arguments = [without_scheme(each) for each in arguments]
+    _refuse_options_of_lists(arguments, importing)
+    importing = replace(importing, lists=lists_among(arguments))
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: prefixes_below(base, numbered))
@@ -105,7 +110,7 @@ def found_in(
         on_types(file, kinds)
 
     read = partial(read_list, types=types, on_types=note)
-    for argument in map(without_scheme, arguments):
+    for argument in arguments:
         if is_store_url(argument):
             yield from found_at_url(argument, naming_urls, read, importing)
         else:
