@@ -51,7 +51,7 @@ def writing(path: Path | str) -> Iterator[None]:
         remedy = remedies.get(error.errno or 0, "fix that and run the same command again")
         if error.errno == errno.ENOSPC and _lacks_names(path):
             remedy = "as many files are there as it takes (`df -i`): remove some, and run the same command again"
-        if "bucket" in (error.strerror or ""):
+        if "such bucket" in (error.strerror or ""):
             remedy = "make the bucket first, or check its name"
         what = f"cannot write {path}: {error.strerror or error}"
         raise OutputError(f"{what}; {remedy}", file=str(path)) from error

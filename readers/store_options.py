@@ -12,7 +12,7 @@ from ..errors import UsageError, WrongTypeError
 from ..manifests.shared_memory.host_copies import HostCopies, copies_in
 from ..storage.interface import Storage
 from ..storage.locate import from_home, is_half_a_url, is_url
-from ..storage.network import NetworkOptions
+from ..storage.network import AT_THE_START, NetworkOptions
 from ..storage.range_cache import RangeCache
 from .read_limits import ON_DISK, ReadLimits, limits_for, with_gap
 
@@ -44,7 +44,7 @@ def copies_of(cache: RangeCache | None) -> HostCopies | None:
 
 def network_of(hedge_after: float | None, give_up_after: float | None = None) -> NetworkOptions:
     """The limits on requests. UsageError or WrongTypeError for what is no number of seconds."""
-    options = NetworkOptions()
+    options = AT_THE_START
     if hedge_after is not None:
         seconds = float(number(hedge_after, "hedge_after"))
         if not seconds > 0:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from ..errors import UsageError, WrongTypeError
 from .hub import hub_place
 from .interface import Storage
-from .network import NetworkOptions
+from .network import AT_THE_START, NetworkOptions
 
 # What users write, and what it is called here.
 _SCHEMES = {
@@ -55,7 +55,8 @@ def storage_at(place: str | os.PathLike[str], *, network: NetworkOptions | None 
     """The storage whose root is a path, which may begin with `~`, or a URL. Nothing is asked of it yet. UsageError if a
     URL makes no sense.
 
-    `network` limits the requests to an object store; a disk takes no notice of it.
+    `network` limits the requests to an object store; a disk takes no notice of it. By default one that never
+    answers is an error within some seconds.
     """
     if not isinstance(place, (str, os.PathLike)) or not isinstance(text := os.fspath(place), str):
         raise WrongTypeError(f"{place!r} is no place for a dataset; give a path, or a URL as text")
@@ -72,7 +73,7 @@ def storage_at(place: str | os.PathLike[str], *, network: NetworkOptions | None 
         return _disk(file_path(text))
     from .objects import ObjectStorage
 
-    return ObjectStorage(_checked(text, scheme, found[2]), network or NetworkOptions())
+    return ObjectStorage(_checked(text, scheme, found[2]), network or AT_THE_START)
 
 
 def lies_inside(place: Storage, other: Storage) -> bool:

@@ -26,6 +26,9 @@ class NetworkOptions:
     it was made until then. Both are for reads alone. What the store turns away since there are too many requests is
     made again for `throttled_seconds`, however often. A piece of an upload is sent again for `upload_seconds`, whatever
     it fails for that may pass: with it all of the upload would be lost.
+
+    As long as the store has answered nothing at all, its address may be wrong, or this machine have no network. Then a
+    request is made again once at least, and no more after `first_answer_seconds`.
     """
 
     connect_timeout_seconds: float = 5.0
@@ -38,6 +41,7 @@ class NetworkOptions:
     upload_seconds: float = 300.0
     hedge_after_seconds: float | None = None
     give_up_after_seconds: float | None = None
+    first_answer_seconds: float = math.inf
     max_concurrent_requests: int = 16
     # Goes with the URL of each file of a web server, and may be a secret: the signature of a presigned URL.
     query: str = field(default="", repr=False)
@@ -50,6 +54,10 @@ class NetworkOptions:
             may_be_0 = each.name in ("retries", "first_backoff_seconds", "throttled_seconds")
             if value is not None and not (value >= 0 if may_be_0 else value > 0):
                 raise UsageError(f"{each.name} is {value!r}; it has to be {'at least' if may_be_0 else 'above'} 0")
+
+
+AT_THE_START = NetworkOptions(first_answer_seconds=10)
+"""For whoever begins something and waits for it. What has begun, as a worker of a job, had better wait."""
 
 
 @dataclass(frozen=True)

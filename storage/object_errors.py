@@ -24,12 +24,14 @@ _CODES_OF_TOO_MANY = ("SlowDown", "ServerBusy", "TooManyRequests")
 # Credentials that held once. Amazon answers these with 400.
 _CODES_OF_OLD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired")
 _CONNECTION_FAILURES = {
-    "Timeout": "no answer in time",
-    "Connect": "no connection to the server",
+    "Timeout": "no answer in time from {server}",
+    "Connect": "no connection to {server}",
     "Interrupted": "the connection broke in the middle of the answer",
     "Request": "the connection broke before the answer",
     "Decode": "the answer makes no sense",
 }
+# Said of what answers as a web server does, such as the console of a store, which has a port of its own.
+NO_STORE = "what answers there is no store, as it sends no ETag: its address or port may be wrong"
 # What some errors of uploads and of urllib say in their place: they have one line, without any `kind:`.
 _CONNECTION_TEXTS = {
     "operation timed out": "Timeout",
@@ -72,6 +74,11 @@ class Failure:
         """Whether the server sent the file from its start although a range was asked for."""
         return "non-partial response" in self.text
 
+    @property
+    def has_no_etag(self) -> bool:
+        """Whether an answer lacks what all answers of stores have."""
+        return "ETag Header missing" in self.text
+
 
 def failure(error: BaseException) -> Failure:
     """Read what an error of obstore, or of urllib, says."""
@@ -112,6 +119,8 @@ def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
             errno.EACCES,
             f"{_answer(what)}: the credentials have to be renewed; tried {credentials}",
         ),
+        (bool(_other_region(what)), errno.EINVAL, _other_region(what)),
+        (what.has_no_etag, errno.EINVAL, NO_STORE),
         (
             _is_unexplained(what),
             errno.EACCES,
@@ -120,9 +129,13 @@ def _meaning(what: Failure, credentials: str) -> tuple[int, str]:
         (
             what.connection == "Timeout" or what.code == "RequestTimeout",
             errno.ETIMEDOUT,
-            _CONNECTION_FAILURES["Timeout"],
+            _CONNECTION_FAILURES["Timeout"].format(server=_server(what)),
         ),
-        (bool(what.connection), errno.EIO, _CONNECTION_FAILURES.get(what.connection, "") + _cause(what)),
+        (
+            bool(what.connection),
+            errno.EIO,
+            _CONNECTION_FAILURES.get(what.connection, "").format(server=_server(what)) + _cause(what),
+        ),
         (
             what.kind == "NotSupportedError" or what.status in (405, 411, 501),
             errno.ENOTSUP,
@@ -147,6 +160,23 @@ def _lacks_settings(what: Failure) -> bool:
 def _is_unexplained(what: Failure) -> bool:
     """Whether S3 refused a HEAD with 400. The answer to a HEAD has no code, and no other reason is known for it."""
     return what.status == 400 and not what.code and "Generic S3 error" in what.text and "method: HEAD" in what.text
+
+
+def _other_region(what: Failure) -> str:
+    """What to say where S3 answers that the bucket lies in another region; "" for another failure. Where it leads to
+    that region, obstore does not follow."""
+    named = re.search(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'", what.text)
+    if named and what.code in ("AuthorizationHeaderMalformed", "PermanentRedirect"):
+        return f"the bucket lies in the region {named[1] or named[2]}, and AWS_REGION or the profile names another"
+    if "redirect without LOCATION" in what.text or what.code == "PermanentRedirect":
+        return "the bucket lies in another region than AWS_REGION or the profile says"
+    return ""
+
+
+def _server(what: Failure) -> str:
+    """The server that a request was sent to, where the error has it: the user may have named another one."""
+    found = re.search(r"Error performing \w+ (https?://)(?:[^/\s@]*@)?([^/\s@]+)", what.text)
+    return f"{found[1]}{found[2]}" if found else "the server"
 
 
 def _answer(what: Failure) -> str:

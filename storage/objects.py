@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from ..whole_files import writing
@@ -39,7 +41,8 @@ class ObjectStorage:
         self._options = options
 
     def __reduce__(self) -> tuple[type[ObjectStorage], tuple[str, NetworkOptions]]:
-        return ObjectStorage, (self.url, self._options)
+        # In another process, such as a worker of a job, something has begun.
+        return ObjectStorage, (self.url, replace(self._options, first_answer_seconds=math.inf))
 
     def __str__(self) -> str:
         return self.url

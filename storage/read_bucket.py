@@ -16,7 +16,7 @@ from .connections import StoreRoot, connect, credentials_tried
 from .hub import hub_place, page_of_files
 from .interface import Stored
 from .network import PIECE_BYTES, NetworkOptions, RequestCounts
-from .object_errors import failure
+from .object_errors import NO_STORE, failure
 from .odd_keys import pages_behind
 from .retrying import Requests
 
@@ -67,6 +67,8 @@ class ReadBucket:
             meta = self.requests.read(lambda: obstore.head(self._store, self.root.key(key)), self.place(key))
         except FileNotFoundError:
             return None
+        if not meta["e_tag"] and not self.is_web_server:
+            raise OSError(errno.EINVAL, NO_STORE, self.place(key))
         return self._stored(meta)
 
     def _find_by_reading(self, key: str) -> Stored | None:

@@ -59,6 +59,8 @@ class Requests:
         self.options = options
         self.counter = RequestCounter()
         self.credentials = credentials
+        # Whether the store has answered a request, be it with an error.
+        self._has_answered = False
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._hedging: ThreadPoolExecutor | None = None
@@ -101,20 +103,25 @@ class Requests:
                 try:
                     answer = request()
                 except (theirs.AlreadyExistsError, theirs.PreconditionError, EOFError):
+                    self._has_answered = True
                     raise
                 except (theirs.BaseError, OSError, ValueError) as error:
                     pause = backoff_seconds(attempt, self.options, _JITTER.random())
                     what, then = failure(error), time.monotonic() + pause
                     failures += not what.is_throttling
+                    self._has_answered = self._has_answered or not what.connection
                     if what.is_throttling and then < began + self.options.throttled_seconds:
                         is_last = then >= until
                     else:
                         tried_again = attempt if what.is_throttling else failures - 1
                         is_last = then >= until or tried_again >= self.options.retries
+                    if attempt and not self._has_answered:
+                        is_last = is_last or then > began + self.options.first_answer_seconds
                     if is_last or not what.is_passing:
                         # A traceback would show the page of text of obstore's error.
                         raise system_error(error, place, self.credentials()) from None
                 else:
+                    self._has_answered = True
                     least_seconds = time.monotonic() - asked
                     return answer
                 self.counter.add(RequestCounts(retries=1))

@@ -8,7 +8,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -16,7 +16,7 @@ from ...errors import SourceError, SourceNotFoundError, UsageError
 from ...storage.interface import Storage, Stored
 from ...storage.local_copy import LocalCopy, local_copy
 from ...storage.locate import storage_at
-from ...storage.network import NetworkOptions
+from ...storage.network import AT_THE_START, NetworkOptions
 from ...storage.odd_keys import is_odd
 from .addresses import Address, parse
 
@@ -33,22 +33,24 @@ class StoreFile:
     stored: Stored | None = None
 
 
+# Of a job that has begun.
+_PATIENT = NetworkOptions()
 # How the environment variables begin that say how stores are reached.
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HF_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
 
-def _storage(address: Address) -> Storage:
+def _storage(address: Address, network: NetworkOptions = AT_THE_START) -> Storage:
     settings = tuple(sorted(each for each in os.environ.items() if each[0].startswith(_SETTINGS)))
-    return _with_settings(address.root, address.query, settings)
+    return _with_settings(address.root, replace(network, query=address.query), settings)
 
 
 @lru_cache(maxsize=64)
-def _with_settings(root: str, query: str, _settings: tuple[tuple[str, str], ...]) -> Storage:
+def _with_settings(root: str, network: NetworkOptions, _settings: tuple[tuple[str, str], ...]) -> Storage:
     # Its connections are used again for all files of a bucket.
-    return storage_at(root, network=NetworkOptions(query=query))
+    return storage_at(root, network=network)
 
 
-def asked(file: StoreFile) -> Stored:
+def asked(file: StoreFile, network: NetworkOptions = _PATIENT) -> Stored:
     """What the file is: from the listing, or by a request. SourceNotFoundError if there is none, SourceError if that
     cannot be found out."""
     if file.stored is not None:
@@ -57,9 +59,9 @@ def asked(file: StoreFile) -> Stored:
     with told(address):
         if address.is_on_the_web:
             # A presigned URL allows reading (GET) alone, and not a HEAD request.
-            with _storage(address).open(address.key) as opened:
+            with _storage(address, network).open(address.key) as opened:
                 return opened.stored
-        found = _storage(address).find(address.key)
+        found = _storage(address, network).find(address.key)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", address.url)
     return found
@@ -107,7 +109,7 @@ def content(address: Address) -> bytes:
 
 def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:
     """Whether a URL stands for what is below it. It does if it ends with a slash, or if no file has that key. A URL
-    with the name of a file is taken for one without a request."""
+    with the name of a file is taken for one without a request. UsageError if that cannot be found out."""
     address = parse(argument)
     if address.is_on_the_web or not address.key:
         return not address.is_on_the_web
@@ -116,12 +118,11 @@ def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:
 
 def _may_exist(address: Address) -> bool:
     try:
-        asked(StoreFile(address))
+        asked(StoreFile(address), AT_THE_START)
     except SourceNotFoundError:
         return False
-    except SourceError:
-        # The search for the sources there reports what is wrong.
-        return True
+    except SourceError as error:
+        raise UsageError(error.message, file=address.url) from error
     return True
 
 
@@ -136,7 +137,7 @@ def identity_of_file(file: StoreFile) -> tuple[int, int]:
 
 
 @contextlib.contextmanager
-def copied(file: StoreFile) -> Iterator[LocalCopy]:
+def copied(file: StoreFile, network: NetworkOptions = _PATIENT) -> Iterator[LocalCopy]:
     """A local copy of a file in a store, of which little has been fetched yet. What fetches from it does so within
     `told`. SourceError if it cannot be made, or is not the file that was listed any more."""
     address = file.address
@@ -149,7 +150,7 @@ def copied(file: StoreFile) -> Iterator[LocalCopy]:
     name = f"source{PurePosixPath(address.name).suffix.lower()}"
     with contextlib.ExitStack() as stack:
         with told(address):
-            copy = stack.enter_context(local_copy(_storage(address), address.key, name))
+            copy = stack.enter_context(local_copy(_storage(address, network), address.key, name))
         before = file.stored
         if before is not None and (before.num_bytes, before.version) != (copy.num_bytes, copy.stored.version):
             raise _replaced(address)
@@ -171,7 +172,7 @@ def small_copy(address: Address) -> Iterator[Path]:
     """A list in a store as a local file, in the block. UsageError if it cannot be read."""
     try:
         with contextlib.ExitStack() as stack:
-            copy = stack.enter_context(copied(StoreFile(address)))
+            copy = stack.enter_context(copied(StoreFile(address), AT_THE_START))
             with told(address):
                 copy.fetch_all()
             left = stack.pop_all()

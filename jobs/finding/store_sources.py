@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ...errors import SourceError, SourceNotFoundError, UsageError
+from ...storage.network import AT_THE_START
 from .addresses import Address, parse
 from .ids import folder_of
 from .importers.in_stores import RecognisedInStore, kinetics_at, lerobot_at, no_videos, refuse_pictures
@@ -40,7 +41,7 @@ def _file_itself(address: Address, naming: UrlNaming) -> Found:
     refuse_other_list(url)
     file = StoreFile(address)
     try:
-        file = replace(file, stored=asked(file))
+        file = replace(file, stored=asked(file, AT_THE_START))
     except SourceNotFoundError as error:
         if glob.has_magic(url):
             raise UsageError(

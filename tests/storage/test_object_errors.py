@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import pickle
+import socket
 import subprocess
 import sys
+import time
 import traceback
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import boto3
@@ -14,12 +20,13 @@ from obstore.exceptions import GenericError
 from obstore.store import AzureStore
 
 from flaky_proxy import Faults, FlakyProxy
-from s3_server import BUCKET
+from s3_server import BUCKET, environment
 from shortgop.errors import OutputError
 from shortgop.storage.connections import StoreRoot, connect
 from shortgop.storage.locate import storage_at
-from shortgop.storage.network import NetworkOptions
+from shortgop.storage.network import AT_THE_START, NetworkOptions
 from shortgop.storage.object_errors import system_error
+from shortgop.whole_files import writing
 
 NO_RETRIES = NetworkOptions(retries=0, throttled_seconds=0)
 
@@ -100,9 +107,84 @@ def test_a_server_that_does_not_work(proxied_url: str, s3_proxy: FlakyProxy) -> 
 
 def test_no_server(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(OSError, match=r"no connection to the server \(Connection refused\)") as caught:
+    with pytest.raises(OSError, match=r"no connection to http://127.0.0.1:9 \(Connection refused\)") as caught:
         storage_at(s3_url, network=NO_RETRIES).read("a")
     assert short(caught.value)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "in 2ms - Server returned non-2xx status code: 400 Bad Request: <Error><Code>AuthorizationHeaderMalformed"
+        "</Code><Message>The authorization header is malformed; the region 'us-east-1' is wrong; expecting 'eu-west-1'"
+        "</Message><Region>eu-west-1</Region></Error>",
+        "in 2ms - Received redirect without LOCATION, this normally indicates an incorrectly configured region",
+    ],
+)
+def test_a_bucket_of_another_region_is_called_that(answer: str) -> None:
+    """As Amazon answers."""
+    error = GenericError(f"Generic S3 error: Error performing GET https://s3.amazonaws.com/b/a {answer}")
+    found = system_error(error, "s3://b/a", "")
+    assert found.strerror in (
+        "the bucket lies in the region eu-west-1, and AWS_REGION or the profile names another",
+        "the bucket lies in another region than AWS_REGION or the profile says",
+    )
+    with pytest.raises(OutputError, match="names another; fix that|profile says; fix that"), writing("s3://b/a"):
+        raise found
+
+
+def test_a_header_that_is_malformed_otherwise_is_no_matter_of_regions() -> None:
+    found = system_error(refusal("AuthorizationHeaderMalformed"), "s3://b/a", "")
+    assert found.strerror == "the server answered 400 AuthorizationHeaderMalformed"
+
+
+@pytest.mark.parametrize("name", ["no_port", "no_host", "no_answer"])
+def test_a_store_that_never_answers_is_an_error_soon(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its address may be mistyped. It was one after up to five minutes."""
+    with contextlib.ExitStack() as stack:
+        address = {"no_port": "127.0.0.1:9", "no_host": "no-such-host.invalid"}.get(name)
+        server = address or f"127.0.0.1:{stack.enter_context(port_that_drops())}"
+        use(f"http://{server}", monkeypatch)
+        hurried = replace(AT_THE_START, first_answer_seconds=1, connect_timeout_seconds=1)
+        began = time.monotonic()
+        with pytest.raises(OSError, match=f"(connection to|in time from) http://{server}"):
+            storage_at("s3://corpus/dataset", network=hurried).read("a")
+        assert time.monotonic() - began < 6
+
+
+def test_a_store_that_has_answered_is_waited_for(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    """A job goes on after an outage. So does a worker that begins during one: its storage was sent to it."""
+    hurried = NetworkOptions(first_answer_seconds=0.01, timeout_seconds=0.2, first_backoff_seconds=0.01)
+    storage = storage_at(proxied_url, network=hurried)
+    s3_proxy.faults(Faults(silent=5))
+    with pytest.raises(TimeoutError):
+        storage.read("a")
+    s3_proxy.faults(Faults())
+    assert storage.put_new("a", b"abc")
+    s3_proxy.faults(Faults(silent=5))
+    assert storage.read("a") == b"abc"
+    s3_proxy.faults(Faults(silent=5))
+    assert pickle.loads(pickle.dumps(storage)).read("a") == b"abc"
+
+
+def use(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let s3:// URLs mean this server."""
+    for name, value in environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+
+
+@contextlib.contextmanager
+def port_that_drops() -> Iterator[int]:
+    """A port of this machine at which nothing is answered, as behind a firewall: more wait there than it takes."""
+    with contextlib.ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
 
 
 def test_keys_and_endpoint_of_a_profile(
@@ -211,7 +293,7 @@ def test_a_failed_upload_says_how_the_connection_failed() -> None:
     line = "Generic S3 error: Error performing PUT http://127.0.0.1:1/b/a?partNumber=3 in 2s, after 8 retries"
     for cause, number, said in (
         ("error sending request", errno.EIO, "the connection broke before the answer"),
-        ("operation timed out", errno.ETIMEDOUT, "no answer in time"),
+        ("operation timed out", errno.ETIMEDOUT, "no answer in time from http://127.0.0.1:1"),
     ):
         error = OSError(f"{line}, max_retries: 8, retry_timeout: 180s  - HTTP error: {cause}")
         found = system_error(error, "s3://b/a", "")

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import shortgop
 from flaky_proxy import Faults, FlakyProxy
+from s3_server import environment
 from shortgop.cli import app
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.copying import copy_videos
@@ -66,6 +67,17 @@ def test_a_web_server_without_ranges_is_told(three_videos: Path) -> None:
         done = CliRunner().invoke(app, ["info", url])
         assert done.exit_code == 1
         assert "Aborted" not in done.output
+
+
+def test_what_is_no_store_is_called_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The console of a store answers with pages, at a port of its own."""
+    (tmp_path / "corpus/dataset").mkdir(parents=True)
+    (tmp_path / "corpus/dataset/zarr.json").write_text("<html>")
+    with server_without_ranges(tmp_path) as url:
+        for name, value in environment(url).items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(shortgop.UnreadableDataError, match="no ETag: its address or port may be wrong; fix that"):
+            shortgop.open("s3://corpus/dataset")
 
 
 def test_who_may_read_but_not_list_opens_a_dataset(three_videos: Path, proxied_url: str, s3_proxy: FlakyProxy) -> None:
