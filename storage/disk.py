@@ -28,8 +28,8 @@ from ..whole_files import (
     temporary_path,
     writing,
 )
-from .disk_lock import LOCK_FILE, REPLACE_LOCK_FILE, disk_lock, replace_lock
-from .interface import OpenedFile, Stored, Taken, Upload
+from .disk_lock import REPLACE_LOCK_FILE, disk_lock, replace_lock
+from .interface import LOCK_KEY, OpenedFile, Stored, Taken, Upload
 from .network import RequestCounts
 from .open_files import OpenFiles, read_exactly
 
@@ -38,7 +38,7 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 _GONE = (errno.ENOENT, errno.ESTALE)
 # No file of a dataset: what NFS makes of a file that is removed or replaced while a process has it open.
 _REMOVED_BY_NFS = re.compile(r"\.nfs[0-9a-f]{16,}")
-_NO_FILES = (".tmp", LOCK_FILE, REPLACE_LOCK_FILE)
+_NO_FILES = (".tmp", LOCK_KEY, REPLACE_LOCK_FILE)
 # Each time another host replaced the file meanwhile.
 _MAX_LOOKS = 10
 _HASH_BYTES = 1 << 20

@@ -17,10 +17,9 @@ from pathlib import Path
 
 from ..errors import DatasetBusyError
 from ..whole_files import discard, writing
-from .interface import Holder
+from .interface import LOCK_KEY, Holder
 from .this_process import has_ended_here
 
-LOCK_FILE = ".lock"
 REPLACE_LOCK_FILE = ".replace-lock"
 # A younger file in .tmp may belong to a job on another host: where locks do not work, holding one proves nothing.
 _STALE_SECONDS = 3600
@@ -52,7 +51,7 @@ def disk_lock(folder: Path) -> Iterator[None]:
             descriptor = os.open(folder, os.O_RDONLY)
             held.callback(os.close, descriptor)
             _lock(descriptor, folder)
-            file = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
+            file = os.open(folder / LOCK_KEY, os.O_RDWR | os.O_CREAT, 0o666)
             held.callback(os.close, file)
             _lock(file, folder)
             before, me = _holder(folder), this_holder()
@@ -131,7 +130,7 @@ def _try_lock(descriptor: int) -> bool:
 def _holder(folder: Path) -> Holder | None:
     """The last process that took the lock and has not released it, as far as this host can know."""
     try:
-        return Holder(**json.loads((folder / LOCK_FILE).read_bytes()))
+        return Holder(**json.loads((folder / LOCK_KEY).read_bytes()))
     except (OSError, ValueError, TypeError):
         return None
 

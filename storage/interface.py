@@ -20,6 +20,8 @@ from .network import RequestCounts
 
 # The `strerror` of an error if the bucket of a file is missing, and not only the file.
 NO_BUCKET = "there is no such bucket"
+LOCK_KEY = ".lock"
+"""The file that whoever has the lock of a place writes when it takes it."""
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,11 @@ from datetime import UTC, datetime
 from ..errors import DatasetBusyError, OutputError
 from ..whole_files import writing
 from .bucket import Bucket
-from .interface import Holder, Stored
+from .interface import LOCK_KEY, Holder, Stored
 from .scratch import remove_abandoned
 from .this_process import is_gone, machine, started
 from .unfinished_uploads import abort_unfinished
 
-KEY = ".lock"
 TEMPORARY = ".tmp"
 
 _PROBE = f"{TEMPORARY}/probe-"
@@ -126,7 +125,7 @@ class _Holding:
         while not self.ended.wait(self.timing.renewed_seconds):
             lease = Lease(**{**asdict(self.lease), "renewals": self.lease.renewals + 1})
             try:
-                version = self.bucket.put(KEY, lease.to_bytes(), self.version)
+                version = self.bucket.put(LOCK_KEY, lease.to_bytes(), self.version)
             except (OSError, OutputError):
                 continue
             if version is None:
@@ -148,20 +147,20 @@ class _Holding:
         if self.renewing.ident is not None:
             self.renewing.join()
         with contextlib.suppress(OSError):
-            found = None if self.lost else self.bucket.find(KEY)
+            found = None if self.lost else self.bucket.find(LOCK_KEY)
             if found is not None and found.version == self.version:
-                self.bucket.remove_objects([KEY])
+                self.bucket.remove_objects([LOCK_KEY])
 
 
 def _taken(bucket: Bucket, probe: str, timing: LeaseTiming) -> _Holding:
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     lease = Lease(socket.gethostname(), os.getpid(), since, machine(), started(os.getpid()), uuid.uuid4().hex)
     for _ in range(_ATTEMPTS):
-        version = bucket.put(KEY, lease.to_bytes(), None)
+        version = bucket.put(LOCK_KEY, lease.to_bytes(), None)
         if version is not None:
             return _Holding(bucket, lease, version, timing)
         try:
-            data, found = bucket.read_tail(KEY, _MAX_LEASE_BYTES)
+            data, found = bucket.read_tail(LOCK_KEY, _MAX_LEASE_BYTES)
         except FileNotFoundError:
             continue
         other = Lease.of(data)
@@ -172,7 +171,7 @@ def _taken(bucket: Bucket, probe: str, timing: LeaseTiming) -> _Holding:
         if not other.has_ended:
             # Also for the jobs after this one: that holder may be alive.
             bucket.put(f"{_TAKEN_OVER}{uuid.uuid4().hex}", other.to_bytes(), None)
-        version = bucket.put(KEY, lease.to_bytes(), found.version)
+        version = bucket.put(LOCK_KEY, lease.to_bytes(), found.version)
         if version is not None:
             return _Holding(bucket, lease, version, timing)
     raise _busy(bucket.url, Lease(), timing.abandoned_seconds)

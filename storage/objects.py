@@ -15,7 +15,7 @@ from ..whole_files import writing
 from . import copies_in_parts, lease
 from .bucket import Bucket
 from .connections import has_boto3
-from .interface import OpenedFile, Stored, Taken, Upload
+from .interface import LOCK_KEY, OpenedFile, Stored, Taken, Upload
 from .network import PIECE_BYTES, NetworkOptions, RequestCounts
 from .opened_objects import OpenedObject
 from .scratch import scratch_path
@@ -78,7 +78,7 @@ class ObjectStorage:
 
     def files(self, folder: str, *, odd_keys: bool = False) -> Iterator[Stored]:
         for each in self._bucket.all_files(folder, odd_keys=odd_keys):
-            if folder or not (each.key == lease.KEY or each.key.startswith(f"{lease.TEMPORARY}/")):
+            if folder or not (each.key == LOCK_KEY or each.key.startswith(f"{lease.TEMPORARY}/")):
                 yield each
 
     def read(self, key: str, start: int = 0, stop: int | None = None, *, again: bool = False) -> bytes:

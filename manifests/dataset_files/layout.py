@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator
 
 from ...errors import not_read
-from ...storage.interface import Storage, Stored
+from ...storage.interface import LOCK_KEY, Storage, Stored
 
 ROOT_KEY = "zarr.json"
 _SHARD = re.compile(r"\w+-\d+(-[0-9a-f]+(\.\d+)?)?\.shard")
@@ -71,6 +71,14 @@ def snapshots(dataset: Storage) -> dict[str, list[Stored]]:
     for stored in listed(dataset, "manifest"):
         found.setdefault(stored.key.split("/")[1].removesuffix(".zip"), []).append(stored)
     return {name: files for name, files in found.items() if name.isdecimal()}
+
+
+def time_there(dataset: Storage) -> float:
+    """A time that has passed by the clock of the place, in seconds since 1970. For whoever holds the writer lock it is
+    about now: that of the lock, or of the latest snapshot."""
+    lock = dataset.find(LOCK_KEY)
+    times = [stored.modified_ns for files in snapshots(dataset).values() for stored in files]
+    return max([*times, 0 if lock is None else lock.modified_ns]) / 1e9
 
 
 def has_snapshot(dataset: Storage, snapshot: str) -> bool:

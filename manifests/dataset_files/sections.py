@@ -19,7 +19,7 @@ from ...storage.interface import Storage, Stored
 from ..ragged import from_texts
 from ..stacking import row_content, stacked, with_videos
 from ..tables import Manifest, Timeline
-from .layout import listed
+from .layout import listed, time_there
 from .parts import finished_units, had_videos, pack, unpack
 from .publish import has_its_shards
 from .root_file import version_to_state
@@ -97,9 +97,10 @@ def remove_old_sections(dataset: Storage) -> None:
     for stored in listed(dataset, "sections"):
         found.setdefault(_unit_of(stored), []).append(stored)
     finished = finished_units(dataset) if found else set()
+    now = min(time.time(), time_there(dataset)) if found else 0.0
     some_stay = False
     for unit, sections in found.items():
-        age_seconds = time.time() - max(stored.modified_ns for stored in sections) / 1e9
+        age_seconds = now - max(stored.modified_ns for stored in sections) / 1e9
         if (unit in finished and had_videos(dataset, unit)) or age_seconds > KEEP_SECONDS:
             for stored in sections:
                 dataset.remove(stored.key)

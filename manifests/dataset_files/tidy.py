@@ -16,7 +16,7 @@ from ...errors import DatasetError, UnreadableDataError, UsageError
 from ...storage.interface import Storage
 from ..shared_memory.host_copies import copies_in
 from .in_order import in_order
-from .layout import is_shard, shard_key, shard_lengths, snapshot_key, snapshots, unit_of_shard
+from .layout import is_shard, shard_key, shard_lengths, snapshot_key, snapshots, time_there, unit_of_shard
 from .parts import finished_parts, had_videos, read_part
 from .root_file import read_root
 from .sections import remove_old_sections, shards_of_sections
@@ -53,6 +53,9 @@ def remove_old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
     A reader that has opened one of them goes on with the tables in its memory.
     """
     removed = old_snapshots(dataset, keep_seconds)
+    if removed:
+        # By a clock of this machine that is ahead, readers would lose them at once.
+        removed = old_snapshots(dataset, keep_seconds, now=min(time.time(), time_there(dataset)))
     for snapshot in removed:
         dataset.remove(snapshot_key(snapshot))
         # Version 1 wrote folders.
@@ -60,13 +63,15 @@ def remove_old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
     return removed
 
 
-def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
-    """The snapshots that have not been current for `keep_seconds`, and are no layers of others; latest first."""
+def old_snapshots(dataset: Storage, keep_seconds: float, now: float | None = None) -> list[str]:
+    """The snapshots that have not been current for `keep_seconds`, and are no layers of others; latest first. `now` is
+    in seconds since 1970, by default by the clock of this machine."""
+    now = time.time() if now is None else now
     current = int(read_root(dataset).snapshot or 0)
     old: list[str] = []
     # A snapshot stops being current when the next one is written. Its own time says nothing: it may have been current
     # for years.
-    replaced_at = time.time()
+    replaced_at = now
     there = snapshots(dataset)
     for snapshot, files in sorted(there.items(), key=lambda each: int(each[0]), reverse=True):
         changed = max(stored.modified_ns for stored in files) / 1e9
@@ -74,7 +79,7 @@ def old_snapshots(dataset: Storage, keep_seconds: float) -> list[str]:
         # A snapshot later than the current one is left over, or about to become current.
         since, keep = (changed, max(keep_seconds, _ABANDONED_SECONDS)) if is_later else (replaced_at, keep_seconds)
         # Without a time to keep them, clocks do not matter: that of the files may be ahead of this one.
-        if int(snapshot) != current and (keep <= 0 or time.time() - since >= keep):
+        if int(snapshot) != current and (keep <= 0 or now - since >= keep):
             old.append(snapshot)
         elif not is_later:
             replaced_at = changed

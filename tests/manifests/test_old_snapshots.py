@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import shortgop
-from dataset_paths import snapshot_path
+from dataset_paths import LOCK_FILE, snapshot_path
 from datasets import as_folder, make_dataset
 from example_manifests import failure
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.manifests.dataset_files.layout import snapshots
+from shortgop.manifests.dataset_files.layout import snapshots, time_there
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import Root, read_root
@@ -25,6 +25,7 @@ from shortgop.manifests.dataset_files.snapshots import open_current, open_manife
 from shortgop.manifests.dataset_files.tidy import parse_duration, remove_old_snapshots
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.locate import storage_at
 from synthetic import constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -54,6 +55,29 @@ def test_a_snapshot_stays_for_the_grace_time_after_another_took_its_place(grown:
     assert remove_old_snapshots(DiskStorage(grown), 0) == ["000003", "000002"]
     assert set(snapshots(DiskStorage(grown))) == {"000004"}
     assert open_current(DiskStorage(grown))[1].ids == ["a", "b", "c"]
+
+
+def test_a_machine_whose_clock_is_days_ahead_removes_no_snapshot_too_early(grown: Path) -> None:
+    """The disk's own clock counts: by that of the machine all files are two days old here, though the first snapshot
+    was replaced an hour ago."""
+    storage, two_days = DiskStorage(grown), 2 * 86400
+    for number, snapshot in enumerate(sorted(snapshots(storage))):
+        aged(grown, snapshot, two_days + 5400 - 1800 * number)
+    with storage.lock():
+        then = time.time() - two_days
+        os.utime(grown / LOCK_FILE, (then, then))
+        assert remove_old_snapshots(storage, 86400) == []
+        assert remove_old_snapshots(storage, 1900) == ["000001"]
+    # By a lock that was taken now they are old.
+    with storage.lock():
+        assert remove_old_snapshots(storage, 86400) == ["000003", "000002"]
+
+
+def test_a_lock_in_a_store_tells_the_time_there(s3_url: str) -> None:
+    storage = storage_at(s3_url)
+    assert time_there(storage) == 0
+    with storage.lock():
+        assert abs(time_there(storage) - time.time()) < 60
 
 
 def test_snapshots_of_version_1_go_too(grown: Path) -> None:

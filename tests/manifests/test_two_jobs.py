@@ -18,8 +18,8 @@ import shortgop
 from dataset_places import Places, left_over
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify
-from shortgop.storage.interface import Storage
-from shortgop.storage.lease import KEY, Lease
+from shortgop.storage.interface import LOCK_KEY, Storage
+from shortgop.storage.lease import Lease
 from sweep import only_in_a_sweep
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -105,7 +105,7 @@ class TestTwoJobsInS3(TwoJobs):
     where = "s3"
 
     @only_in_a_sweep
-    @pytest.mark.parametrize("stopped_at", [KEY, "shards", "parts", "manifest"])
+    @pytest.mark.parametrize("stopped_at", [LOCK_KEY, "shards", "parts", "manifest"])
     @pytest.mark.parametrize("other_has_ended", [False, True])
     def test_one_that_stood_still_and_lost_its_lease_goes_on(
         self, videos: list[Path], places: Places, stopped_at: str, *, other_has_ended: bool
@@ -113,10 +113,10 @@ class TestTwoJobsInS3(TwoJobs):
         dataset = places.new()
         with start(IMPATIENT_JOB, videos[0], dataset) as stopped:
             try:
-                while not (dataset.find(KEY) if stopped_at == KEY else any(dataset.files(stopped_at))):
+                while not (dataset.find(LOCK_KEY) if stopped_at == LOCK_KEY else any(dataset.files(stopped_at))):
                     assert stopped.poll() is None
                 os.kill(stopped.pid, signal.SIGSTOP)
-                assert dataset.find(KEY), "it came to its end before it was stopped"
+                assert dataset.find(LOCK_KEY), "it came to its end before it was stopped"
                 time.sleep(2.5)
                 other = start(IMPATIENT_JOB, videos[1], dataset)
                 while other.poll() is None and (other_has_ended or holder(dataset) in (0, stopped.pid)):
@@ -136,6 +136,6 @@ class TestTwoJobsInS3(TwoJobs):
 def holder(dataset: Storage) -> int:
     """The pid of the job that holds the lease of a dataset in S3; 0 if none does."""
     try:
-        return Lease.of(dataset.read(KEY)).pid
+        return Lease.of(dataset.read(LOCK_KEY)).pid
     except FileNotFoundError:
         return 0

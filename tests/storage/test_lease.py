@@ -11,8 +11,8 @@ import pytest
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.errors import DatasetBusyError, OutputError
 from shortgop.storage.bucket import Bucket
-from shortgop.storage.interface import Stored
-from shortgop.storage.lease import KEY, TEMPORARY, Lease, LeaseTiming, _left, held
+from shortgop.storage.interface import LOCK_KEY, Stored
+from shortgop.storage.lease import TEMPORARY, Lease, LeaseTiming, _left, held
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
 from shortgop.storage.unfinished_uploads import is_old
@@ -30,7 +30,7 @@ def bucket(s3_url: str) -> Bucket:
 def other_host(bucket: Bucket) -> None:
     """Leave the lease of a process of another host."""
     lease = Lease("elsewhere", 17, "2026-11-22 07:00:00 UTC", "another boot", "12", "token")
-    assert bucket.put(KEY, lease.to_bytes(), None) is not None
+    assert bucket.put(LOCK_KEY, lease.to_bytes(), None) is not None
 
 
 def test_a_lease_is_renewed(bucket: Bucket) -> None:
@@ -38,8 +38,8 @@ def test_a_lease_is_renewed(bucket: Bucket) -> None:
         time.sleep(3.5)
         with pytest.raises(DatasetBusyError), held(bucket, SHORT):
             pass
-        assert Lease.of(bucket.read(KEY, 0, None)).renewals >= 2
-    assert bucket.find(KEY) is None
+        assert Lease.of(bucket.read(LOCK_KEY, 0, None)).renewals >= 2
+    assert bucket.find(LOCK_KEY) is None
 
 
 def test_a_lease_of_another_host_ends_with_time_and_who_lost_it_is_spared_by_later_jobs(bucket: Bucket) -> None:
@@ -49,7 +49,7 @@ def test_a_lease_of_another_host_ends_with_time_and_who_lost_it_is_spared_by_lat
         pass
     time.sleep(3)
     with held(bucket, SHORT):
-        assert Lease.of(bucket.read(KEY, 0, None)).host != "elsewhere"
+        assert Lease.of(bucket.read(LOCK_KEY, 0, None)).host != "elsewhere"
     # That one took the lease over. The next one finds none, but the first may still be writing.
     bucket.put(f"{TEMPORARY}/u1.zip-0123", b"abc", None)
     with held(bucket, SHORT):
@@ -57,7 +57,7 @@ def test_a_lease_of_another_host_ends_with_time_and_who_lost_it_is_spared_by_lat
 
 
 def test_what_is_no_lease_ends_with_time_too(bucket: Bucket) -> None:
-    bucket.put(KEY, b"{}", None)
+    bucket.put(LOCK_KEY, b"{}", None)
     with pytest.raises(DatasetBusyError, match="a process that left no name"), held(bucket, SHORT):
         pass
 
@@ -67,18 +67,18 @@ def test_losing_a_lease_is_no_error(bucket: Bucket) -> None:
     with held(bucket, NEVER_RENEWED):
         time.sleep(3.2)
         with held(bucket, SHORT):
-            mine = bucket.find(KEY)
+            mine = bucket.find(LOCK_KEY)
     # The first one left the other's lease alone, and that one was released.
     assert mine is not None
-    assert bucket.find(KEY) is None
+    assert bucket.find(LOCK_KEY) is None
 
 
 def test_a_lost_lease_is_not_removed(bucket: Bucket) -> None:
     with held(bucket, SHORT):
-        bucket.remove_objects([KEY])
+        bucket.remove_objects([LOCK_KEY])
         other_host(bucket)
         time.sleep(0.6)
-    assert Lease.of(bucket.read(KEY, 0, None)).host == "elsewhere"
+    assert Lease.of(bucket.read(LOCK_KEY, 0, None)).host == "elsewhere"
 
 
 def test_temporary_files_of_dead_writers_are_removed(bucket: Bucket) -> None:
@@ -110,7 +110,7 @@ def test_a_lock_is_taken_while_requests_fail(proxied_url: str, s3_proxy: FlakyPr
     storage = storage_at(proxied_url, network=NetworkOptions(first_backoff_seconds=0.01))
     for _ in range(3):
         with storage.lock():
-            assert storage.find(KEY) is not None
+            assert storage.find(LOCK_KEY) is not None
 
 
 def test_temporary_files_of_workers_that_may_go_on_are_spared() -> None:
@@ -148,4 +148,4 @@ def test_an_interruption_does_not_wait_for_a_silent_server(proxied_url: str, s3_
 def test_an_error_releases_the_lease_of_a_server_that_answers(bucket: Bucket) -> None:
     with pytest.raises(KeyboardInterrupt), held(bucket, SHORT):
         raise KeyboardInterrupt
-    assert bucket.find(KEY) is None
+    assert bucket.find(LOCK_KEY) is None
