@@ -71,6 +71,11 @@ def _some_of_each_kind(failures: Sequence[Failure]) -> list[Failure]:
 
 def _problems(report: job.Report) -> list[str]:
     lines = []
+    if report.found_no_source:
+        lines.append(
+            f"none of the {report.sources} sources is there: if the paths of a list begin in another folder than its "
+            "own, name that folder with --list-root"
+        )
     said = {failure.id for failure in report.failures}
     rest = [video_id for video_id in report.lost if video_id not in said]
     if rest:
@@ -134,9 +139,10 @@ def _results(report: job.Report, dataset: str) -> list[str]:
             "those that they had"
         )
     if report.dropped:
+        was, them = ("it was", "it") if len(report.dropped) == 1 else ("they were", "them")
         lines.append(
-            f"{counted(len(report.dropped), 'source')} left out because they were dropped: {some_of(report.dropped)}; "
-            "--include-dropped takes them in again"
+            f"{counted(len(report.dropped), 'source')} left out because {was} dropped: {some_of(report.dropped)}; "
+            f"--include-dropped takes {them} in again"
         )
     there = f"{report.already_there} of {counted(report.sources, 'source')} already in the dataset"
     rest = [there] if report.already_there else []

@@ -181,9 +181,10 @@ def _failures_text(report: Report) -> str:
     counts = [f"{failed} of {counted(report.sources, 'source')} could not be prepared"] if failed else []
     counts += [f"{counted(outdated, 'source')} changed and not replaced"] if outdated else []
     more = "all are" if len(failures) > 1 else "that is"
+    begin = "; the paths of a list may begin in another folder: list_root names it" if report.found_no_source else ""
     return (
         f"{', '.join(counts)}: {failures[0].id}: {failures[0].reason} ({more} in `failures` of the report that "
-        "shortgop.prepare returns)"
+        f"shortgop.prepare returns){begin}"
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
 from ..manifests.lacking import NONE_LACK_FRAMES, Lacking
 from ..manifests.operations.column_changes import HidingColumn, MixedColumn
+from ..wording import NOT_THERE
 from .planning.gpu_readable import NONE, NotForGpus
 from .units_of_work.unit_results import Failure
 
@@ -49,3 +50,10 @@ class Report:
     guessed_rates: tuple[str, ...] = ()
     mixed_columns: tuple[MixedColumn, ...] = ()
     hiding_columns: tuple[HidingColumn, ...] = ()
+
+    @property
+    def found_no_source(self) -> bool:
+        """Whether none of the sources is there, and there are several: then the paths of a list mostly begin in another
+        folder."""
+        missing = sum(NOT_THERE in failure.reason for failure in self.failures)
+        return missing == self.sources > 1

@@ -102,6 +102,12 @@ def _earlier(dataset: Storage, to: str | int, current: str) -> tuple[str, Manife
             count += 1
             if count == to:
                 return name, found
+    if not count:
+        raise UsageError(
+            f"{dataset} has no snapshot before the current one, {current}; `shortgop gc` removes earlier ones, and jobs "
+            "do after a day, unless --keep-snapshots keeps them longer",
+            file=dataset.url,
+        )
     raise UsageError(
         f"{dataset} has {counted(count, 'snapshot')} before the current one, {current}, and {to} back is none of them; "
         "`shortgop snapshots` shows all",

@@ -84,9 +84,7 @@ class Dropping:
         run("drop", dataset.url, "b.mp4")
         result = prep(dataset)
         assert result.exit_code == 0
-        assert (
-            "1 source left out because they were dropped: b.mp4; --include-dropped takes them in again" in result.stdout
-        )
+        assert "1 source left out because it was dropped: b.mp4; --include-dropped takes it in again" in result.stdout
         assert "2 of 3 sources already in the dataset" in result.stdout
         assert json.loads(prep(dataset, "--json").stdout)["dropped"] == ["b.mp4"]
         assert list(shortgop.open(dataset.url).ids) == ["a.mp4", "c.mp4"]

@@ -15,6 +15,7 @@ from moved_datasets import CONTENT, current, is_whole, make_original, make_sourc
 from shortgop.cli import app
 from shortgop.errors import MissingDataError, UsageError
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.manifests.dataset_files.tidy import remove_old_snapshots
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.compact import compact
@@ -156,6 +157,11 @@ def test_a_snapshot_is_named_by_how_far_back_it_is(dataset: Path) -> None:
     assert shortgop.open(place.url)["b.mp4"].attributes == {"label": "z"}
     with pytest.raises(UsageError, match=r"has \d snapshots before the current one, 0\d+, and 99 back is none of them"):
         rollback(place, 99)
+    remove_old_snapshots(place, 0)
+    with pytest.raises(
+        UsageError, match=r"has no snapshot before the current one, 0\d+; `shortgop gc` removes earlier"
+    ):
+        rollback(place, 1)
     for arguments in ([], [then, "--back", "1"]):
         refused = invoke(app, ["rollback", str(dataset), *arguments])
         assert refused.exit_code == 2

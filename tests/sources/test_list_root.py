@@ -214,6 +214,22 @@ def test_a_job_says_early_that_no_source_is_there(tmp_path: Path) -> None:
     assert notes[0].startswith(f"encoding, but no source was there so far: {tmp_path}/x/00.mp4 does not exist. If")
 
 
+def test_a_job_says_at_its_end_that_no_source_was_there(tmp_path: Path) -> None:
+    """Also where there are few."""
+    film(tmp_path / "videos/b.mp4", 0)
+    labels = tmp_path / "train.csv"
+    labels.write_text("path\na.mp4\nb.mp4\n")
+    arguments = ["prep", str(labels), "--out", str(tmp_path / "dataset"), "--runner", "inline"]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 3
+    assert "none of the 2 sources is there: if the paths of a list begin in another folder than its own" in done.stderr
+    with pytest.warns(shortgop.DatasetWarning, match="may begin in another folder: list_root names it"):
+        shortgop.prepare(labels, tmp_path / "dataset", runner="inline")
+    done = CliRunner().invoke(app, [*arguments, "--list-root", str(tmp_path / "videos")])
+    assert "1 could not be prepared" in done.stdout
+    assert "none of the" not in done.stderr
+
+
 def test_a_job_that_tries_again_what_is_missing_says_nothing_of_it(tmp_path: Path) -> None:
     film(tmp_path / "there.mp4", 0)
     labels = tmp_path / "train.csv"
