@@ -7,6 +7,7 @@ import glob
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -154,7 +155,7 @@ def drop(
                     style="yellow",
                 )
             if done.ids and not dry_run:
-                out.print_line(f"`shortgop gc {dataset}` removes their bytes")
+                out.print_line(f"`shortgop gc {quote(dataset)}` removes their bytes")
         if done.unknown:
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -51,7 +52,8 @@ def _failures(report: job.Report, dataset: str) -> Iterator[str]:
         what = "not replaced" if failure.id in outdated else "not in the dataset"
         yield f"{what}: {failure.id}: {failure.reason}"
     if more := len(report.failures) - len(shown):
-        yield f"and {more} more: `shortgop info {dataset}` lists those that are not in the dataset, --json lists all"
+        listing = f"`shortgop info {quote(dataset)}` lists those that are not in the dataset, --json lists all"
+        yield f"and {more} more: {listing}"
 
 
 def _some_of_each_kind(failures: Sequence[Failure]) -> list[Failure]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -96,12 +97,12 @@ def _notices(done: Copied, source: str, target: str) -> Iterator[str]:
         were = "was" if len(done.dropped_in_source) == 1 else "were"
         yield (
             f"{counted(len(done.dropped_in_source), 'video')} of {target} {were} dropped in {source}: "
-            f"{some_of(done.dropped_in_source)}; `shortgop drop {target} ID ...` takes them out"
+            f"{some_of(done.dropped_in_source)}; `shortgop drop {quote(target)} ID ...` takes them out"
         )
     if done.other_columns:
         yield (
             f"columns of {counted(len(done.other_columns), 'video')} differ from {source} and stay as they are: "
-            f"{some_of(done.other_columns)}; `shortgop annotate {target} LABELS` sets them"
+            f"{some_of(done.other_columns)}; `shortgop annotate {quote(target)} LABELS` sets them"
         )
 
 

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -191,7 +192,7 @@ def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, de
     elif damaged:
         out.print_line(
             f"damaged: {len(damaged)} of {counted(len(manifest.videos), 'video')}: {some_of(sorted(damaged))}; "
-            f"`shortgop verify {dataset} --repair SOURCES` makes them again"
+            f"`shortgop verify {quote(dataset)} --repair SOURCES` makes them again"
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from shlex import quote
 
 from ...errors import OutputError
 from ...storage.interface import Storage
@@ -41,6 +42,6 @@ def writing_in_place(dataset: Storage, copying: str = "") -> Iterator[None]:
         permission = "" if cause.errno == errno.EROFS else f"give yourself permission to write to {dataset}, or "
         raise OutputError(
             f"cannot write {error.file}: {cause.strerror or cause}; this changes the dataset where it is: "
-            f"{permission}{copying or f'`shortgop copy {dataset} TARGET`, and then change the copy'}",
+            f"{permission}{copying or f'`shortgop copy {quote(str(dataset))} TARGET`, and then change the copy'}",
             file=error.file,
         ) from cause

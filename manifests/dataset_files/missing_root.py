@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from shlex import quote
 
 from ...errors import NotADatasetError, UnreadableDataError
 from ...storage.interface import NO_BUCKET, Storage
@@ -30,7 +31,9 @@ def tells_its_root(dataset: Storage) -> bool:
 
 def or_repair(dataset: Storage) -> str:
     """The end of a remedy, where zarr.json can be made again."""
-    return f", or run `shortgop verify {dataset} --repair`, which makes it again" if tells_its_root(dataset) else ""
+    if not tells_its_root(dataset):
+        return ""
+    return f", or run `shortgop verify {quote(str(dataset))} --repair`, which makes it again"
 
 
 def lacks_root_text(dataset: Storage) -> str:

@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import BytesIO
+from shlex import quote
 from typing import Any, BinaryIO
 
 from ...errors import DatasetError, MissingDataError, UnreadableDataError, not_read
@@ -92,7 +93,7 @@ def _gone(dataset: Storage, snapshot: str) -> MissingDataError:
 
 def remedy_of(dataset: Storage, snapshot: str) -> str:
     """What to do about a snapshot that is lost or damaged."""
-    command = f"`shortgop verify {dataset} --repair`"
+    command = f"`shortgop verify {quote(str(dataset))} --repair`"
     again = f", or run {command}, which makes it again of the files in `parts`, without encoding"
     return f"copy it to the dataset again{again if _is_needed(dataset, snapshot) else ''}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Mapping, Sequence
+from shlex import quote
 
 import numpy as np
 
@@ -92,14 +93,14 @@ def _gone() -> OSError:
 def lost_remedy(dataset: Storage) -> str:
     """What to do about a shard that is gone or damaged."""
     return (
-        f"run `shortgop prep` on the same sources again, or `shortgop verify {dataset} --repair SOURCES`, or copy the "
-        "shard to the dataset again"
+        "run `shortgop prep` on the same sources again, or "
+        f"`shortgop verify {quote(str(dataset))} --repair SOURCES`, or copy the shard to the dataset again"
     )
 
 
 def damage_remedy(dataset: Storage) -> str:
     """What to do about a shard that has the right length but other bytes than were written."""
-    return f"run `shortgop verify {dataset} --repair SOURCES`, or copy the shard to the dataset again"
+    return f"run `shortgop verify {quote(str(dataset))} --repair SOURCES`, or copy the shard to the dataset again"
 
 
 def lost_videos(manifest: Manifest, shards: Collection[int]) -> Array:

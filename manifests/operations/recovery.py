@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from shlex import quote
 
 import numpy as np
 
@@ -300,7 +301,7 @@ def _not_all(dataset: Storage, lacking: list[str]) -> MissingDataError:
     return MissingDataError(
         f"the snapshot of {dataset} cannot be made again as it was, as {counted(len(lacking), 'file')} "
         f"{'is' if len(lacking) == 1 else 'are'} lost as well: {shown}{more}. Copy them to the dataset again; or "
-        f"`shortgop verify {dataset} --repair --accept-loss` makes a snapshot without what was in them, videos, labels "
-        "and drops, and `shortgop prep` on the same sources then makes videos again that it lacks",
+        f"`shortgop verify {quote(str(dataset))} --repair --accept-loss` makes a snapshot without what was in "
+        "them, videos, labels and drops, and `shortgop prep` on the same sources then makes videos again that it lacks",
         file=dataset.url,
     )

@@ -104,8 +104,8 @@ def _earlier(dataset: Storage, to: str | int, current: str) -> tuple[str, Manife
                 return name, found
     if not count:
         raise UsageError(
-            f"{dataset} has no snapshot before the current one, {current}; `shortgop gc` removes earlier ones, and jobs "
-            "do after a day, unless --keep-snapshots keeps them longer",
+            f"{dataset} has no snapshot before the current one, {current}; `shortgop gc` removes earlier ones, "
+            "and jobs do after a day, unless --keep-snapshots keeps them longer",
             file=dataset.url,
         )
     raise UsageError(
