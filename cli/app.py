@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -24,6 +25,7 @@ EXIT_NOT_HEARD_OF = 4
 # 128 and the number of the signal, as shells say of what a signal ended: here Ctrl-C.
 EXIT_INTERRUPTED = 130
 _OF_SIGNALS = 128
+_AGAIN_SECONDS = 0.05
 
 _GOES_ON = "; finished work is kept, and the same command goes on from there"
 
@@ -95,6 +97,19 @@ class _Told:
     handler raises, so the exception cannot say which it was."""
 
     by: int | None = None
+    # What deals with other exceptions that Python ignores.
+    others: Callable[[sys.UnraisableHookArgs], Any] = sys.__unraisablehook__
+
+
+def _tell_again(ignored: sys.UnraisableHookArgs) -> None:
+    """A signal may come while Python ignores what is raised, as in what it calls beside a fork or in a `__del__`. Then
+    this process sends it to itself once more, a moment later."""
+    if not issubclass(ignored.exc_type, KeyboardInterrupt):
+        _Told.others(ignored)
+        return
+    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), _Told.by or signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def end_tidily_on_signals() -> None:
@@ -112,6 +127,9 @@ def end_tidily_on_signals() -> None:
         raise KeyboardInterrupt
 
     _Told.by = None
+    if sys.unraisablehook is not _tell_again:
+        _Told.others = sys.unraisablehook
+        sys.unraisablehook = _tell_again
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
         signal.signal(signal.SIGHUP, interrupt)
