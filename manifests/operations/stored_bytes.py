@@ -11,13 +11,10 @@ from ..tables import Manifest
 _SUMMED_GOPS = 1 << 18
 
 
-def gops_of_segments(manifest: Manifest) -> Array:
-    """The first GOP of each segment, then the number of all GOPs: int64. The GOPs of a segment are one run."""
-    return _gops_of_segments(manifest, 0, len(manifest.videos))
-
-
-def _gops_of_segments(manifest: Manifest, start: int, stop: int) -> Array:
-    """The same of the videos [start, stop), counted from the first GOP of the first of them."""
+def gops_of_segments(manifest: Manifest, start: int = 0, stop: int | None = None) -> Array:
+    """The first GOP of each segment of the videos [start, stop), counted from that of the first one, then the number of
+    all GOPs: int64. The GOPs of a segment are one run."""
+    stop = len(manifest.videos) if stop is None else stop
     segments = np.diff(manifest.first_segments[start : stop + 1])
     of_each = manifest.videos.segment_gops[start:stop].astype(np.int64)
     found = np.repeat(of_each, segments)
@@ -26,17 +23,13 @@ def _gops_of_segments(manifest: Manifest, start: int, stop: int) -> Array:
     return offsets_of(found)
 
 
-def segment_bytes(manifest: Manifest) -> Array:
-    """The length of each segment in its shard: int64."""
-    return _segment_bytes(manifest, 0, len(manifest.videos))
-
-
-def _segment_bytes(manifest: Manifest, start: int, stop: int) -> Array:
-    """The same of the videos [start, stop)."""
+def segment_bytes(manifest: Manifest, start: int = 0, stop: int | None = None) -> Array:
+    """The length of each segment of the videos [start, stop) in its shard: int64."""
+    stop = len(manifest.videos) if stop is None else stop
     first_gop, end_gop = manifest.first_gops[start], manifest.first_gops[stop]
     first, end = manifest.first_segments[start], manifest.first_segments[stop]
     ends = offsets_of(manifest.gops.length[first_gop:end_gop].astype(np.int64))
-    return np.diff(ends[_gops_of_segments(manifest, start, stop)]) + manifest.segments.init_length[first:end]
+    return np.diff(ends[gops_of_segments(manifest, start, stop)]) + manifest.segments.init_length[first:end]
 
 
 def live_bytes(manifest: Manifest) -> Array:
@@ -44,5 +37,5 @@ def live_bytes(manifest: Manifest) -> Array:
     found = np.zeros(len(manifest.shards), np.int64)
     for start, stop in stretches_of(manifest.first_gops, _SUMMED_GOPS):
         shards = manifest.segments.shard[manifest.first_segments[start] : manifest.first_segments[stop]]
-        found += np.bincount(shards, _segment_bytes(manifest, start, stop), len(found)).astype(np.int64)
+        found += np.bincount(shards, segment_bytes(manifest, start, stop), len(found)).astype(np.int64)
     return found
