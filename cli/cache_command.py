@@ -59,8 +59,8 @@ def cache(  # noqa: PLR0917  # typer makes options of them
             print_json({**dataclasses.asdict(done), "cache_dir": str(cache_dir), "cache_bytes": limit})
         else:
             out.print_line(
-                f"{counted(done.videos_done, 'video')} in {cache_dir}: {byte_size(done.bytes_fetched)} fetched, the "
-                "rest was there"
+                f"{counted(done.videos_done, 'video')} in {cache_dir}, of which this command fetched "
+                f"{byte_size(done.bytes_fetched)}"
             )
             if done.left_out:
                 err.print_line(

@@ -105,6 +105,8 @@ class TestFilling:
         run = CliRunner().invoke(app, ["cache", proxied, "--videos", "film.mkv", *cache])
         assert run.exit_code == 0, run.output
         assert "1 video in" in run.output
+        run = CliRunner().invoke(app, ["cache", proxied, "--videos", "film.mkv", *cache])
+        assert run.stdout == f"1 video in {tmp_path}, of which this command fetched 0 B\n"
         run = CliRunner().invoke(app, ["cache", proxied, "--all", *cache, "--json"])
         assert json.loads(run.stdout)["videos_done"] == 3
         assert CliRunner().invoke(app, ["cache", proxied, *cache]).exit_code == 2
