@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from errno import EILSEQ
+from errno import EILSEQ, EIO, ETIMEDOUT
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -110,12 +110,10 @@ class PageInStore:
             raise UsageError(f"{url} is no name of a page; give one that ends in {' or '.join(SUFFIXES)}", file=url)
         if self.folder == dataset or lies_inside(self.folder, dataset):
             raise UsageError(f"{url} lies within the dataset {dataset}; write somewhere else", file=url)
-        for folder in self._folders():
-            # Credentials may be for the page's own folder alone.
-            with contextlib.suppress(DatasetError, PermissionError):
-                if is_dataset(folder):
-                    raise UsageError(f"{url} lies within the dataset {folder}; write somewhere else", file=url)
         with writing(url):
+            for folder in self._folders():
+                if _may_be_dataset(folder):
+                    raise UsageError(f"{url} lies within the dataset {folder}; write somewhere else", file=url)
             # In a store nothing is made: it says whether there is such a bucket.
             try:
                 self.folder.make()
@@ -155,6 +153,17 @@ class PageInStore:
         while "/" in path:
             path = path.rpartition("/")[0]
             yield storage_at(f"{scheme}://{path}")
+
+
+def _may_be_dataset(folder: Storage) -> bool:
+    """Whether a folder is a dataset. False also where one must not look: credentials may be for the page's own folder
+    alone. OSError if the store does not answer: each folder above would be asked as long."""
+    try:
+        return is_dataset(folder)
+    except DatasetError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in (EIO, ETIMEDOUT):
+            raise error.__cause__ from None
+        return False
 
 
 def _sources(dataset: Storage) -> Iterator[str]:

@@ -15,13 +15,15 @@ import boto3
 import pytest
 from typer.testing import CliRunner
 
+from flaky_proxy import Faults, FlakyProxy
 from shortgop.cli import app
-from shortgop.errors import UsageError
+from shortgop.errors import OutputError, UsageError
 from shortgop.reporting.dataset_report import check_report
-from shortgop.reporting.page_file import page_file
+from shortgop.reporting.page_file import PageInStore, page_file
 from shortgop.reporting.page_html import GENERATOR
 from shortgop.storage.bucket import Bucket
 from shortgop.storage.locate import storage_at
+from shortgop.storage.network import NetworkOptions
 from shortgop.storage.objects import ObjectStorage
 from store_helpers import put, put_raw
 from synthetic import constant_rate_pts, make_video
@@ -174,6 +176,16 @@ def test_urls_at_which_no_page_can_be_are_wrong_usage(
     assert said in refused.output.replace("\n", "")
     assert "topsecret" not in refused.output
     assert list(tmp_path.rglob("*.html")) == []
+
+
+def test_a_store_that_does_not_answer_is_asked_for_one_folder(s3_proxy: FlakyProxy, proxied_url: str) -> None:
+    """And not for each one above: with a mistyped address that took as many times as long."""
+    s3_proxy.faults(Faults(failed=1))
+    s3_proxy.forget()
+    page = PageInStore(storage_at(f"{proxied_url}/a/b/c", network=NetworkOptions(retries=1)), "page.html")
+    with pytest.raises(OutputError, match=r"page.html: the server answered 50\d"):
+        page.check(storage_at(f"{proxied_url}/dataset"), overwrite=False)
+    assert {request.key.rpartition("/")[0] for request in s3_proxy.requests()} == {f"{s3_proxy.prefix}/a/b/c"}
 
 
 def test_credentials_for_the_folder_of_the_page_alone_are_enough(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
