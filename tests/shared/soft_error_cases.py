@@ -4,13 +4,11 @@ cases in a child that finds it."""
 from __future__ import annotations
 
 import dataclasses
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import soft_driver
 from bare_gops import gops
@@ -29,35 +27,13 @@ from soft_driver import (
     OUT_OF_MEMORY,
     UNKNOWN,
     Driver,
-    folders_of,
-    planes_on_host,
     soft_device_decoder,
     soft_nvcuvid_decoder,
-    watched,
 )
 from soft_reader_cases import CUDA, FRAMES, HEVC_SIZE, equal, on_cpu, surfaces_of
 from synthetic import read_number
 
-
-@pytest.fixture(scope="session")
-def loaded() -> Iterator[Driver]:
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
-    with planes_on_host():
-        yield Driver()
-
-
-@pytest.fixture
-def driver(loaded: Driver) -> Iterator[Driver]:
-    with watched(loaded) as driver:
-        yield driver
-
-
-@pytest.fixture(params=["h264", "hevc"])
-def folder(request: pytest.FixtureRequest) -> Path:
-    codec: str = request.param
-    return folders_of() / codec
+pytest_plugins = ["soft_fixtures"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import gc
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,31 +22,13 @@ from shortgop.readers.decoders.surface_source import Pictures
 from shortgop.readers.gpu.cuda_driver import primary_context
 from shortgop.readers.gpu.nvcuvid import load_nvcuvid
 from shortgop.readers.gpu.surfaces import Surface
-from soft_driver import INVALID_VALUE, OUT_OF_MEMORY, Driver, HostMemory, folders_of, soft_nvcuvid_decoder, watched
+from soft_driver import INVALID_VALUE, OUT_OF_MEMORY, Driver, HostMemory, soft_nvcuvid_decoder
 from soft_reader_cases import TEN_BITS, equal, on_cpu
 from synthetic import read_number
 
 FRAMES = 30
 
-
-@pytest.fixture(scope="session")
-def loaded() -> Driver:
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
-    return Driver()
-
-
-@pytest.fixture
-def driver(loaded: Driver) -> Iterator[Driver]:
-    with watched(loaded) as driver:
-        yield driver
-
-
-@pytest.fixture(params=["h264", "hevc"])
-def folder(request: pytest.FixtureRequest) -> Path:
-    codec: str = request.param
-    return folders_of() / codec
+pytest_plugins = ["soft_fixtures"]
 
 
 def test_every_frame_shows_its_number_and_equals_the_cpus(driver: Driver, folder: Path) -> None:

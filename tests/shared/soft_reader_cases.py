@@ -11,7 +11,7 @@ import gc
 import random
 import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,7 @@ from soft_driver import (
     UNKNOWN,
     Driver,
     folders_of,
-    planes_on_host,
     soft_device_decoder,
-    watched,
 )
 from synthetic import read_number
 
@@ -48,27 +46,7 @@ FRAMES = 30
 HEVC_SIZE = ("-s", "160x150")
 TEN_BITS = ("-s", "160x162", "-pix_fmt", "yuv420p10le")
 
-
-@pytest.fixture(scope="session")
-def loaded() -> Iterator[Driver]:
-    torch.set_num_threads(1)
-    # Collections look at what the cases make, and not at the million objects of modules.
-    gc.collect()
-    gc.freeze()
-    with planes_on_host():
-        yield Driver()
-
-
-@pytest.fixture
-def driver(loaded: Driver) -> Iterator[Driver]:
-    with watched(loaded) as driver:
-        yield driver
-
-
-@pytest.fixture(params=["h264", "hevc"])
-def folder(request: pytest.FixtureRequest) -> Path:
-    codec: str = request.param
-    return folders_of() / codec
+pytest_plugins = ["soft_fixtures"]
 
 
 def surfaces_of(source: PyavCudaContext | PyavUpload, request: GopRequest) -> list[Surface]:
