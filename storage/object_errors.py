@@ -168,7 +168,8 @@ def _other_region(what: Failure) -> str:
     named = re.search(r"<Region>([\w-]+)</Region>|expecting '([\w-]+)'", what.text)
     if named and what.code in ("AuthorizationHeaderMalformed", "PermanentRedirect"):
         return f"the bucket lies in the region {named[1] or named[2]}, and AWS_REGION or the profile names another"
-    if "redirect without LOCATION" in what.text or what.code == "PermanentRedirect":
+    is_led_away = "Generic S3 error" in what.text and "redirect without LOCATION" in what.text
+    if is_led_away or what.code == "PermanentRedirect":
         return "the bucket lies in another region than AWS_REGION or the profile says"
     return ""
 

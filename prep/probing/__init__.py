@@ -4,6 +4,7 @@ headers                     what the headers of packets say, codec by codec
 containers                  what files say that PyAV does not tell, and what FFmpeg does not read of them
 
 opening, playlists          open a source as one file
+pyav_version                the release of PyAV that sources are read with
 probe, source_video         what its headers, packets and first frames say, all together
 probed_frames, picture      what its pictures are, by a few frames that are decoded
 header_estimate             about how large it is, before it is read

@@ -32,6 +32,7 @@ from .containers.sample_entry import track_box
 from .containers.transport_packets import has_transport_packets
 from .headers.access_units import has_only_headers
 from .playlists import OF_ANY_SUFFIX, SCRIPT_DEMUXERS, kind_of, script_demuxer
+from .pyav_version import check_pyav
 from .signs import promised_end, why_mp4_does_not_open
 
 # The demuxers of FFmpeg 8.1 and 9.0 that read only the given file. Left out are concat, hls, dash, imf, sdp, rtp, rtsp,
@@ -90,6 +91,7 @@ def open_source(path: str) -> InputContainer:
     NotAVideoError for a format that names other files, or that FFmpeg does not know; SourceError for a file that cannot
     be read.
     """
+    check_pyav()
     follower = script_demuxer(path)
     try:
         if follower is not None:

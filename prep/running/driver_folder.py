@@ -33,7 +33,7 @@ def with_driver(variables: Mapping[str, str]) -> dict[str, str]:
 @cache
 def hidden_driver(folders: tuple[str, ...]) -> str | None:
     """The first of these folders that has libcuda, if the loader does not find that elsewhere."""
-    found = next((folder for folder in folders if Path(folder, _LIBRARY).exists()), None)
+    found = next((folder for folder in folders if _is_there(folder, _LIBRARY)), None)
     return None if found is None or _loads_from_elsewhere(found) else found
 
 
@@ -63,13 +63,36 @@ def files_without_links(folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _named(folders: Sequence[str], name: str) -> Iterator[Path]:
-    return (file for folder in folders if (file := Path(folder, name)).exists())
+    return (Path(folder, name) for folder in folders if _is_there(folder, name))
+
+
+def _is_there(folder: str, name: str) -> bool:
+    # Path.exists raises an error for a folder that this user may not enter.
+    return os.path.exists(os.path.join(folder, name))  # noqa: PTH110, PTH118
 
 
 def _whole_names(folders: Sequence[str], name: str) -> list[Path]:
-    """Of each file the first place."""
-    files = [file for folder in folders for file in Path(folder).glob(f"{name.removesuffix('.1')}.*")]
-    return list({file.name: file for file in reversed(files) if _version(file)}.values())
+    """Of each file the first place. Files that the loader would not take are left out: it says so in each program."""
+    stem = f"{name.removesuffix('.1')}."
+    files = [file for folder in folders for file in _files_in(folder) if file.name.startswith(stem)]
+    return list({file.name: file for file in reversed(files) if _version(file) and _is_preloadable(file)}.values())
+
+
+def _files_in(folder: str) -> list[Path]:
+    try:
+        return sorted(Path(folder).iterdir())
+    except OSError:
+        return []
+
+
+def _is_preloadable(file: Path) -> bool:
+    """Whether the path can stand in LD_PRELOAD, whose entries spaces and colons divide, and the file is none of 32
+    bits (byte 4 of ELF's header)."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(5) != b"\x7fELF\x01" and not re.search(r"[\s:]", str(file))
+    except OSError:
+        return False
 
 
 def _version(file: Path) -> str:

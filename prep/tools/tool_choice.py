@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..probing.pyav_version import check_pyav
 from ..probing.source_video import SourceVideo
 from ..profile import Profile
 from ..running.ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
@@ -9,7 +10,6 @@ from ..running.gpu_errors import NO_GPU
 from .capabilities import NVENC_ENCODERS, SOFTWARE_ENCODERS, Capabilities, encodes, gpu_rank
 from .capability_trials import capabilities_of
 from .pipelines import Pipeline, choose_encoder, choose_pipeline, decoded_by_nvdec, source_kind
-from .pyav_version import check_pyav
 
 
 def choose_ffmpeg(profile: Profile, *, use_gpu: bool = True) -> Ffmpeg:

@@ -52,6 +52,7 @@ class DeviceDecoder:
         self._convert = convert
         self._pool = DecoderPool(open_source, max_idle=_MAX_IDLE_DECODERS, max_idle_pixels=_MAX_IDLE_PIXELS, kind=kind)
         self._process = os.getpid()
+        self._has_told = False
 
     @contextlib.contextmanager
     def request(self) -> Iterator[None]:
@@ -73,7 +74,12 @@ class DeviceDecoder:
         self._pool.shrink()
         self._started().free_memory()
         cost = self._decode(request, targets)
-        warn(f"{self.name} did not decode a GOP until idle decoders were closed and unused memory was freed: {failed}")
+        if not self._has_told:
+            self._has_told = True
+            warn(
+                f"{self.name} did not decode a GOP until idle decoders were closed and unused memory was freed, of "
+                f"which this is told once: {failed}"
+            )
         return cost
 
     def _decode(self, request: GopRequest, targets: Sequence[Target]) -> DecodeCost:

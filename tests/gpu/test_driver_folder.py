@@ -107,6 +107,21 @@ def test_libraries_without_the_names_that_ffmpeg_asks_for_are_loaded_before(
     assert files_without_links((str(tmp_path),)) == tuple(str(tmp_path / name) for name in loaded)
 
 
+def test_folders_that_cannot_be_looked_into_and_files_that_cannot_be_loaded_are_passed_over(tmp_path: Path) -> None:
+    """A path that is too long is an error for Path.exists, as is a folder that the user may not enter."""
+    spaced, narrow, there = (tmp_path / name for name in ("a folder", "lib32", "lib64"))
+    for folder, content in ((spaced, b""), (narrow, b"\x7fELF\x01"), (there, b"\x7fELF\x02")):
+        folder.mkdir()
+        for name in ("libcuda.so.580.95.05", NVCUVID):
+            (folder / name).write_bytes(content)
+    folders = ("/" + "x" * 300, str(spaced), str(narrow))
+    assert files_without_links(folders) == ()
+    assert hidden_driver(folders) is None
+    assert files_without_links((*folders, str(there))) == tuple(
+        str(there / name) for name in ("libcuda.so.580.95.05", NVCUVID)
+    )
+
+
 def test_what_a_user_has_loaded_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("libcuda.so.580.95.05", NVCUVID):
         (tmp_path / name).touch()

@@ -11,6 +11,7 @@ import pytest
 import shortgop
 from datasets import make_dataset
 from shortgop.errors import ToolError
+from shortgop.prep.probing.pyav_version import check_pyav
 from shortgop.prep.profile import Profile, changed_profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, Ffmpeg, find_ffmpeg
 from shortgop.prep.running.gpu_errors import NO_ENCODER
@@ -19,7 +20,6 @@ from shortgop.prep.tools import capability_trials, tool_choice
 from shortgop.prep.tools.capabilities import SCALING, Capabilities, Trial, nvdec
 from shortgop.prep.tools.capability_trials import try_encoder
 from shortgop.prep.tools.doctor import diagnose
-from shortgop.prep.tools.pyav_version import check_pyav
 from shortgop.prep.tools.tool_choice import check_tools, choose_ffmpeg
 from synthetic import SyntheticVideo, read_number
 

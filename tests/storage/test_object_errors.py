@@ -133,6 +133,14 @@ def test_a_bucket_of_another_region_is_called_that(answer: str) -> None:
         raise found
 
 
+def test_a_redirect_of_another_server_is_no_matter_of_regions() -> None:
+    answer = "in 2ms - Received redirect without LOCATION, this normally indicates an incorrectly configured region"
+    found = system_error(
+        GenericError(f"Generic HTTP error: Error performing GET http://a.b/c {answer}"), "http://a.b", ""
+    )
+    assert "region than AWS_REGION" not in str(found.strerror)
+
+
 def test_a_header_that_is_malformed_otherwise_is_no_matter_of_regions() -> None:
     found = system_error(refusal("AuthorizationHeaderMalformed"), "s3://b/a", "")
     assert found.strerror == "the server answered 400 AuthorizationHeaderMalformed"

@@ -185,6 +185,9 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         before anything was read of it, or where clips come again that were read before its state.
         """
         epoch = checked_epoch(epoch, len(self._clips))
+        if epoch > self._state_epoch or (epoch == self.epoch and self._resumed):
+            # The loop counts on from the state.
+            self._state_epoch = -1
         if epoch != self.epoch and self._resumed:
             warn(
                 f"set_epoch({epoch}) leaves epoch {self.epoch}, which load_state_dict resumed, before anything was "
