@@ -98,8 +98,8 @@ def prepare_without_warning(
     each list and the types of its columns. `cuts` names the columns of a list with the times of stretches, "start,end",
     or with their frames, "start,end,frames", `list_root` is the folder or URL in which relative paths of lists begin,
     by default each list's own folder, and `image_fps` is the rate of folders and lists of pictures;
-    `on_recognised` is called with a text for each source that is a dataset of another tool, and for each folder with
-    labels that are not read. Each GPU prepares `streams_per_gpu` sources at a time; with 0 no GPU is used.
+    `on_recognised` is called with a text for each source that is a dataset of another tool, and if folders have labels
+    that are not read. Each GPU prepares `streams_per_gpu` sources at a time; with 0 no GPU is used.
     `on_progress` is called with a `Progress` often; what it raises ends the job.
 
     The report lists sources that could not be prepared. They raise nothing; `shortgop.prepare` gives a DatasetWarning

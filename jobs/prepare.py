@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 
-from ..errors import DatasetBusyError, UsageError
+from ..errors import DatasetBusyError, ShortGopError, UsageError
 from ..manifests.dataset_files import root_file
 from ..manifests.dataset_files.in_place import changing
 from ..manifests.dataset_files.publish import publish
@@ -40,6 +41,7 @@ from .running import Totals
 from .sources.changed import Changed, check_choice
 from .sources.failing import MaxFailures
 from .sources.known_failures import withdraw_gone
+from .sources.known_paths import KnownPaths
 from .sources.listed_columns import update_listed
 from .sources.source_listing import Listing, list_first
 from .sources.source_table import SourceTable
@@ -110,7 +112,8 @@ def prepare(
     )  # fmt: skip
 
     def find(roots: Sequence[str]) -> Iterator[Found]:
-        return found_in(sources, roots, importing=importing, types=types, on_types=on_types)
+        told = replace(importing, columns_at=partial(_columns_at, out))
+        return found_in(sources, roots, importing=told, types=types, on_types=on_types)
 
     with SourceTable() as table:
         listing = list_first(table, sources, out, policy, find, window_sources, id_root)
@@ -161,6 +164,15 @@ def repair(
 
         how = How(Options(profile, policy), where or Where(), keep_snapshots_seconds, "keep", Tally(on_update))
         return _job(listing, (), dataset, how, lost)
+
+
+def _columns_at(out: Storage, path: str) -> set[str]:
+    """The columns of the video that the dataset has of the file at a path. None where that cannot be found out: the job
+    will say why."""
+    with suppress(ShortGopError, OSError):
+        if root_file.is_dataset(out):
+            return KnownPaths(_current(out).manifest).columns_at(path)
+    return set()
 
 
 def _lost_by_length(out: Storage, manifest: Manifest) -> dict[str, str]:

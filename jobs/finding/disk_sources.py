@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path, PurePath
 
@@ -17,7 +16,7 @@ from .importers.webdataset import samples_of
 from .importing import Importing
 from .list_lines import is_list, refuse_other_list
 from .listed_sources import ReadList, found_in_list
-from .lists_beside import may_have_labels, what_is_lost
+from .lists_beside import may_have_labels
 from .other_files import what_else
 from .places import can_be_a_path
 from .plain_values import valid_text
@@ -68,12 +67,9 @@ def _not_there(argument: str, error: OSError) -> UsageError:
 
 def _in_folder(folder: Path, argument: str, naming: Naming, importing: Importing) -> Iterator[Found]:
     has_videos = False
-    lists: list[Path] = []
-    for found in _videos_below(folder, f"in {argument!r}", naming(folder), lists):
+    for found in _videos_below(folder, f"in {argument!r}", naming(folder), importing):
         has_videos = True
         yield found
-    if has_videos:
-        _tell_of_lists(lists, importing)
     others = inside(folder, walk(folder), importing, is_video_name, has_videos=has_videos)
     yield from (_imported(each, folder, naming) for each in others)
     if others or has_videos:
@@ -98,12 +94,11 @@ def _in_glob(pattern: str, naming: Naming, read: ReadList, importing: Importing)
     matches = found_any = False
     # A path may match in several ways, and a list or a tar is read once.
     read_already: set[Path] = set()
-    lists: list[Path] = []
     for path in matching(root, parts):
         matches = True
         found: Iterable[Found] = ()
         if is_local_folder(path):
-            found = _videos_below(path, place, prefix_of, lists)
+            found = _videos_below(path, place, prefix_of, importing)
         elif spelled_out and (path.suffix.lower() == ".tar" or is_list(path.name)):
             if path in read_already:
                 continue
@@ -115,7 +110,7 @@ def _in_glob(pattern: str, naming: Naming, read: ReadList, importing: Importing)
         elif spelled_out or is_video_name(path.name):
             found = (Found(_source(_id_of(path, prefix_of), path, str(path)), place, listed=False),)
         elif may_have_labels(path.name):
-            lists.append(path)
+            importing.note_list(str(path))
         for each in found:
             found_any = True
             yield each
@@ -124,18 +119,9 @@ def _in_glob(pattern: str, naming: Naming, read: ReadList, importing: Importing)
         if matches:
             what = f"matches no videos by their names, such as .mp4: {_what_else_in(matching(root, parts))}"
         raise UsageError(f"the glob {pattern!r} {what}; give another, or a folder", file=pattern)
-    _tell_of_lists(lists, importing)
 
 
-def _tell_of_lists(lists: Iterable[Path], importing: Importing) -> None:
-    places = {str(path) for path in lists if str(path.absolute()) not in importing.lists}
-    text = what_is_lost(places, lambda place: nullcontext(Path(place)))
-    if text:
-        importing.tell(text)
-
-
-def _videos_below(top: Path, place: str, prefix_of: Callable[[Path], str], lists: list[Path]) -> Iterator[Found]:
-    """The videos below a folder. `lists` gets the files there that may be lists of labels."""
+def _videos_below(top: Path, place: str, prefix_of: Callable[[Path], str], importing: Importing) -> Iterator[Found]:
     # Broken links and pipes are sources too: a failure is better than a source that is passed over.
     for folder, files in walk(top):
         # A Path for each of a million files would take most of the time.
@@ -144,7 +130,7 @@ def _videos_below(top: Path, place: str, prefix_of: Callable[[Path], str], lists
             if is_video_name(name):
                 yield Found(Source(valid_text(prefix + name), path + name, given + name, "{}"), place, False)
             elif may_have_labels(name):
-                lists.append(folder / name)
+                importing.note_list(given + name)
 
 
 def _imported(each: Imported, folder: Path | None, naming: Naming) -> Found:

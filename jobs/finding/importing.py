@@ -20,16 +20,18 @@ class Importing:
     """`cuts`: the names of two columns of lists. They hold the times in seconds at which the stretch of a row's file
     that becomes a video starts and ends; with `in_frames` its first frame and the one after its last. `image_fps`: the
     frames per second of sequences of pictures; without it there are none. `tell` is called with a line of text for each
-    argument that is taken for another tool's format, and for a folder with labels that are not read. `list_root` is the
+    argument that is taken for another tool's format, and if folders have labels that are not read. `list_root` is the
     absolute folder, or the URL of one, in which relative paths of lists begin; without it that is each list's own
-    folder. `lists` are the absolute paths and the URLs of lists that the job is given."""
+    folder. `note_list` is called with the place of each file in a folder that may be a list of labels. `columns_at`
+    gives the columns of the video that the dataset has of the file at a place."""
 
     cuts: tuple[str, str] | None = None
     image_fps: Fraction | None = None
     tell: Callable[[str], None] = field(default=lambda _text: None, compare=False)
     in_frames: bool = False
     list_root: str | None = None
-    lists: frozenset[str] = frozenset()
+    note_list: Callable[[str], None] = field(default=lambda _place: None, compare=False)
+    columns_at: Callable[[str], set[str]] = field(default=lambda _place: set(), compare=False)
 
     def __post_init__(self) -> None:
         if self.cuts is not None and (len(set(self.cuts)) < 2 or not all(self.cuts) or {"path", "id"} & set(self.cuts)):

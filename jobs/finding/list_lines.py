@@ -8,12 +8,16 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ...errors import ToolError, UsageError
 from ...wording import counted
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 Line = tuple[str, dict[str, Any]]
 """Where a line is, for messages, and its values by the names of columns."""
@@ -96,9 +100,25 @@ def batches_of(file: str, keys: tuple[str, ...]) -> Iterator[list[Line]]:
         yield batch
 
 
+def first_lines(file: str, head: bytes, most: int) -> list[Line]:
+    """The first lines of a CSV or JSON Lines list of sources, of whose file `head` is the beginning."""
+    rows = _comma_rows if Path(file).suffix.lower() == ".csv" else _json_rows
+    return list(islice(rows(file, ("path",), head), most))
+
+
+def first_of_parquet(file: str, most: int) -> tuple[list[str], list[Any]]:
+    """The names of the columns of a Parquet list of sources, and the paths of its first rows. Nothing else is read."""
+    with _open_parquet(file) as table:
+        names = table.schema_arrow.names
+        _check_columns(file, names, ("path",))
+        key = "path" if "path" in names else FILE_NAME
+        batch = next(table.iter_batches(batch_size=most, columns=[key]), None)
+        return names, batch.column(0).to_pylist() if batch is not None else []
+
+
 @contextlib.contextmanager
-def _open_text(file: str, newline: str) -> Iterator[TextIO]:
-    with Path(file).open("rb") as data:
+def _open_text(file: str, newline: str, head: bytes | None = None) -> Iterator[TextIO]:
+    with Path(file).open("rb") if head is None else io.BufferedReader(io.BytesIO(head)) as data:
         if data.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             raise UsageError(
                 f'the list {file!r} is UTF-16, as Excel\'s "Unicode text" and `>` of Windows PowerShell write it; turn '
@@ -138,9 +158,9 @@ def _with_labels(file: str, number: int, line: str, labelled: re.Match[str]) -> 
     )
 
 
-def _json_rows(file: str, _keys: tuple[str, ...]) -> Iterator[Line]:
+def _json_rows(file: str, _keys: tuple[str, ...], head: bytes | None = None) -> Iterator[Line]:
     name = repr(file)
-    with _open_text(file, "\n") as lines:
+    with _open_text(file, "\n", head) as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -171,17 +191,17 @@ def _value(line: str) -> Any:
     return value if line[end:] in ("\n", "\r\n", "") else json.loads(line, object_pairs_hook=_object)
 
 
-def _comma_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
-    return _table_rows(file, ",", keys)
+def _comma_rows(file: str, keys: tuple[str, ...], head: bytes | None = None) -> Iterator[Line]:
+    return _table_rows(file, ",", keys, head)
 
 
 def _tab_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
     return _table_rows(file, "\t", keys)
 
 
-def _table_rows(file: str, delimiter: str, keys: tuple[str, ...]) -> Iterator[Line]:
+def _table_rows(file: str, delimiter: str, keys: tuple[str, ...], head: bytes | None = None) -> Iterator[Line]:
     name = repr(file)
-    with _open_text(file, "") as stream:
+    with _open_text(file, "", head) as stream:
         # A list that is written by hand has a space behind each comma. In quotes a space at the beginning stays.
         reader = csv.reader(stream, delimiter=delimiter, strict=True, skipinitialspace=True)
         header: list[str] | None = None
@@ -222,6 +242,29 @@ def _other_count(file: str, line: int, num_cells: int, num_columns: int) -> Usag
 
 
 def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
+    number, name = 0, repr(file)
+    with _open_parquet(file) as table:
+        import pyarrow as pa
+
+        _check_columns(file, table.schema_arrow.names, keys)
+        for batch in table.iter_batches():
+            columns = {
+                # Python's own types hold microseconds at most, so these columns become text.
+                key: (
+                    column.cast(pa.string())
+                    if pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
+                    else column
+                ).to_pylist()
+                for key, column in zip(batch.schema.names, batch.columns, strict=True)
+            }
+            for values in zip(*columns.values(), strict=True):
+                number += 1
+                yield f"row {number} of {name}", dict(zip(columns, values, strict=True))
+
+
+@contextlib.contextmanager
+def _open_parquet(file: str) -> Iterator[ParquetFile]:
+    """The file of a table, in the block. UsageError if it is none, also for what the block meets later."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -229,24 +272,9 @@ def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
         raise ToolError(
             f"reading the list {file!r} needs pyarrow ({error}); run `pip install pyarrow`", file=file
         ) from error
-    number, name = 0, repr(file)
     with Path(file).open("rb") as stream:
         try:
-            table = pq.ParquetFile(stream)
-            _check_columns(file, table.schema_arrow.names, keys)
-            for batch in table.iter_batches():
-                columns = {
-                    # Python's own types hold microseconds at most, so these columns become text.
-                    key: (
-                        column.cast(pa.string())
-                        if pa.types.is_timestamp(column.type) or pa.types.is_time(column.type)
-                        else column
-                    ).to_pylist()
-                    for key, column in zip(batch.schema.names, batch.columns, strict=True)
-                }
-                for values in zip(*columns.values(), strict=True):
-                    number += 1
-                    yield f"row {number} of {name}", dict(zip(columns, values, strict=True))
+            yield pq.ParquetFile(stream)
         except UsageError:
             raise
         except (pa.ArrowException, ValueError) as error:
@@ -308,7 +336,7 @@ _OTHER_LISTS = {
     ".xlsx": "save it as .csv",
 }
 
-_READERS = {
+_READERS: dict[str, Callable[[str, tuple[str, ...]], Iterator[Line]]] = {
     ".txt": _text_rows,
     ".csv": _comma_rows,
     ".tsv": _tab_rows,

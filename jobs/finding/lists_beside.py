@@ -1,27 +1,41 @@
 """Lists of labels in a folder of videos, as in Hugging Face's VideoFolder. A folder stands for its video files alone:
-whoever gives it is told of the lists."""
+whoever gives it is told of the lists. This is a notice, which should cost little: where anything is in doubt there is
+none."""
 
 from __future__ import annotations
 
-import contextlib
+import glob
 import os
+import posixpath
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from ...errors import ToolError, UsageError
+from ...errors import SourceError, SourceNotFoundError, ToolError, UsageError
+from ...prep.running.mounts import read_in_time
+from ...prep.running.stalls import stall_limit
 from ...storage.locate import from_home
 from ...wording import counted
 from .addresses import is_store_url, parse
-from .list_lines import FILE_NAME, batches_of, is_list, names_of
-from .places import can_be_a_path
+from .ids import folder_of
+from .list_lines import FILE_NAME, first_lines, first_of_parquet, is_list, names_of
+from .places import can_be_a_path, place_of_listed
+from .store_files import IN_PASSING, StoreFile, asked, head_of
+from .video_names import is_video_name
+from .walking import fixed_part, matching
 
-_NAMES = frozenset(("metadata.csv", "metadata.jsonl", "metadata.parquet"))
+_TEXTS = frozenset(("metadata.csv", "metadata.jsonl"))
+_NAMES = _TEXTS | {"metadata.parquet"}
 _NO_LABELS = frozenset(("id", "path", FILE_NAME))
 
-Opened = Callable[[str], AbstractContextManager[Path]]
-"""Gives the list of a place as a file of this machine, in the block."""
+# So many lists are looked at, so many lines of each, and so much of a text file.
+_LISTS, _LINES, _HEAD_BYTES = 3, 3, 1 << 16
+# A disk that does not answer for so long is not waited for.
+_SECONDS = 5.0
+
+_Start = tuple[set[str], list[Any]]
+"""The columns of a list by its first line, and the paths on its first lines."""
 
 
 def may_have_labels(name: str) -> bool:
@@ -29,25 +43,30 @@ def may_have_labels(name: str) -> bool:
     return name in _NAMES
 
 
-def lists_among(arguments: Sequence[str]) -> frozenset[str]:
-    """The absolute paths and the URLs of the lists that a job is given itself."""
-    lists = (each for each in arguments if is_list(each))
-    return frozenset(
-        parse(each).url if is_store_url(each) else os.path.abspath(from_home(each))  # noqa: PTH100  # as it is written
-        for each in lists
-        if is_store_url(each) or can_be_a_path(each)
-    )
+def may_have_labels_in_store(name: str) -> bool:
+    """The same of a file in a store, but for Parquet: what it says of its columns stands at its end."""
+    return name in _TEXTS
 
 
-def what_is_lost(places: Iterable[str], opened: Opened) -> str:
-    """What is said of the lists whose labels the videos around them do not get; "" if there is nothing to say. Of
-    several the first one with labels is named, and only as many are read."""
-    in_order = sorted(places, key=lambda place: (place.count("/"), place))
-    for number, place in enumerate(in_order):
-        columns = _label_columns(place, opened)
-        if columns:
+def what_is_lost(places: Collection[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]) -> str:
+    """What is said of lists in the folders of a job with these arguments, whose labels the videos around them do not
+    get; "" if there is nothing to say. `columns_at` gives the columns that the dataset has of the file at a place. Of
+    several lists the first one with labels is named."""
+    given = {each for argument in arguments for each in _lists_of(argument)} if places else set()
+    # Where no list is given, nothing is asked of each of a million folders.
+    left = {place for place in places if not given or _true_place(place) not in given}
+    in_order = sorted(left, key=lambda place: (place.count("/"), place))
+    for number, place in enumerate(in_order[:_LISTS]):
+        try:
+            columns, video = _labels_of(place)
+        except (UsageError, ToolError, OSError):
+            continue
+        except SourceError:
+            # Nor would the others be read soon.
+            return ""
+        if columns and not columns <= columns_at(video):
             more = len(in_order) - number - 1
-            others = f", like {counted(more, 'other list')} below the folder" if more else ""
+            others = f", like {counted(more, 'other list')}" if more else ""
             return (
                 f"{place}: not read{others}, as a folder stands for its video files alone; "
                 f"`shortgop prep {shlex.quote(place)} --out DATASET`, now or later, gives the videos its columns "
@@ -56,9 +75,72 @@ def what_is_lost(places: Iterable[str], opened: Opened) -> str:
     return ""
 
 
-def _label_columns(place: str, opened: Opened) -> set[str]:
-    """The columns of labels that a list has by its first line. Empty if it is no list of videos, or cannot be read."""
-    with contextlib.suppress(UsageError, ToolError, OSError), opened(place) as file:
-        first = next(batches_of(str(file), ("path", "id")), None)
-        return first[0][1].keys() - _NO_LABELS if first else set()
-    return set()
+def _lists_of(argument: str) -> Iterator[str]:
+    """The true places of the lists that an argument of a job stands for, if it does."""
+    if not is_list(argument):
+        return
+    if is_store_url(argument):
+        yield parse(argument).url
+    elif can_be_a_path(argument):
+        path = from_home(argument)
+        is_glob = glob.has_magic(path) and not os.path.lexists(path)
+        yield from map(_true_place, map(str, matching(*fixed_part(path))) if is_glob else (path,))
+
+
+def _true_place(place: str) -> str:
+    return place if is_store_url(place) else os.path.realpath(place)
+
+
+def _labels_of(place: str) -> tuple[set[str], str]:
+    """The columns of labels that a list has, and a video below its folder that it names. None if it has no labels, or
+    names no such video. Raises what reading it raises."""
+    if is_store_url(place):
+        start = _start_of(place, head_of(parse(place), _HEAD_BYTES, IN_PASSING))
+        return _labels_in(start, folder_of(place), _is_in_store)
+    folder = str(Path(place).parent.absolute())
+    with stall_limit(_SECONDS):
+        return read_in_time(
+            place, lambda: _labels_in(_start_on_disk(place), folder, os.path.isfile), f"{place}: reading it"
+        )
+
+
+def _labels_in(start: _Start, folder: str, is_file: Callable[[str], bool]) -> tuple[set[str], str]:
+    columns, paths = start
+    labels = columns - _NO_LABELS
+    # `prep` refuses a list with a line that has no path.
+    if labels and all(path and isinstance(path, str) for path in paths):
+        for path in paths:
+            video = place_of_listed(folder, path)
+            if is_video_name(video.rpartition("/")[2]) and _is_below(folder, video) and is_file(video):
+                return labels, video
+    return set(), ""
+
+
+def _is_below(folder: str, place: str) -> bool:
+    return posixpath.normpath(place).startswith(f"{posixpath.normpath(folder)}/")
+
+
+def _start_on_disk(place: str) -> _Start:
+    # Opening a pipe waits for a writer.
+    if not Path(place).is_file():
+        return set(), []
+    if place.endswith(".parquet"):
+        names, paths = first_of_parquet(place, _LINES)
+        return set(names), paths
+    with Path(place).open("rb") as file:
+        return _start_of(place, file.read(_HEAD_BYTES))
+
+
+def _start_of(name: str, head: bytes) -> _Start:
+    if len(head) == _HEAD_BYTES:
+        head = head[: head.rfind(b"\n") + 1]
+    lines = [values for _, values in first_lines(name, head, _LINES)]
+    return set(lines[0]) if lines else set(), [values.get("path", values.get(FILE_NAME)) for values in lines]
+
+
+def _is_in_store(url: str) -> bool:
+    try:
+        asked(StoreFile(parse(url)), IN_PASSING)
+    except SourceNotFoundError:
+        return False
+    return True

@@ -17,7 +17,7 @@ from .disk_sources import found_on_disk
 from .ids import Folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importing import PLAIN, Importing
 from .list_lines import is_list
-from .lists_beside import lists_among
+from .lists_beside import what_is_lost
 from .places import can_be_a_path, without_scheme
 from .source import Found
 from .source_lists import read_list
@@ -98,7 +98,8 @@ def found_in(
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
     arguments = [without_scheme(each) for each in arguments]
     _refuse_options_of_lists(arguments, importing)
-    importing = replace(importing, lists=lists_among(arguments))
+    lists: list[str] = []
+    importing = replace(importing, note_list=lists.append)
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: prefixes_below(base, numbered))
@@ -116,6 +117,9 @@ def found_in(
         else:
             yield from found_on_disk(argument, naming, read, importing)
     check_types(types or {}, typed)
+    text = what_is_lost(lists, arguments, importing.columns_at)
+    if text:
+        importing.tell(text)
 
 
 def _refuse_options_of_lists(arguments: Sequence[str], importing: Importing) -> None:

@@ -35,6 +35,8 @@ class StoreFile:
 
 # Of a job that has begun.
 _PATIENT = NetworkOptions()
+IN_PASSING = NetworkOptions(retries=1, throttled_seconds=0, give_up_after_seconds=5)
+"""For what a job can do without."""
 # How the environment variables begin that say how stores are reached.
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HF_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
 
@@ -105,6 +107,14 @@ def content(address: Address) -> bytes:
     """The content of a small file. SourceNotFoundError if there is none, SourceError if it cannot be read."""
     with told(address):
         return _storage(address).read(address.key)
+
+
+def head_of(address: Address, most_bytes: int, network: NetworkOptions) -> bytes:
+    """At most so many bytes from the beginning of a file. SourceNotFoundError if there is none, SourceError if it
+    cannot be read."""
+    num_bytes = asked(StoreFile(address), network).num_bytes
+    with told(address):
+        return _storage(address, network).read(address.key, 0, min(num_bytes, most_bytes)) if num_bytes else b""
 
 
 def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:

@@ -14,7 +14,7 @@ from .importers.in_stores import RecognisedInStore, kinetics_at, lerobot_at, no_
 from .importing import Importing
 from .list_lines import is_list, refuse_other_list
 from .listed_sources import ReadList, found_in_list_at
-from .lists_beside import may_have_labels, what_is_lost
+from .lists_beside import may_have_labels_in_store
 from .plain_values import valid_text
 from .source import Found, Source
 from .store_files import StoreFile, asked, files_below, is_folder, small_copy
@@ -61,18 +61,14 @@ def _in_folder(folder: Address, naming: UrlNaming, importing: Importing) -> Iter
         yield from _imported(folder, imported, lambda key: naming(url, f"{url}/{key}"), importing)
         return
     is_empty = True
-    lists = set[str]()
-    for file in files_below(folder, lambda name: is_video_name(name) or may_have_labels(name)):
-        if may_have_labels(file.address.name):
-            lists.add(file.address.url)
+    for file in files_below(folder, lambda name: is_video_name(name) or may_have_labels_in_store(name)):
+        if may_have_labels_in_store(file.address.name):
+            importing.note_list(file.address.url)
             continue
         is_empty = False
         yield Found(_source(naming(url, file.address.url), file), f"in {url!r}", listed=False)
     if is_empty:
         raise no_videos(folder)
-    text = what_is_lost(lists - importing.lists, lambda url: small_copy(parse(url)))
-    if text:
-        importing.tell(text)
 
 
 def _in_list(address: Address, read: ReadList, importing: Importing) -> Iterator[Found]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -49,6 +50,11 @@ class KnownPaths:
         ids = self._manifest.videos.id
         found = [each for each in map(ids.text, self._rows(path)) if not part or each.endswith(f"@{part}")]
         return found[0] if len(found) == 1 else None
+
+    def columns_at(self, path: str) -> set[str]:
+        """The columns of the videos that were made from the file at this path."""
+        texts = self._manifest.videos.attributes
+        return {column for row in self._rows(path) for column in json.loads(texts.text(row) or "{}")}
 
     def _with_known_id(self, item: Item) -> Item:
         videos = self._manifest.videos
