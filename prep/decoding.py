@@ -19,7 +19,7 @@ from .probing.bursts import without_bursts
 from .probing.containers.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probed_frames import UNREADABLE_REMEDY
 from .probing.source_video import NO_ENTRIES, SourceVideo, with_pts
-from .running.attempts import STATED_ONCE, raise_if_failed, raise_if_killed, tried_again
+from .running.attempts import STATED_ONCE, raise_if_failed, raise_if_killed, raise_if_stated_twice, tried_again
 from .running.ffmpeg import filters_packets, running
 from .running.frame_report import Shown, parse_stats
 from .running.mounts import read_in_time
@@ -128,6 +128,7 @@ def decode_shown(source: SourceVideo, ffmpeg_path: str, *, tolerant: bool = Fals
     if source.picture.stated_twice and not tolerant:
         _check_all_are_shown(source, shown)
     if len(shown.pts) == 0:
+        raise_if_stated_twice(run, source.path)
         said = f" ({complaint})" if complaint else ""
         raise DamagedSourceError(f"{source.path}: not one frame decodes{said}; {UNREADABLE_REMEDY}", file=source.path)
     if not tolerant:

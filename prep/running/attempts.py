@@ -19,6 +19,8 @@ _FAILS_ON_BOTH = (
     "its headers and its container probably both say how it is turned, or that it is stereo 3D, which ffmpeg takes for "
     "an error; of H.264 "
 )
+# ffmpeg writes no files when it says so.
+_IS_STATED_TWICE = "File exists"
 # A signal (a `kill`, or the kernel out of memory) or a stall does not mean that the source is bad.
 _ATTEMPTS = 3
 
@@ -61,9 +63,14 @@ def raise_if_failed(run: RunningFfmpeg, path: str, *, hung_up: bool = False) -> 
     so a broken pipe is not a failure."""
     if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
         reason = first_reason([line for line in run.stderr.splitlines() if line.strip()])
-        # It writes no files.
-        remedy = f"; {_FAILS_ON_BOTH}{STATED_ONCE}" if "File exists" in reason else ""
+        remedy = f"; {_FAILS_ON_BOTH}{STATED_ONCE}" if _IS_STATED_TWICE in reason else ""
         raise FfmpegFailedError(f"{path}: ffmpeg failed: {reason}{remedy}", file=path, stderr=run.stderr)
+
+
+def raise_if_stated_twice(run: RunningFfmpeg, path: str) -> None:
+    """Raise an FfmpegFailedError when ffmpeg failed on what headers and container both say: the file is whole."""
+    if _IS_STATED_TWICE in run.stderr:
+        raise_if_failed(run, path)
 
 
 def raise_if_not_copied(run: RunningFfmpeg, path: str) -> None:

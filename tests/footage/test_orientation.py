@@ -36,10 +36,11 @@ _STORED: dict[int, Callable[[Any], Any]] = {
 }
 
 
-def rotated_clip(path: Path, codec: str = "libx264") -> SyntheticVideo:
+def rotated_clip(path: Path, codec: str = "libx264", pix_fmt: str = "yuv420p") -> SyntheticVideo:
     """20 frames of a phone that was held upright, with a keyframe in ten."""
+    coded: Any = {"codec": codec, "pix_fmt": pix_fmt, "gop": 10}
     pts = constant_rate_pts(Fraction(30), 20)
-    return make_video(path, pts=pts, timebase=Fraction(1, 30), size=(64, 96), rotation=90, gop=10, codec=codec)
+    return make_video(path, pts=pts, timebase=Fraction(1, 30), size=(64, 96), rotation=90, **coded)
 
 
 def orientations(path: Path) -> list[Any]:
@@ -99,6 +100,23 @@ def test_an_orientation_that_headers_of_hevc_state_as_well_is_not_applied(tmp_pa
     ffmpeg("-display_rotation", "90", "-i", tmp_path / "both.mp4", "-c", "copy", tmp_path / "x.mp4")
     assert len(orientations(tmp_path / "x.mp4")) == 2
     assert shown_upright([tmp_path / "x.mp4"], tmp_path / "dataset") == [list(range(20))]
+
+
+def test_what_is_stated_twice_is_told_also_where_packets_do_not_say_when_frames_are_shown(tmp_path: Path) -> None:
+    """4:4:4 H.264 from a raw stream: it was said that not one frame decodes, with the advice to copy the file again."""
+    plain = rotated_clip(tmp_path / "plain.mp4", pix_fmt="yuv444p")
+    headers = "h264_metadata=display_orientation=insert:rotate=180"
+    ffmpeg("-i", plain.path, "-c", "copy", "-bsf:v", headers, tmp_path / "headers.mp4")
+    ffmpeg("-i", tmp_path / "headers.mp4", "-c", "copy", tmp_path / "both.h264")
+    ffmpeg("-r", "30", "-i", tmp_path / "both.h264", "-c", "copy", tmp_path / "both.mp4")
+    ffmpeg("-display_rotation", "90", "-i", tmp_path / "both.mp4", "-c", "copy", tmp_path / "x.mp4")
+    (failure,) = make_dataset([tmp_path / "x.mp4"], tmp_path / "refused").failures
+    assert "its headers and its container probably both say how it is turned" in failure.reason
+    assert "copy or download" not in failure.reason
+    copy = ("-map", "0:v:0", "-c", "copy", "-bsf:v", "h264_metadata=display_orientation=remove")
+    assert " ".join(copy) in failure.reason
+    ffmpeg("-i", tmp_path / "x.mp4", *copy, tmp_path / "OUT.mp4")
+    assert shown_upright([tmp_path / "OUT.mp4"], tmp_path / "dataset") == [list(range(20))]
 
 
 @pytest.mark.parametrize("orientation", _STORED)
