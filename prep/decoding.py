@@ -28,6 +28,9 @@ from .timing.stated_times import copied_times, estimated_times
 
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
+_WITHOUT_MESSAGES = (
+    "for the others give OUT.mp4 of `ffmpeg -i FILE -map 0:v:0 -c copy -bsf:v filter_units=remove_types=39 OUT.mp4`"
+)
 
 
 class DamageFoundError(Exception):
@@ -49,13 +52,17 @@ def as_filtered(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
     return replace(source, repeats_times=False, picture=replace(source.picture, stated_twice=False))
 
 
-def look_closer(source: SourceVideo) -> None:
-    """Scan the source; DamageFoundError when the scan finds damage."""
+def _scanned(source: SourceVideo) -> Scan:
     path, stream_index, delay = source.path, source.stream_index, source.has_unknown_delay
-    found = tried_again(
+    return tried_again(
         path, lambda: read_in_time(path, lambda: scan(path, stream_index, has_unknown_delay=delay), "reading it")
     )
-    found, joined = continued_scan(found, source.timebase, source.period)
+
+
+def look_closer(source: SourceVideo) -> None:
+    """Scan the source; DamageFoundError when the scan finds damage."""
+    path = source.path
+    found, joined = continued_scan(_scanned(source), source.timebase, source.period)
     evened = None
     if joined is None and source.has_bursts and source.pts is not None:
         if _has_bursts_anyhow(source, found):
@@ -101,10 +108,16 @@ def decoded(
     return known, shown.pts
 
 
+def _num_shown_with_messages(source: SourceVideo) -> int:
+    """How many frames decoders show of a whole source: of HEVC not those that lead to a first keyframe of open GOPs."""
+    found = _scanned(source)
+    return len({*found.shown} - found.corrupt)
+
+
 def _check_all_are_shown(source: SourceVideo, shown: Shown) -> None:
     """EncodeError for a source without whose messages ffmpeg shows fewer frames: they tell where decoding may start."""
-    if len(shown.pts) != source.num_packets:
-        remedy = STATED_ONCE if source.codec == "h264" else "remux or re-encode the file first"
+    if len(shown.pts) != source.num_packets and len(shown.pts) < _num_shown_with_messages(source):
+        remedy = STATED_ONCE if source.codec == "h264" else _WITHOUT_MESSAGES
         raise EncodeError(
             f"{source.path} says both in its headers and in its container how it is turned, or that it is stereo 3D: "
             f"ffmpeg fails on both, and does not show all frames without the headers' messages; {remedy}",

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import shortgop
-from cut_sources import cut, write_list
+from cut_sources import OPEN_GOP_HEVC, cut, write_list
 from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
 from shortgop.manifests.operations.export import export
@@ -36,11 +36,21 @@ _STORED: dict[int, Callable[[Any], Any]] = {
 }
 
 
-def rotated_clip(path: Path, codec: str = "libx264", pix_fmt: str = "yuv420p") -> SyntheticVideo:
-    """20 frames of a phone that was held upright, with a keyframe in ten."""
-    coded: Any = {"codec": codec, "pix_fmt": pix_fmt, "gop": 10}
-    pts = constant_rate_pts(Fraction(30), 20)
-    return make_video(path, pts=pts, timebase=Fraction(1, 30), size=(64, 96), rotation=90, **coded)
+def rotated_clip(path: Path, num_frames: int = 20, **coded: Any) -> SyntheticVideo:
+    """Frames of a phone that was held upright, with a keyframe in ten."""
+    pts = constant_rate_pts(Fraction(30), num_frames)
+    return make_video(path, pts=pts, timebase=Fraction(1, 30), size=(64, 96), rotation=90, gop=10, **coded)
+
+
+def of_both(hevc: SyntheticVideo, folder: Path) -> Path:
+    """HEVC whose headers say half a turn before each keyframe (ITU-T H.265, D.3.17), and its MP4 a quarter."""
+    ffmpeg("-i", hevc.path, "-c", "copy", folder / "plain.hevc")
+    half_a_turn = bytes.fromhex("00000001 4e01 2f03 100018 80")
+    keyframes = re.compile(rb"(?=\x00\x00\x01[\x20-\x2a])")
+    (folder / "both.hevc").write_bytes(keyframes.sub(half_a_turn, (folder / "plain.hevc").read_bytes()))
+    ffmpeg("-r", "30", "-i", folder / "both.hevc", "-c", "copy", folder / "both.mp4")
+    ffmpeg("-display_rotation", "90", "-i", folder / "both.mp4", "-c", "copy", folder / "x.mp4")
+    return folder / "x.mp4"
 
 
 def orientations(path: Path) -> list[Any]:
@@ -90,16 +100,24 @@ def test_an_orientation_that_headers_state_as_well_is_not_applied(message: int, 
 
 
 def test_an_orientation_that_headers_of_hevc_state_as_well_is_not_applied(tmp_path: Path) -> None:
-    """The message (ITU-T H.265, D.3.17) says half a turn, and is put before each keyframe."""
-    plain = rotated_clip(tmp_path / "plain.mp4", codec="libx265")
-    ffmpeg("-i", plain.path, "-c", "copy", tmp_path / "plain.hevc")
-    half_a_turn = bytes.fromhex("00000001 4e01 2f03 100018 80")
-    keyframes = re.compile(rb"(?=\x00\x00\x01[\x20-\x2a])")
-    (tmp_path / "both.hevc").write_bytes(keyframes.sub(half_a_turn, (tmp_path / "plain.hevc").read_bytes()))
-    ffmpeg("-r", "30", "-i", tmp_path / "both.hevc", "-c", "copy", tmp_path / "both.mp4")
-    ffmpeg("-display_rotation", "90", "-i", tmp_path / "both.mp4", "-c", "copy", tmp_path / "x.mp4")
-    assert len(orientations(tmp_path / "x.mp4")) == 2
-    assert shown_upright([tmp_path / "x.mp4"], tmp_path / "dataset") == [list(range(20))]
+    source = of_both(rotated_clip(tmp_path / "plain.mp4", codec="libx265"), tmp_path)
+    assert len(orientations(source)) == 2
+    assert shown_upright([source], tmp_path / "dataset") == [list(range(20))]
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+def test_hevc_cut_out_of_open_gops_whose_headers_state_an_orientation_as_well_is_prepared(
+    suffix: str, tmp_path: Path
+) -> None:
+    """Frames that lead to the first keyframe refer to earlier ones, and no decoder shows them: it was refused as if
+    that came of the headers."""
+    open_gops = {"preset": "ultrafast", **OPEN_GOP_HEVC}
+    clip = rotated_clip(tmp_path / "plain.mp4", codec="libx265", num_frames=60, b_frames=3, options=open_gops)
+    place = ("-avoid_negative_ts", "make_zero") if suffix == "mkv" else ()
+    ffmpeg("-ss", "1.1", "-i", of_both(clip, tmp_path), "-c", "copy", *place, tmp_path / f"cut.{suffix}")
+    ((first, *others),) = shown_upright([tmp_path / f"cut.{suffix}"], tmp_path / "dataset")
+    assert [first, *others] == list(range(first, 60))
+    assert first < 40
 
 
 def test_what_is_stated_twice_is_told_also_where_packets_do_not_say_when_frames_are_shown(tmp_path: Path) -> None:
