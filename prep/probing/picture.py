@@ -45,6 +45,7 @@ _OTHER_STREAMS = {"audio": "audio", "subtitle": "subtitles", "data": "data", "vi
 # What FFmpeg gives a frame once for the container and once more for messages in the headers of these codecs.
 _STATED_BY_BOTH = ("DISPLAYMATRIX", "STEREO3D")
 _MESSAGE_CODECS = ("h264", "hevc")
+_FULL_CHROMA = ("4:4:4", "RGB")
 _SUBSAMPLING = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0", (4, 1): "4:1:1", (1, 2): "4:4:0", (4, 4): "4:1:0"}
 
 
@@ -149,7 +150,7 @@ def picture_of(
         stated_twice=codec.name in _MESSAGE_CODECS
         and any(stated.count(kind) > 1 for kind in _STATED_BY_BOTH)
         # Messages also tell of fields, of alpha, and of old versions of x264, whose 4:4:4 decodes otherwise.
-        and not (fields != Fields.NO or has_alpha_layer or _chroma(pixels) in ("4:4:4", "RGB")),
+        and not (fields != Fields.NO or has_alpha_layer or (codec.name == "h264" and _chroma(pixels) in _FULL_CHROMA)),
         left_behind=_left_behind(stream, container),
         tags=tuple(
             text for kind, text in (("STEREO3D", "stereo 3D"), ("SPHERICAL", "360 projection")) if kind in kinds

@@ -99,8 +99,9 @@ def test_an_orientation_that_headers_state_as_well_is_not_applied(message: int, 
     assert [[read_number(frame) for frame in video] for video in videos] == [[*range(6, 12)], [*range(12, 18)]]
 
 
-def test_an_orientation_that_headers_of_hevc_state_as_well_is_not_applied(tmp_path: Path) -> None:
-    source = of_both(rotated_clip(tmp_path / "plain.mp4", codec="libx265"), tmp_path)
+@pytest.mark.parametrize("pix_fmt", ["yuv420p", "yuv444p", "gbrp"])
+def test_an_orientation_that_headers_of_hevc_state_as_well_is_not_applied(pix_fmt: str, tmp_path: Path) -> None:
+    source = of_both(rotated_clip(tmp_path / "plain.mp4", codec="libx265", pix_fmt=pix_fmt), tmp_path)
     assert len(orientations(source)) == 2
     assert shown_upright([source], tmp_path / "dataset") == [list(range(20))]
 
