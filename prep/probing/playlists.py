@@ -22,7 +22,7 @@ _HEAD_BYTES = 4096
 # A playlist of a day in segments of a second takes 3 MB.
 _MAX_BYTES = 1 << 26
 _ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
-_METHOD = re.compile(r"#EXT-X-KEY:(?:.*,)?METHOD=([^,]+)")
+_METHOD = re.compile(r'#EXT-X-KEY:(?:.*,)?METHOD="?([^",]+)')
 # FFmpeg takes no file for a key that is not called as a video is.
 _DECRYPTED = "ffmpeg -allowed_extensions ALL -i FILE -c copy OUT.mp4"
 OF_ANY_SUFFIX = (

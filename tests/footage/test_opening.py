@@ -94,6 +94,17 @@ def test_an_hls_playlist_that_says_so_in_its_name_is_followed(two_parts: Path, t
     assert shown(tmp_path / "talk.m3u8", tmp_path) == list(range(20))
 
 
+@pytest.mark.parametrize("key", ["METHOD=NONE", 'METHOD="NONE"'])
+def test_an_hls_playlist_that_says_that_it_is_not_encrypted_is_prepared(
+    key: str, two_parts: Path, tmp_path: Path
+) -> None:
+    """The standard has no quotes there, and FFmpeg takes both."""
+    ffmpeg("-i", two_parts / "one.mp4", "-c", "copy", "-f", "hls", "-hls_list_size", 0, tmp_path / "x.m3u8")
+    text = (tmp_path / "x.m3u8").read_text()
+    (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", f"#EXT-X-KEY:{key}\n#EXTINF", 1))
+    assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
+
+
 def made_by_command(error: Exception, source: Path) -> Path:
     """The file that the command in an error makes of a source."""
     (command,) = re.findall("`ffmpeg (.*?)`", str(error))
