@@ -23,11 +23,13 @@ _HEAD_BYTES = 4096
 _MAX_BYTES = 1 << 26
 _ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
 _METHOD = re.compile(r'#EXT-X-KEY:(?:.*,)?METHOD="?([^",]+)')
+_USUAL_SUFFIXES = (".ts", ".m4s", ".mp4")
 # FFmpeg takes no file for a key that is not called as a video is.
-_DECRYPTED = "ffmpeg -allowed_extensions ALL -i FILE -c copy OUT.mp4"
+_OF_USUAL_SUFFIX = "OUT.mp4 of `ffmpeg -allowed_extensions ALL -i FILE -c copy OUT.mp4`"
+_OF_ANY_SUFFIX = "OUT.mp4 of `ffmpeg -allowed_extensions ALL -extension_picky 0 -i FILE -c copy OUT.mp4`"
 OF_ANY_SUFFIX = (
-    "FFmpeg also refuses segments whose suffixes are not those of their formats (.ts, .m4s, .mp4): for these give "
-    "OUT.mp4 of `ffmpeg -allowed_extensions ALL -extension_picky 0 -i FILE -c copy OUT.mp4`"
+    f"FFmpeg also refuses segments whose suffixes are not those of their formats ({', '.join(_USUAL_SUFFIXES)}): for "
+    f"these give {_OF_ANY_SUFFIX}"
 )
 """What to do with an HLS playlist that does not open although it is right."""
 _RANGE = re.compile(r"(\d+)(?:@(\d+))?")
@@ -152,7 +154,9 @@ def _check_is_no_secret(playlist: Path, lines: list[str]) -> None:
     found = ((number, _METHOD.match(line)) for number, line in enumerate(lines, 1))
     number, method = next(((number, match[1]) for number, match in found if match and match[1] != "NONE"), (0, ""))
     if method:
-        how = f", as OUT.mp4 of `{_DECRYPTED}`" if method == "AES-128" else ", with its key"
+        segments = [line for line in lines if line and line[0] != "#"]
+        command = _OF_USUAL_SUFFIX if all(name.endswith(_USUAL_SUFFIXES) for name in segments) else _OF_ANY_SUFFIX
+        how = f", as {command}" if method == "AES-128" else ", with its key"
         raise NotAVideoError(
             f"{playlist}, line {number}: its segments are encrypted ({method}); decrypt it first{how}",
             file=str(playlist),

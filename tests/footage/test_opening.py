@@ -105,6 +105,13 @@ def test_an_hls_playlist_that_says_that_it_is_not_encrypted_is_prepared(
     assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
 
 
+def rename_segments(folder: Path, suffix: str) -> None:
+    """Give the segments (*.ts) of x.m3u8 another suffix."""
+    for segment in folder.glob("*.ts"):
+        segment.rename(segment.with_suffix(suffix))
+    (folder / "x.m3u8").write_text((folder / "x.m3u8").read_text().replace(".ts", suffix))
+
+
 def made_by_command(error: Exception, source: Path) -> Path:
     """The file that the command in an error makes of a source."""
     (command,) = re.findall("`ffmpeg (.*?)`", str(error))
@@ -113,14 +120,17 @@ def made_by_command(error: Exception, source: Path) -> Path:
     return made
 
 
+@pytest.mark.parametrize("suffix", [".ts", ".jpg"])
 def test_an_encrypted_hls_playlist_is_called_that_with_the_command_that_decrypts_it(
-    two_parts: Path, tmp_path: Path
+    suffix: str, two_parts: Path, tmp_path: Path
 ) -> None:
-    """It was said not to open, with the advice to correct it."""
+    """It was said not to open, with the advice to correct it. Servers call segments otherwise, which FFmpeg refuses."""
     (tmp_path / "secret.key").write_bytes(bytes(range(16)))
     (tmp_path / "key.txt").write_text(f"secret.key\n{tmp_path}/secret.key\n")
     key = ("-hls_key_info_file", tmp_path / "key.txt", "-hls_list_size", 0)
-    ffmpeg("-i", two_parts / "one.mp4", "-c", "copy", "-f", "hls", *key, tmp_path / "x.m3u8")
+    names = ("-hls_segment_filename", tmp_path / "%d.ts")
+    ffmpeg("-i", two_parts / "one.mp4", "-c", "copy", "-f", "hls", *key, *names, tmp_path / "x.m3u8")
+    rename_segments(tmp_path, suffix)
     with pytest.raises(shortgop.NotAVideoError, match=r"line \d: its segments are encrypted \(AES-128\)") as caught:
         probe(str(tmp_path / "x.m3u8"))
     assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
@@ -133,9 +143,7 @@ def test_an_hls_playlist_of_files_with_other_suffixes_is_refused_with_the_comman
     """Servers call segments otherwise, and FFmpeg refuses them."""
     names = ("-hls_list_size", 0, "-hls_segment_filename", tmp_path / "%d.ts")
     ffmpeg("-i", two_parts / "one.mp4", "-c", "copy", "-f", "hls", *names, tmp_path / "x.m3u8")
-    for segment in tmp_path.glob("*.ts"):
-        segment.rename(segment.with_suffix(suffix))
-    (tmp_path / "x.m3u8").write_text((tmp_path / "x.m3u8").read_text().replace(".ts", suffix))
+    rename_segments(tmp_path, suffix)
     with pytest.raises(shortgop.NotAVideoError, match="is an HLS playlist that does not open") as caught:
         probe(str(tmp_path / "x.m3u8"))
     assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
