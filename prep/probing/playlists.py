@@ -127,7 +127,8 @@ def _check_concat(script: Path) -> None:
         _check_is_no_script(_place_of(name, script), script)
 
 
-def _check_hls(playlist: Path, *, leads_to_playlists: bool = True) -> None:
+def _check_hls(playlist: Path, given: Path | None = None) -> None:
+    """`given`: the playlist that names this one, if any does."""
     lines = [line.strip() for line in _text(playlist).splitlines()]
     has_segments = any(line.startswith("#EXTINF") for line in lines)
     if has_segments and "#EXT-X-ENDLIST" not in lines:
@@ -141,26 +142,27 @@ def _check_hls(playlist: Path, *, leads_to_playlists: bool = True) -> None:
     names = re.findall(r'\bURI="([^"]*)"', "\n".join(tags)) + [line for line in lines if line and line[0] != "#"]
     for name in names:
         place = _place_of(name, playlist)
-        if has_segments or not leads_to_playlists:
+        if has_segments or given is not None:
             _check_is_no_script(place, playlist)
         else:
-            _check_hls(place, leads_to_playlists=False)
-    _check_is_no_secret(playlist, lines)
+            _check_hls(place, playlist)
+    _check_is_no_secret(playlist, lines, given)
     _check_parts(playlist, lines)
 
 
-def _check_is_no_secret(playlist: Path, lines: list[str]) -> None:
-    """NotAVideoError for a playlist whose segments are encrypted."""
+def _check_is_no_secret(playlist: Path, lines: list[str], given: Path | None) -> None:
+    """NotAVideoError for a playlist whose segments are encrypted, of the one that was `given` if that names it."""
     found = ((number, _METHOD.match(line)) for number, line in enumerate(lines, 1))
     number, method = next(((number, match[1]) for number, match in found if match and match[1] != "NONE"), (0, ""))
     if method:
         segments = [line for line in lines if line and line[0] != "#"]
         command = _OF_USUAL_SUFFIX if all(name.endswith(_USUAL_SUFFIXES) for name in segments) else _OF_ANY_SUFFIX
         how = f", as {command}" if method == "AES-128" else ", with its key"
-        raise NotAVideoError(
-            f"{playlist}, line {number}: its segments are encrypted ({method}); decrypt it first{how}",
-            file=str(playlist),
-        )
+        which = f"{playlist}, line {number}: its segments are encrypted ({method})"
+        if given is not None:
+            # The command has to read all that it names: this one may be the sound alone.
+            which = f"{given} names {which}"
+        raise NotAVideoError(f"{which}; decrypt {given or playlist} first{how}", file=str(given or playlist))
 
 
 def _check_parts(playlist: Path, lines: list[str]) -> None:

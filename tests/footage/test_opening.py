@@ -136,6 +136,30 @@ def test_an_encrypted_hls_playlist_is_called_that_with_the_command_that_decrypts
     assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
 
 
+def test_the_command_for_a_playlist_of_which_the_sound_alone_is_encrypted_makes_the_pictures_too(
+    tmp_path: Path,
+) -> None:
+    """It was to be run on the playlist of the sound."""
+    clip = make_video(
+        tmp_path / "x.mp4", pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30), audio_start=Fraction(0)
+    )
+    (tmp_path / "secret.key").write_bytes(bytes(range(16)))
+    (tmp_path / "key.txt").write_text(f"secret.key\n{tmp_path}/secret.key\n")
+    key = ("-hls_key_info_file", tmp_path / "key.txt")
+    hls = ("-f", "hls", "-hls_list_size", 0)
+    ffmpeg("-i", clip.path, "-an", "-c", "copy", *hls, tmp_path / "pictures.m3u8")
+    ffmpeg("-i", clip.path, "-vn", "-c:a", "aac", *hls, *key, tmp_path / "sound.m3u8")
+    (tmp_path / "talk.m3u8").write_text(
+        '#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="x",DEFAULT=YES,URI="sound.m3u8"\n'
+        '#EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO="a"\npictures.m3u8\n'
+    )
+    with pytest.raises(shortgop.NotAVideoError, match=r"sound.m3u8, line \d: its segments are encrypted") as caught:
+        probe(str(tmp_path / "talk.m3u8"))
+    assert caught.value.file == str(tmp_path / "talk.m3u8")
+    assert f"decrypt {tmp_path}/talk.m3u8 first" in str(caught.value)
+    assert shown(made_by_command(caught.value, tmp_path / "talk.m3u8"), tmp_path) == list(range(20))
+
+
 @pytest.mark.parametrize("suffix", [".jpg", "", ".mp4"])
 def test_an_hls_playlist_of_files_with_other_suffixes_is_refused_with_the_command_that_reads_it(
     suffix: str, two_parts: Path, tmp_path: Path
