@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -58,8 +59,8 @@ def reason_of(report: Report) -> str:
 def taken_apart(source: Path, reason: str) -> list[bytes]:
     """The files that the commands in a message make of a source."""
     for command in re.findall("`(.*?)`", reason):
-        subprocess.run(command.replace("FILE", source.name), shell=True, check=True, cwd=source.parent)
-    return [part.read_bytes() for part in sorted(source.parent.glob(f"OUT*{source.suffix}"))]
+        subprocess.run(command.replace("FILE", shlex.quote(source.name)), shell=True, check=True, cwd=source.parent)
+    return [part.read_bytes() for part in sorted(source.parent.glob("OUT*"))]
 
 
 def test_an_index_that_is_written_twice_is_no_other_mp4(plain_mp4: Path, tmp_path: Path) -> None:
@@ -87,6 +88,16 @@ def test_mp4s_that_were_joined_byte_by_byte_are_not_half_left_out_in_silence(pla
     assert taken_apart(source, reason) == [data, data]
     _, shown = prepared(tmp_path / "x.mp4", data + data, salvage=True)
     assert shown == list(range(FRAMES))
+
+
+@pytest.mark.parametrize("name", ["x.mp4 (1)", "x", "x.mp4&v=2"])
+def test_commands_take_a_file_apart_that_browsers_and_servers_called_oddly(
+    name: str, plain_mp4: Path, tmp_path: Path
+) -> None:
+    """Shells did not take the names of the parts."""
+    data = plain_mp4.read_bytes()
+    report, _ = prepared(tmp_path / name, data + data)
+    assert taken_apart(tmp_path / name, reason_of(report)) == [data, data]
 
 
 JOINED = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -22,10 +23,16 @@ def remedy_without(start: int, stop: int, suffix: str) -> str:
 
 
 def _remedy(parts: Sequence[tuple[int, int | None]], suffix: str) -> str:
-    names = [f"OUT{number}{suffix}" for number in range(1, len(parts) + 1)]
+    names = [f"OUT{number}{_plain(suffix)}" for number in range(1, len(parts) + 1)]
     *made, last = [f"{name} of `{_bytes(*part)} > {name}`" for name, part in zip(names, parts, strict=True)]
     which = "both by themselves" if len(parts) == 2 else "each by itself"
     return f"give {which}: {', '.join(made)} and {last}"
+
+
+def _plain(suffix: str) -> str:
+    """As much of a suffix as shells take for a name: of "x.mp4 (1)", which browsers write, ".mp4"."""
+    match = re.match(r"\.\w+", suffix)
+    return match[0] if match else ""
 
 
 def _bytes(start: int, stop: int | None) -> str:
