@@ -5,9 +5,10 @@ from __future__ import annotations
 from .list_lines import is_list
 
 # Formats of videos that FFmpeg reads and decodes. .avif, .png and .webp are missing: nearly all of these are stills,
-# and each would be a failure. So are .avs, .mod and .dat, which mostly name other things.
+# and each would be a failure. So are .3gpp, as which phones record voices, and .avs, .mod and .dat, which mostly name
+# other things.
 VIDEO_SUFFIXES = (
-    ".264 .265 .266 .360 .3g2 .3gp .3gp2 .3gpp .amv .apng .asf .avi .bik .cine .dav .divx .dv .evo .f4v .flc .fli "
+    ".264 .265 .266 .360 .3g2 .3gp .3gp2 .amv .apng .asf .avi .bik .cine .dav .divx .dv .evo .f4v .flc .fli "
     ".flv .gif .gxf .h261 .h263 .h264 .h265 .h266 .hevc .insv .ismv .ivf .m1v .m2p .m2t .m2ts .m2v .m4v .mj2 .mjpeg "
     ".mjpg .mk3d .mkv .mov .mp2v .mp4 .mpe .mpeg .mpg .mpv .mts .mve .mxf .nsv .nut .nuv .obu .ogm .ogv .pva .qt .rm "
     ".rmvb .roq .smk .tod .tp .trp .ts .vc1 .viv .vob .vro .vvc .webm .wmv .wtv .xmv .y4m"

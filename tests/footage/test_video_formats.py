@@ -39,7 +39,6 @@ class Kind(NamedTuple):
 KINDS = {
     ".360": Kind("mp4", "libx265", size=(192, 128)),
     ".3gp2": Kind("3g2", "libx264"),
-    ".3gpp": Kind("3gp", "mpeg4"),
     ".apng": Kind("apng", "apng", "rgb24"),
     ".evo": Kind("vob", "mpeg2video"),
     ".gif": Kind("gif", "gif", "rgb8"),
@@ -83,6 +82,23 @@ def test_a_folder_is_searched_for_this_format_and_every_frame_is_there(suffix: s
     assert (report.videos_added, report.failures) == (1, ())
     (video,) = shortgop.open(tmp_path / "dataset")
     assert [read_number(frame) for frame in video.get_all_frames().data] == list(range(NUM_FRAMES))
+
+
+def test_a_voice_that_a_phone_recorded_as_3gpp_is_no_failure_of_its_folder(tmp_path: Path) -> None:
+    """Every one was. A video of that name is prepared where it is named."""
+    folder = tmp_path / "phone"
+    folder.mkdir()
+    write(folder / "a.mp4", Kind("mp4", "libx264"))
+    with av.open(folder / "voice.3gpp", "w", format="3gp") as container:
+        stream = container.add_stream("aac", rate=16000, layout="mono")
+        silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+        silence.sample_rate = 16000
+        container.mux(stream.encode(silence))
+        container.mux(stream.encode())
+    report = make_dataset([folder], tmp_path / "dataset")
+    assert (report.videos_added, report.failures) == (1, ())
+    write(tmp_path / "b.3gpp", Kind("3gp", "mpeg4"))
+    assert make_dataset([tmp_path / "b.3gpp"], tmp_path / "named").videos_added == 1
 
 
 def pictures(count: int) -> list[Image.Image]:
