@@ -12,6 +12,7 @@ tools         what decodes, scales and encodes: tried, and chosen
 options, profile            what the user chooses
 encode, encode_run          a source from its path to its rows, and one run of ffmpeg for it
 decoding                    what only decoding says of a source: when frames are shown, and which are damaged
+stated_twice                what headers and container both say, on which ffmpeg fails
 command                     the ffmpeg command
 encode_cuts, part_of_file   stretches of a source as videos of their own, of MP4s of which only a part is fetched too
 section_survey, section_plan  where a long source is cut into sections

@@ -24,6 +24,7 @@ from .probing.opening import FRAGMENT_BY_FRAGMENT, HOLDING_BACK, WITHOUT_EDITS, 
 from .probing.source_video import SourceVideo
 from .profile import Profile
 from .running.frame_report import STATS_FORMAT
+from .stated_twice import message_filter
 from .timing.expressions import sum_of
 from .timing.grid import TickRule
 from .timing.pieces import Piece, Seek
@@ -35,8 +36,6 @@ from .tools.pipelines import Pipeline
 # The ticks per second of the output are a multiple of the numerator of its rate, so that a frame lasts a whole number
 # of ticks. Players expect an MP4 to have at least this many.
 _MIN_TIMESCALE = 10_000
-# The units of a stream that have its messages (SEI; those of HEVC that lie before a picture).
-_MESSAGE_UNITS = {"h264": 6, "hevc": 39}
 # MAX_ARG_STRLEN of Linux, with the zero at the end.
 _MOST_ARGUMENT_BYTES = 128 * 1024 - 1
 
@@ -191,7 +190,7 @@ def _packet_filters(source: SourceVideo) -> list[str]:
     """Bitstream filters before decoding, which ffmpeg takes from version 8 on."""
     return [
         # ffmpeg fails on frames of which two places state an orientation or a kind of stereo 3D.
-        *([f"filter_units=remove_types={_MESSAGE_UNITS[source.codec]}"] if source.picture.stated_twice else []),
+        *([message_filter(source.codec)] if source.picture.stated_twice else []),
         # Where times do not rise, libavcodec would take those of decoding from then on, which may be frames later.
         *(["setts=pts=PTS:dts=NOPTS"] if source.repeats_times else []),
     ]

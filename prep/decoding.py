@@ -23,14 +23,12 @@ from .running.attempts import STATED_ONCE, raise_if_failed, raise_if_killed, rai
 from .running.ffmpeg import filters_packets, running
 from .running.frame_report import Shown, parse_stats
 from .running.mounts import read_in_time
+from .stated_twice import WITHOUT_MESSAGES, check_damaged
 from .timing.source_times import with_decode_times
 from .timing.stated_times import copied_times, estimated_times
 
 # A hole beside damage counts as lost frames up to this length; a longer one is a gap, which the policy decides on.
 _MAX_HOLE_SECONDS = 10
-_WITHOUT_MESSAGES = (
-    "for the others give OUT.mp4 of `ffmpeg -i FILE -map 0:v:0 -c copy -bsf:v filter_units=remove_types=39 OUT.mp4`"
-)
 
 
 class DamageFoundError(Exception):
@@ -78,6 +76,7 @@ def look_closer(source: SourceVideo) -> None:
             file=path,
         )
     if damage is not None:
+        check_damaged(source, damage.complaint)
         damage = replace(damage, is_only_cut=damage.is_only_cut and joined is None)
         raise DamageFoundError(source, damage, joined or evened)
 
@@ -117,7 +116,7 @@ def _num_shown_with_messages(source: SourceVideo) -> int:
 def _check_all_are_shown(source: SourceVideo, shown: Shown) -> None:
     """EncodeError for a source without whose messages ffmpeg shows fewer frames: they tell where decoding may start."""
     if len(shown.pts) != source.num_packets and len(shown.pts) < _num_shown_with_messages(source):
-        remedy = STATED_ONCE if source.codec == "h264" else _WITHOUT_MESSAGES
+        remedy = STATED_ONCE if source.codec == "h264" else f"for the others {WITHOUT_MESSAGES}"
         raise EncodeError(
             f"{source.path} says both in its headers and in its container how it is turned, or that it is stereo 3D: "
             f"ffmpeg fails on both, and does not show all frames without the headers' messages; {remedy}",

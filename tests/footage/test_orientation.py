@@ -18,7 +18,10 @@ import shortgop
 from cut_sources import OPEN_GOP_HEVC, cut, write_list
 from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed
+from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.operations.export import export
+from shortgop.prep.options import SourcePolicy
+from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
@@ -66,6 +69,11 @@ def shown_upright(sources: list[Path], dataset: Path) -> list[list[int]]:
     videos = shortgop.open(dataset)
     assert {video[0].shape for video in videos} == {(3, 96, 64)}
     return [[read_number(frame) for frame in video] for video in videos]
+
+
+def prepared(source: Path, dataset: Path, *, salvage: bool) -> Report:
+    policy = SourcePolicy(salvage=salvage)
+    return prepare([str(source)], DiskStorage(dataset), Profile(), where=Where("inline"), policy=policy)
 
 
 @pytest.mark.parametrize("flip", ["hflip", "vflip"])
@@ -119,6 +127,35 @@ def test_hevc_cut_out_of_open_gops_whose_headers_state_an_orientation_as_well_is
     ((first, *others),) = shown_upright([tmp_path / f"cut.{suffix}"], tmp_path / "dataset")
     assert [first, *others] == list(range(first, 60))
     assert first < 40
+
+
+def test_a_damaged_packet_out_of_which_ffmpeg_takes_no_message_is_told_with_the_command_that_helps(
+    tmp_path: Path,
+) -> None:
+    """It was said that --salvage prepares the other frames, and with that, that the encoder failed."""
+    clip = rotated_clip(tmp_path / "plain.mp4", num_frames=60)
+    headers = "h264_metadata=display_orientation=insert:rotate=180"
+    ffmpeg("-i", clip.path, "-c", "copy", "-bsf:v", headers, tmp_path / "whole.mp4")
+    with av.open(tmp_path / "whole.mp4") as container:
+        packets = [(packet.pos or 0, packet.size) for packet in container.demux(video=0) if packet.size]
+    begin, size = packets[35]
+    data = (tmp_path / "whole.mp4").read_bytes()
+    # The size of a unit, and what is in it, which the decoder alone reads.
+    (tmp_path / "x.mp4").write_bytes(data[:begin] + b"\x7f" + data[begin + 1 :])
+    (tmp_path / "y.mp4").write_bytes(data[: begin + size // 2] + bytes(size // 2) + data[begin + size // 2 * 2 :])
+    for salvage in (False, True):
+        (failure,) = prepared(tmp_path / "x.mp4", tmp_path / f"x-{salvage}", salvage=salvage).failures
+        assert "x.mp4 is damaged (Invalid NAL unit size" in failure.reason
+        assert "prepare that with --salvage" in failure.reason
+    copy = ("-map", "0:v:0", "-c", "copy", "-bsf:v", "h264_metadata=display_orientation=remove")
+    assert " ".join(copy) in failure.reason
+    ffmpeg("-i", tmp_path / "x.mp4", *copy, tmp_path / "OUT.mp4")
+    for damaged in ("OUT.mp4", "y.mp4"):
+        dataset = tmp_path / f"{damaged}-dataset"
+        assert prepared(tmp_path / damaged, dataset, salvage=True).failures == ()
+        shown = {read_number(frame) for frame in shortgop.open(dataset)[0]}
+        # Where a packet is missing, the frame before it may count as damaged too.
+        assert shown | {34} == {*range(35), *range(40, 60)}, damaged
 
 
 def test_what_is_stated_twice_is_told_also_where_packets_do_not_say_when_frames_are_shown(tmp_path: Path) -> None:
