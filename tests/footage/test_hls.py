@@ -1,0 +1,107 @@
+"""Playlists of HLS that are encrypted, or name their segments oddly."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import shortgop
+from datasets import make_dataset
+from odd_pictures import ffmpeg
+from shortgop.prep.probing.probe import probe
+from synthetic import constant_rate_pts, make_video, read_number
+
+
+@pytest.fixture
+def clip(tmp_path: Path) -> Path:
+    """Write a video of the numbers 0 to 19 into a folder of its own."""
+    (tmp_path / "clip").mkdir()
+    pts = constant_rate_pts(Fraction(1, 10), 20)
+    return make_video(tmp_path / "clip" / "one.mp4", pts=pts, timebase=Fraction(1, 10)).path
+
+
+def shown(source: Path, folder: Path) -> list[int]:
+    """The numbers that a dataset of this source shows."""
+    make_dataset([source], folder / "dataset")
+    (video,) = shortgop.open(folder / "dataset")
+    return [read_number(frame) for frame in video.get_all_frames().data]
+
+
+@pytest.mark.parametrize("key", ["METHOD=NONE", 'METHOD="NONE"'])
+def test_an_hls_playlist_that_says_that_it_is_not_encrypted_is_prepared(key: str, clip: Path, tmp_path: Path) -> None:
+    """The standard has no quotes there, and FFmpeg takes both."""
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "x.m3u8")
+    text = (tmp_path / "x.m3u8").read_text()
+    (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", f"#EXT-X-KEY:{key}\n#EXTINF", 1))
+    assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
+
+
+def rename_segments(folder: Path, suffix: str) -> None:
+    """Give the segments (*.ts) of x.m3u8 another suffix."""
+    for segment in folder.glob("*.ts"):
+        segment.rename(segment.with_suffix(suffix))
+    (folder / "x.m3u8").write_text((folder / "x.m3u8").read_text().replace(".ts", suffix))
+
+
+def made_by_command(error: Exception, source: Path) -> Path:
+    """The file that the command in an error makes of a source."""
+    (command,) = re.findall("`ffmpeg (.*?)`", str(error))
+    made = source.parent / "OUT.mp4"
+    ffmpeg(*[{"FILE": source, "OUT.mp4": made}.get(word, word) for word in command.split()])
+    return made
+
+
+@pytest.mark.parametrize("suffix", [".ts", ".jpg"])
+def test_an_encrypted_hls_playlist_is_called_that_with_the_command_that_decrypts_it(
+    suffix: str, clip: Path, tmp_path: Path
+) -> None:
+    """It was said not to open, with the advice to correct it. Servers call segments otherwise, which FFmpeg refuses."""
+    (tmp_path / "secret.key").write_bytes(bytes(range(16)))
+    (tmp_path / "key.txt").write_text(f"secret.key\n{tmp_path}/secret.key\n")
+    key = ("-hls_key_info_file", tmp_path / "key.txt", "-hls_list_size", "0")
+    names = ("-hls_segment_filename", tmp_path / "%d.ts")
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", *key, *names, tmp_path / "x.m3u8")
+    rename_segments(tmp_path, suffix)
+    with pytest.raises(shortgop.NotAVideoError, match=r"line \d: its segments are encrypted \(AES-128\)") as caught:
+        probe(str(tmp_path / "x.m3u8"))
+    assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
+
+
+def test_the_command_for_a_playlist_of_which_the_sound_alone_is_encrypted_makes_the_pictures_too(
+    tmp_path: Path,
+) -> None:
+    """It was to be run on the playlist of the sound."""
+    with_sound = make_video(
+        tmp_path / "x.mp4", pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30), audio_start=Fraction(0)
+    )
+    (tmp_path / "secret.key").write_bytes(bytes(range(16)))
+    (tmp_path / "key.txt").write_text(f"secret.key\n{tmp_path}/secret.key\n")
+    key = ("-hls_key_info_file", tmp_path / "key.txt")
+    hls = ("-f", "hls", "-hls_list_size", "0")
+    ffmpeg("-i", with_sound.path, "-an", "-c", "copy", *hls, tmp_path / "pictures.m3u8")
+    ffmpeg("-i", with_sound.path, "-vn", "-c:a", "aac", *hls, *key, tmp_path / "sound.m3u8")
+    (tmp_path / "talk.m3u8").write_text(
+        '#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="x",DEFAULT=YES,URI="sound.m3u8"\n'
+        '#EXT-X-STREAM-INF:BANDWIDTH=100000,AUDIO="a"\npictures.m3u8\n'
+    )
+    with pytest.raises(shortgop.NotAVideoError, match=r"sound.m3u8, line \d: its segments are encrypted") as caught:
+        probe(str(tmp_path / "talk.m3u8"))
+    assert caught.value.file == str(tmp_path / "talk.m3u8")
+    assert f"decrypt {tmp_path}/talk.m3u8 first" in str(caught.value)
+    assert shown(made_by_command(caught.value, tmp_path / "talk.m3u8"), tmp_path) == list(range(20))
+
+
+@pytest.mark.parametrize("suffix", [".jpg", "", ".mp4"])
+def test_an_hls_playlist_of_files_with_other_suffixes_is_refused_with_the_command_that_reads_it(
+    suffix: str, clip: Path, tmp_path: Path
+) -> None:
+    """Servers call segments otherwise, and FFmpeg refuses them."""
+    names = ("-hls_list_size", "0", "-hls_segment_filename", tmp_path / "%d.ts")
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", *names, tmp_path / "x.m3u8")
+    rename_segments(tmp_path, suffix)
+    with pytest.raises(shortgop.NotAVideoError, match="is an HLS playlist that does not open") as caught:
+        probe(str(tmp_path / "x.m3u8"))
+    assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
