@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import dataclasses
 import io
+import os
 from typing import Any
 
 import av
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import shortgop
+from kept_priority import kept_priority
 from shortgop.errors import CorruptDataError, UsageError, WrongTypeError
 from shortgop.manifests.mp4 import parse_init
 from shortgop.manifests.records import CodecConfig
@@ -49,7 +51,8 @@ def encoded(codec: str, pixel_format: str, width: int = 160, height: int = 160) 
         "hevc": {"preset": "ultrafast", "x265-params": "log-level=none:pools=none"},
         "av1": {"preset": "12"},
     }[codec]
-    with av.open(file, "w", format="mp4", options={"movflags": "frag_keyframe+empty_moov"}) as container:
+    options_of_file = {"movflags": "frag_keyframe+empty_moov"}
+    with kept_priority(), av.open(file, "w", format="mp4", options=options_of_file) as container:
         stream: Any = container.add_stream(library, rate=30, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
         frame = av.VideoFrame.from_ndarray(np.full((height, width, 3), 90, dtype=np.uint8), format="rgb24")
@@ -58,6 +61,12 @@ def encoded(codec: str, pixel_format: str, width: int = 160, height: int = 160) 
             container.mux(packet)
     init = parse_init(file.getvalue()[: file.getvalue().index(b"moof") - 4])
     return CodecConfig(codec, init.extradata, init.width, init.height, 2, 2, 2, False)
+
+
+def test_encoding_av1_leaves_the_priority_of_the_thread() -> None:
+    """All tests of this process would run above everything else of the machine, and wait for threads that are not."""
+    encoded("av1", "yuv420p")
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 
 @pytest.mark.parametrize("codec", ["h264", "hevc"])

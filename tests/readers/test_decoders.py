@@ -24,6 +24,7 @@ from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 from encodes import AV1_PYRAMID
 from fake_gpu import device_decoder_on_cpu
+from kept_priority import kept_priority
 from shortgop.errors import CorruptDataError, DecodeError
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
 from shortgop.manifests.records import CodecConfig, Pattern
@@ -126,7 +127,7 @@ def encode(encoding: Encoding) -> bytes:
     noise = rng.integers(0, 256, (encoding.height, encoding.width, 3), dtype=np.uint8)
     file = io.BytesIO()
     movflags = {"movflags": "frag_keyframe+delay_moov+default_base_moof+skip_trailer+write_colr"}
-    with av.open(file, "w", format="mp4", options=movflags) as container:
+    with kept_priority(), av.open(file, "w", format="mp4", options=movflags) as container:
         stream: Any = container.add_stream(library, rate=30, options=options)
         context = stream.codec_context
         context.width, context.height, context.pix_fmt = encoding.width, encoding.height, "yuv420p"
