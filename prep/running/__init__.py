@@ -1,6 +1,7 @@
 """Programs that run beside this one. Only `processes` starts one. Start at `ffmpeg`.
 
 processes                   start a program, end it with all that it started
+ordinary_priority           start it so that it cannot put itself above all else on the machine
 driver_folder               where a driver lies that the loader does not find
 stalls, mounts              programs that do nothing any more; mounts that do not answer
 ffmpeg, frame_report        run ffmpeg; which frames it says it encoded

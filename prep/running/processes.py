@@ -4,7 +4,7 @@ They are started by posix_spawn. `subprocess` closes inherited files in the chil
 holds Python's lock until that is done. If such a file lies on a mount that does not answer, and the file system asks
 the mount before it closes a file (FUSE, NFS), the child waits for the mount, and all threads of this process wait for
 the child. With posix_spawn the kernel closes the files when the new program starts, and this process does not wait for
-that.
+that. A program keeps its ordinary priority (`ordinary_priority`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from .driver_folder import with_driver
+from .ordinary_priority import with_ordinary_priority
 
 # How long to wait for a killed process. One that waits for a dead mount or a driver does not end.
 _GRACE_SECONDS = 5
@@ -122,14 +123,17 @@ def start(
         *(end.action() for end in inherit),
     ]
     try:
-        pid = os.posix_spawnp(
-            argv[0],
-            list(argv),
-            env,
-            file_actions=actions,
-            # Its own group, because the program may be a script that starts the real one.
-            setpgroup=0,
-            setsigdef=_DEFAULT_SIGNALS,
+        pid = with_ordinary_priority(
+            lambda: os.posix_spawnp(
+                argv[0],
+                list(argv),
+                env,
+                file_actions=actions,
+                # Its own group, because the program may be a script that starts the real one.
+                setpgroup=0,
+                setsigdef=_DEFAULT_SIGNALS,
+            ),
+            end=lambda pid: end(Process(pid, stdout, stderr)),
         )
     except BaseException:
         stdout.close()
