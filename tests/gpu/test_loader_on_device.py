@@ -18,6 +18,7 @@ from loader_helpers import BATCH, FRAMES_OF_VIDEO, shown
 from shortgop.errors import UsageError
 from shortgop.readers.decoders.device import DeviceDecoder
 from shortgop.readers.decoders.pyav_upload import PyavUpload
+from shortgop.training.loader.batch_memory import room_on_device
 from shortgop.training.loader.loader_stats import LoaderStats
 from shortgop.training.loader.on_device import DeviceReads, check_options
 from shortgop.training.sampling.slices import BatchKind, PlannedBatch
@@ -112,6 +113,14 @@ def test_batches_are_read_ahead_within_their_memory(clips_folder: Path) -> None:
     reads.close()
     with pytest.raises(UsageError, match=f"prefetch_bytes is {batch_bytes}, and a batch on cpu has {batch_bytes}"):
         next(DeviceReads(dataset, gpu, CPU, prefetch_bytes=batch_bytes).delivered(planned(dataset), KINDS))
+
+
+def test_a_batch_of_a_gigabyte_needs_no_option() -> None:
+    """It has memory, and the one that is read ahead of it; torch tells where the device has too little."""
+    gigabyte = 1 << 30
+    assert room_on_device(gigabyte, None) == 2 * gigabyte
+    assert room_on_device(gigabyte // 16, None) == gigabyte
+    assert room_on_device(gigabyte, 100) == 100
 
 
 def test_no_more_batches_have_memory_than_allowed_though_the_host_runs_ahead(clips_folder: Path) -> None:

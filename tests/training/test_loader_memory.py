@@ -21,7 +21,9 @@ from loader_helpers import (
     loader_of,
 )
 from shortgop.errors import DatasetWarning
+from shortgop.machine_memory import memory_limit_bytes
 from shortgop.training.loader.arena import Arena
+from shortgop.training.loader.batch_memory import room_for
 from shortgop.training.loader.batch_rows import Areas, rows_for
 from training_videos import make_videos
 
@@ -111,6 +113,23 @@ def test_memory_is_used_again_once_nothing_shares_it(videos: Path) -> None:
     assert len(addresses) <= 4
     assert loader.stats().batches == 35
     assert loader.stats().copied_batches == 0
+
+
+def test_batches_of_hundreds_of_megabytes_need_no_option(videos: Path) -> None:
+    """Such as those of LeRobot policies: 32 items of two frames of two cameras, 640x480 as floats, have 472 MB."""
+    dataset = shortgop.ClipDataset(videos, shortgop.AllClips(1), size=(2048, 2048), dtype=torch.float32)
+    with shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0) as loader:
+        batch = next(iter(loader))
+    assert batch["frames"].nbytes > (1 << 30) // 3
+
+
+def test_batches_have_a_quarter_of_the_memory_at_most_divided_among_the_ranks() -> None:
+    whole, gigabyte = memory_limit_bytes(), 1 << 30
+    assert room_for(4, 1000, None, ranks=8) == gigabyte
+    assert room_for(4, whole, None, ranks=1) == max(gigabyte, whole // 4)
+    assert room_for(4, whole, None, ranks=4) == max(gigabyte, whole // 16)
+    # What is given is a bound.
+    assert room_for(4, whole, 500, ranks=1) == 500
 
 
 def test_small_columns_hold_no_memory_of_frames(videos: Path) -> None:

@@ -18,6 +18,7 @@ from ...stays_as_made import StaysAsMade
 from ..sampling.slices import BatchKind
 from ..which_clips.offsets import at_least_one
 from .batch import Batch, batch_of
+from .batch_memory import room_for
 from .batch_rows import Areas, BatchRows, rows_for
 from .collating import Collate, check_names, checked_collate
 from .core import Core
@@ -80,7 +81,9 @@ class ClipLoader(StaysAsMade):
       `if __name__ == "__main__":`.
     - `threads`: how many threads decode in each worker, up to four by default.
     - `prefetch_bytes`: bounds the memory of batches, those in use included. Passes that run at the same time have as
-      much each, and copies come on top. UsageError when it is too little.
+      much each, and copies come on top. UsageError when it is too little. By default it is 1 GiB, or what four batches
+      take (with a shuffle window two windows and two batches), at most a quarter of the memory that this process can
+      have, divided by LOCAL_WORLD_SIZE.
     - `collate`: functions by the names of items' entries, such as {"boxes": list} where their shapes differ. Each gets
       the list of this entry of all clips of a batch and returns what the batch has, in the calling process, so it
       should take little time. Such entries are sent through a pipe; frames may be among them.
@@ -116,7 +119,7 @@ class ClipLoader(StaysAsMade):
         batch_size: int | None = None,
         workers: int | None = None,
         threads: int | None = None,
-        prefetch_bytes: int = 1 << 30,
+        prefetch_bytes: int | None = None,
         collate: Collate | None = None,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
@@ -137,7 +140,7 @@ class ClipLoader(StaysAsMade):
             check_options(dataset, workers=workers, device=device, pin_memory=pin_memory, collate=collate)
             workers, device, pin_memory = 0, None, False
         self.workers, self.threads = _workers_and_threads(workers, threads)
-        self.prefetch_bytes = at_least_one(prefetch_bytes, "prefetch_bytes")
+        self.prefetch_bytes = None if prefetch_bytes is None else at_least_one(prefetch_bytes, "prefetch_bytes")
         self._collate = checked_collate(collate)
         self._copies = DeviceCopies.of(device, pin_memory=pin_memory)
         self._core: Core | None = None
@@ -255,12 +258,13 @@ class ClipLoader(StaysAsMade):
 
     def _num_slots(self, kinds: Sequence[BatchRows]) -> int:
         run, batch_bytes = self._batches.window_batches, max(each.num_bytes for each in kinds)
-        fewest = run + _BATCHES_OUT
-        fitting = self.prefetch_bytes // max(1, batch_bytes)
+        fewest, better = run + _BATCHES_OUT, 2 * run + _BATCHES_OUT
+        room = room_for(better, batch_bytes, self.prefetch_bytes, _ranks_of_machine())
+        fitting = room // max(1, batch_bytes)
         if fitting < fewest:
             window = f", since the order shuffles within {run} of them" if run > 1 else ""
             raise UsageError(
-                f"prefetch_bytes is {self.prefetch_bytes}; the loader has {fewest} batches of {batch_bytes} bytes at "
+                f"prefetch_bytes is {room}; the loader has {fewest} batches of {batch_bytes} bytes at "
                 f"least{window}: give it {fewest * batch_bytes} or more"
             )
         wanted = max(2 * run, min(max(_BATCHES_AHEAD, self.workers), _MOST_AHEAD)) + _BATCHES_OUT
@@ -297,9 +301,14 @@ def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int,
         workers = integer(workers, "workers")
         if workers < 0:
             raise UsageError(f"workers is {workers}; it takes the number of processes that read, 0 or more")
-    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    cpus = max(1, usable_cpus() // (int(text) if text.isdecimal() and int(text) else 1) - 1)
+    cpus = max(1, usable_cpus() // _ranks_of_machine() - 1)
     if threads is None:
         threads = 1 if workers == 0 else min(_MAX_THREADS_EACH, max(1, cpus // (workers or 1)))
     threads = at_least_one(threads, "threads")
     return max(1, cpus // threads) if workers is None else workers, threads
+
+
+def _ranks_of_machine() -> int:
+    """How many ranks share this machine, as torchrun says."""
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    return int(text) if text.isdecimal() and int(text) else 1

@@ -20,6 +20,7 @@ from ...errors import UsageError
 from ...readers.gpu.stream_order import Gpu
 from ..pixels.rows import Rows
 from ..sampling.slices import BatchKind, PlannedBatch
+from .batch_memory import room_on_device
 from .collating import collated
 from .delivery import Delivered
 from .loader_stats import LoaderStats
@@ -112,7 +113,7 @@ class DeviceColumns:
 class DeviceReads:
     """Reads the batches of passes ahead, in order, in at most `prefetch_bytes` of the device's memory."""
 
-    def __init__(self, dataset: ReadsItems, gpu: ReadingGpu, device: torch.device, prefetch_bytes: int) -> None:
+    def __init__(self, dataset: ReadsItems, gpu: ReadingGpu, device: torch.device, prefetch_bytes: int | None) -> None:
         self._dataset, self._gpu, self._device, self._prefetch_bytes = dataset, gpu, device, prefetch_bytes
         self._streams = [gpu.new_stream() for _ in range(_AT_THE_SAME_TIME)]
         self._threads = ThreadPoolExecutor(_AT_THE_SAME_TIME, thread_name_prefix="shortgop-loader")
@@ -158,10 +159,11 @@ class DeviceReads:
             columns.num_bytes(kind.batch_size) for columns, kind in zip(self._columns, kinds, strict=True)
         )
         # The training loop has one.
-        fitting = self._prefetch_bytes // max(1, batch_bytes) - 1
+        room = room_on_device(batch_bytes, self._prefetch_bytes)
+        fitting = room // max(1, batch_bytes) - 1
         if fitting < 1:
             raise UsageError(
-                f"prefetch_bytes is {self._prefetch_bytes}, and a batch on {self._device} has {batch_bytes}: training "
+                f"prefetch_bytes is {room}, and a batch on {self._device} has {batch_bytes}: training "
                 f"has one while another is read, so give it {2 * batch_bytes} or more"
             )
         return min(fitting, _MOST_AHEAD)

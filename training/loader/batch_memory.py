@@ -1,0 +1,27 @@
+"""How much memory the batches of a loader may take: what was given, or as much as they need."""
+
+from __future__ import annotations
+
+from ...machine_memory import memory_limit_bytes
+
+# Where nothing is given: enough for most batches, and the most that batches which need more may take of the memory that
+# this process can have, divided by the ranks of the machine.
+_USUAL_BYTES, _PARTS_OF_MEMORY = 1 << 30, 4
+
+
+def room_for(batches: int, batch_bytes: int, given: int | None, ranks: int) -> int:
+    """Bytes for batches in memory, of which there would better be so many."""
+    needed = batches * batch_bytes
+    if given is not None:
+        return given
+    # The limit is in files, and mostly need not be looked up.
+    return _USUAL_BYTES if needed <= _USUAL_BYTES else min(needed, _most(ranks))
+
+
+def room_on_device(batch_bytes: int, given: int | None) -> int:
+    """Bytes for batches in a device's memory: torch tells where it has too little. Two batches are the fewest."""
+    return max(_USUAL_BYTES, 2 * batch_bytes) if given is None else given
+
+
+def _most(ranks: int) -> int:
+    return max(_USUAL_BYTES, memory_limit_bytes() // (_PARTS_OF_MEMORY * ranks))
