@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -12,7 +13,7 @@ from pathlib import Path
 # Where clouds mount the driver into containers, and nothing else; images by NVIDIA name it in LD_LIBRARY_PATH.
 FOLDERS = ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/lib/wsl/lib")
 # Where the loader looks by itself, and the driver is installed or mounted.
-SYSTEM_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
+SYSTEM_FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64")
 _LIBRARY = "libcuda.so.1"
 _VIDEO_LIBRARIES = ("libnvcuvid.so.1", "libnvidia-encode.so.1")
 _PATH, _PRELOADED = "LD_LIBRARY_PATH", "LD_PRELOAD"

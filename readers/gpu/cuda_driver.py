@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import platform
 import re
 import threading
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from ...errors import ToolError
 FOLDERS = (
     "/usr/local/nvidia/lib64",
     "/usr/local/cuda/compat",
-    "/usr/lib/x86_64-linux-gnu",
+    f"/usr/lib/{platform.machine()}-linux-gnu",
     "/usr/lib64",
     "/usr/lib/wsl/lib",
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +106,16 @@ def test_triton_is_told_of_libcuda_only_where_it_has_the_name_that_triton_looks_
 def test_no_library_is_found_in_a_process_that_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda_driver, "_MAPS", tmp_path / "missing")
     assert cuda_driver.loaded_file("libcuda.so") is None
+
+
+def test_the_driver_is_looked_for_where_systems_of_this_processor_have_it() -> None:
+    """Debian and Ubuntu keep libraries in a folder with the processor's name, as on Grace Hopper (not tried there)."""
+    script = textwrap.dedent("""
+        import platform
+        platform.machine = lambda: "aarch64"
+        from shortgop.prep.running import driver_folder
+        from shortgop.readers.gpu import cuda_driver
+        print(cuda_driver.FOLDERS[2], driver_folder.SYSTEM_FOLDERS[0])
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["/usr/lib/aarch64-linux-gnu"] * 2
