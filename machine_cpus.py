@@ -12,8 +12,12 @@ from .control_groups import MEMBERSHIP, ROOT, control_groups, number_in
 def usable_cpus() -> int:
     """The CPUs that this process may run on, or as many as its control group gives it the time of: what `docker run
     --cpus` and Kubernetes' limits set, which leave it all CPUs of a machine to run on."""
-    may_run_on = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min([may_run_on, *_limits(MEMBERSHIP, ROOT)]))
+    return max(1, min([cpus_to_run_on(), *_limits(MEMBERSHIP, ROOT)]))
+
+
+def cpus_to_run_on() -> int:
+    """The CPUs that this process may run on: where the system binds no process to some, as macOS, all."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _limits(membership: Path, root: Path) -> Iterator[int]:

@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from ..machine_cpus import cpus_to_run_on
+
 _LIBRARIES = (
     "shortgop", "av", "torch", "torchcodec", "numpy", "opencv-python-headless", "opencv-python", "decord",
     "eva-decord", "imageio", "spdl",
@@ -38,7 +40,7 @@ def this_machine() -> Machine:
             continue
     return Machine(
         cpu=_cpu(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=cpus_to_run_on(),
         system=platform.system(),
         python=platform.python_version(),
         versions=found,

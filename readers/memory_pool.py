@@ -20,7 +20,7 @@ from ..errors import UsageError
 from ..loans import Loans
 from ..manifests.ragged import Array
 
-# Pages of x86-64. The system maps a huge page about as fast as a few small ones.
+# Pages of x86-64, and of most aarch64. The system maps a huge page about as fast as a few small ones.
 _PAGE_BYTES, _HUGE_PAGE_BYTES = 1 << 12, 1 << 21
 # Smaller tensors come from malloc, which keeps such memory mapped and takes less time.
 _MIN_BYTES = 1 << 20
@@ -39,9 +39,11 @@ class _Block:
         self._memory = mmap.mmap(-1, num_bytes + _HUGE_PAGE_BYTES, flags=flags)
         self._start = -np.frombuffer(self._memory, dtype=np.uint8).ctypes.data % _HUGE_PAGE_BYTES
         whole_pages = num_bytes // _HUGE_PAGE_BYTES * _HUGE_PAGE_BYTES
-        # Only whole huge pages: the last one would take more memory than is used. Some kernels have none and refuse.
-        with contextlib.suppress(OSError):
-            self._memory.madvise(mmap.MADV_HUGEPAGE, self._start, whole_pages)
+        # Only whole huge pages: the last one would take more memory than is used. Some kernels have none and refuse,
+        # and macOS does not know them.
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with contextlib.suppress(OSError):
+                self._memory.madvise(mmap.MADV_HUGEPAGE, self._start, whole_pages)
 
     def array(self, num_bytes: int) -> Array:
         """A new array over the first bytes: uint8, (num_bytes,)."""

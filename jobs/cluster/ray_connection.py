@@ -23,6 +23,7 @@ from ray.exceptions import (
 )
 
 from ...errors import ShortGopError, ToolError
+from ...machine_cpus import cpus_to_run_on
 from ...machine_memory import machine_memory_bytes, memory_limit_bytes
 from ...storage.scratch import remove_copies_of_ending
 from ...wording import byte_size
@@ -181,7 +182,7 @@ def _short_tmpdir() -> str | None:
 def _allowed_cores() -> int | None:
     """The cores that this process may use, where these are not all of the machine: Ray would count all. None where it
     may use all; then Ray looks how many a container has."""
-    allowed = len(os.sched_getaffinity(0))
+    allowed = cpus_to_run_on()
     return allowed if allowed < (os.cpu_count() or 1) else None
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from ...unnamed_files import unnamed_file
 from .driver_folder import with_driver
 from .ordinary_priority import with_ordinary_priority
 
@@ -193,7 +194,7 @@ def _output(process: Process, deadline: float) -> tuple[bytes, bytes] | None:
 @contextlib.contextmanager
 def _file_of(content: bytes) -> Iterator[int]:
     """A descriptor for reading `content`."""
-    with os.fdopen(os.memfd_create("stdin"), "w+b") as file:
+    with os.fdopen(unnamed_file(0), "w+b") as file:
         file.write(content)
         file.seek(0)
         yield file.fileno()

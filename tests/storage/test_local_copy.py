@@ -106,6 +106,15 @@ def test_missing_ranges_cover_what_is_wanted_and_nothing_that_is_there(
     assert all(one[1] < other[0] for one, other in zip(found, found[1:], strict=False))
 
 
+def test_a_system_that_reserves_no_space(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as macOS."""
+    monkeypatch.delattr(os, "posix_fallocate")
+    put(f"{s3_url}/{KEY}", CONTENT)
+    with local_copy(storage_at(s3_url), KEY, "source.bin") as copy:
+        copy.fetch_all()
+        assert copy.path.read_bytes() == CONTENT
+
+
 def test_a_file_that_is_replaced_meanwhile_is_noticed(s3_url: str) -> None:
     put(f"{s3_url}/{KEY}", CONTENT)
     with local_copy(storage_at(s3_url), KEY, "source.bin") as copy:

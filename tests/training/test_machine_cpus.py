@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shortgop.machine_cpus import _limits, usable_cpus
+from shortgop.comparison.machine import this_machine
+from shortgop.machine_cpus import _limits, cpus_to_run_on, usable_cpus
 
 
 def written(file: Path, text: str) -> None:
@@ -17,6 +18,12 @@ def written(file: Path, text: str) -> None:
 
 def test_here() -> None:
     assert 1 <= usable_cpus() <= len(os.sched_getaffinity(0))
+
+
+def test_a_system_that_binds_no_process_to_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as macOS."""
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert cpus_to_run_on() == this_machine().cores == os.cpu_count()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import signal
 import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
-from multiprocessing import connection, forkserver, reduction
+from multiprocessing import connection, forkserver
 from typing import Any
 
 from ...errors import DatasetError, UsageError
@@ -19,6 +19,7 @@ from ...wording import counted
 from .arena import Arena
 from .messages import Cancel, Done, ReadsItems, Ready, UseArena, Work
 from .notebook import check_known_to_workers
+from .passed_files import pass_file
 from .worker import SameEnvironment, serve
 
 # How often work is given out again after the first time, if workers die.
@@ -201,7 +202,7 @@ class WorkerPool:
         with contextlib.suppress(ConnectionError):
             worker.pipe.send(message)
             if file is not None:
-                reduction.send_handle(worker.pipe, file, worker.process.pid)
+                pass_file(worker.pipe, file)
 
     def _started(self) -> _Worker:
         deadline = time.monotonic() + _SECONDS_TO_START

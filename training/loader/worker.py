@@ -11,7 +11,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing import connection, parent_process, reduction
+from multiprocessing import connection, parent_process
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from ..which_clips.keyed import key
 from .arena import Arena, MappedArena
 from .batch_rows import write_item
 from .messages import Cancel, Done, ReadsItems, Ready, Spent, UseArena, Work
+from .passed_files import passed_file
 
 # Units whose bytes are read ahead of the one that is decoded.
 _UNITS_AHEAD = 2
@@ -126,7 +127,7 @@ class _Server:
             if isinstance(message, Work):
                 self._work.append(message)
             elif isinstance(message, UseArena):
-                file = reduction.recv_handle(self._pipe)
+                file = passed_file(self._pipe)
                 self._arenas[message.arena] = MappedArena(file, message.areas)
             elif isinstance(message, Cancel):
                 # Other passes may be running, earlier and later ones.
