@@ -128,9 +128,11 @@ gpu-check:
 
 # The version of the Python that has torch there.
 GPU_PYTHON := 3.12
+# Its processors, as `uname -m` calls them: x86_64 or aarch64, such as Grace Hopper's.
+GPU_MACHINE := x86_64
 
 gpu-wheels: $(STAMP)
-	@PYTHONPATH=tests/shared:benchmarks $(PY) gpu_check/collect_wheels.py --python $(GPU_PYTHON) gpu_wheels
+	@PYTHONPATH=tests/shared:benchmarks $(PY) gpu_check/collect_wheels.py --python $(GPU_PYTHON) --machine $(GPU_MACHINE) gpu_wheels
 
 gpu-ffmpeg: $(STAMP)
 	@PYTHONPATH=tests/shared:benchmarks $(PY) gpu_check/collect_wheels.py --ffmpeg gpu_ffmpeg

@@ -28,7 +28,7 @@ PACKAGES = ("av", "donfig", "google-crc32c", "numcodecs", "PyYAML", "zarr")
 TORCHCODEC = "torchcodec==0.16.0"
 # NVIDIA's own reader, for the benchmarks.
 PYNVVIDEOCODEC = "PyNvVideoCodec==2.2.4"
-GLIBCS = ("2_28", "2_27", "2_17")
+GLIBCS = ("_2_28", "_2_27", "_2_17", "2014")
 # The most bytes that may be carried, the checkout included: 64 MiB, less what this may be wrong by. An archive takes up
 # to a kilobyte more for each file.
 ROOM_BYTES, BYTES_PER_FILE = 62 << 20, 1 << 10
@@ -38,6 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--python", default="3.12", help="the version of Python that has torch there, such as 3.12")
+    parser.add_argument("--machine", default="x86_64", choices=("x86_64", "aarch64"), help="the processors there")
     parser.add_argument("--ffmpeg", action="store_true", help="only the ffmpeg program")
     options = parser.parse_args()
     shutil.rmtree(options.folder, ignore_errors=True)
@@ -45,12 +46,14 @@ def main() -> None:
     if options.ffmpeg:
         collect_ffmpeg(options.folder)
     else:
-        download(pinned((ROOT / "constraints.txt").read_text(), PACKAGES), options.python, options.folder)
+        wanted = pinned((ROOT / "constraints.txt").read_text(), PACKAGES)
+        download(wanted, options.python, options.machine, options.folder)
         print("Packing the wheels again: a minute")
         for wheel in options.folder.glob("*.whl"):
             if left_out := pack_again(wheel):
                 print(f"Left out of {wheel.name}: {left_out} libraries")
         (options.folder / "python").write_text(f"{options.python}\n")
+        (options.folder / "machine").write_text(f"{options.machine}\n")
         print("Making the sample datasets: half a minute")
         gpu_samples.make_samples(options.folder / "samples")
         print("Making the footage of the benchmarks: some minutes")
@@ -65,14 +68,14 @@ def pinned(constraints: str, packages: Sequence[str]) -> list[str]:
     return [f"{name}=={versions[name]}" for name in packages]
 
 
-def download(requirements: Sequence[str], python: str, folder: Path) -> None:
-    """Download wheels for Linux on x86-64 and this version of Python."""
+def download(requirements: Sequence[str], python: str, machine: str, folder: Path) -> None:
+    """Download wheels for Linux on such processors and this version of Python."""
     for requirement in [*requirements, TORCHCODEC, PYNVVIDEOCODEC]:
-        platforms = [f"--platform=manylinux_{glibc}_x86_64" for glibc in GLIBCS]
+        platforms = [f"--platform=manylinux{glibc}_{machine}" for glibc in GLIBCS]
         subprocess.run(
             [
                 *(sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"),
-                *("--implementation=cp", f"--python-version={python}", *platforms, "--platform=manylinux2014_x86_64"),
+                *("--implementation=cp", f"--python-version={python}", *platforms),
                 *(f"--dest={folder}", requirement),
             ],
             check=True,

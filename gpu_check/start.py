@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import lzma
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ def main() -> None:
         (SITE / "shortgop").symlink_to("..")
     arguments = sys.argv[1:]
     if missing and any(WHEELS.glob("*.whl")):
-        if lacking := for_another_python():
+        if lacking := for_another_machine() or for_another_python():
             arguments += ["--lacking", lacking]
         else:
             unpack_wheels()
@@ -49,6 +50,17 @@ def main() -> None:
         env["LD_LIBRARY_PATH"] = done.stdout.strip()
     script = str(ROOT / "gpu_check" / "run_checks.py")
     os.execve(sys.executable, [sys.executable, "-u", script, *arguments], env)  # noqa: S606
+
+
+def for_another_machine() -> str:
+    """That the wheels are for other processors; empty where they are for this one's."""
+    file, here = WHEELS / "machine", platform.machine()
+    if not file.exists() or (wanted := file.read_text().strip()) == here:
+        return ""
+    return (
+        f"the wheels are for {wanted}, and this machine is {here}: collect others with "
+        f"`make gpu-wheels GPU_MACHINE={here}`"
+    )
 
 
 def for_another_python() -> str:

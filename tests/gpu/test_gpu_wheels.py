@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
 import zipfile
@@ -76,7 +77,7 @@ def test_what_is_too_large_to_be_carried_is_refused(
         collect_wheels.report(folder)
 
 
-def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_named(
+def test_wheels_are_unpacked_beside_torch_and_those_for_another_machine_or_python_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheels, site = tmp_path / "wheels", tmp_path / "site"
@@ -90,7 +91,11 @@ def test_wheels_are_unpacked_beside_torch_and_those_for_another_python_are_named
     (wheels / "python").write_text("3.7\n")
     assert start.for_another_python().startswith("the wheels are for Python 3.7, and ")
     (wheels / "python").write_text(f"{sys.version_info.major}.{sys.version_info.minor}\n")
-    assert start.for_another_python() == ""
+    assert start.for_another_python() == start.for_another_machine() == ""
+    (wheels / "machine").write_text("sparc\n")
+    assert start.for_another_machine().startswith("the wheels are for sparc, and ")
+    (wheels / "machine").write_text(f"{platform.machine()}\n")
+    assert start.for_another_machine() == ""
     start.unpack_wheels()
     assert (site / "av" / "__init__.py").read_text() == "x = 1\n" * 1000
 
