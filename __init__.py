@@ -7,6 +7,7 @@ clip = dataset["kitchen/001.mp4"].get_frames_at([0, 4, 8, 12])   # clip.data: ui
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
@@ -34,6 +35,9 @@ from .errors import (
     WrongTypeError,
 )
 from .version import __version__
+
+if sys.platform == "win32":
+    raise ImportError("shortgop does not run on Windows itself: install it in WSL, and run it there")
 
 if TYPE_CHECKING:
     from .jobs.named_options import prepare

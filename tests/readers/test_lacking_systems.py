@@ -48,3 +48,10 @@ def test_without_proc_and_sys(clips_folder: Path, tmp_path: Path) -> None:
     if not shutil.which("unshare") or subprocess.run(tried, capture_output=True, check=False).returncode:
         pytest.skip("hiding /proc takes rights that are missing here")
     check_shown(read("nothing", clips_folder, tmp_path / "files", before=WITHOUT_PROC))
+
+
+def test_windows_is_refused_with_what_to_do() -> None:
+    """It was said that there is no module fcntl, by whatever needed that first."""
+    script = "import sys; sys.platform = 'win32'; import shortgop"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith("not run on Windows itself: install it in WSL, and run it there")

@@ -37,7 +37,7 @@ if _VARIABLE in os.environ:
         for name in names:
             if hasattr(module, name):
                 delattr(module, name)
-    reduction.ACKNOWLEDGE = True  # type: ignore[attr-defined]
+    reduction.ACKNOWLEDGE = True  # type: ignore[misc]
     multiprocessing.set_forkserver_preload([Path(__file__).stem])
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
