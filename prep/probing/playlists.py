@@ -23,6 +23,11 @@ _HEAD_BYTES = 4096
 _MAX_BYTES = 1 << 26
 _ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
 _METHOD = re.compile(r'#EXT-X-KEY:(?:.*,)?METHOD="?([^",]+)')
+# The tags whose files FFmpeg reads, and what it does not read of these: subtitles, and keys within the line itself.
+# Others name, say, advertisements (X-ASSET-URI) and small pictures.
+_READS = re.compile(r"#EXT-X-(KEY|MAP|MEDIA):(?!(.*,)?TYPE=SUBTITLES)")
+_URI = re.compile(r'[:,]\s*URI="(?!data:)([^"]*)"')
+_AES = "AES-128"
 _USUAL_SUFFIXES = (".ts", ".m4s", ".mp4")
 # FFmpeg takes no file for a key that is not called as a video is.
 _OF_USUAL_SUFFIX = "OUT.mp4 of `ffmpeg -allowed_extensions ALL -i FILE -c copy OUT.mp4`"
@@ -137,9 +142,12 @@ def _check_hls(playlist: Path, given: Path | None = None) -> None:
             "has ended",
             file=str(playlist),
         )
+    # The command that decrypts it needs its keys. What it does not decrypt is told first.
+    if any(match[1] not in ("NONE", _AES) for match in map(_METHOD.match, lines) if match):
+        _check_is_no_secret(playlist, lines, given)
     # Keys, inits and renditions are named in attributes.
-    tags = [line for line in lines if line.startswith("#EXT")]
-    names = re.findall(r'\bURI="([^"]*)"', "\n".join(tags)) + [line for line in lines if line and line[0] != "#"]
+    tags = [line for line in lines if _READS.match(line)]
+    names = _URI.findall("\n".join(tags)) + [line for line in lines if line and line[0] != "#"]
     for name in names:
         place = _place_of(name, playlist)
         if has_segments or given is not None:
@@ -152,12 +160,14 @@ def _check_hls(playlist: Path, given: Path | None = None) -> None:
 
 def _check_is_no_secret(playlist: Path, lines: list[str], given: Path | None) -> None:
     """NotAVideoError for a playlist whose segments are encrypted, of the one that was `given` if that names it."""
-    found = ((number, _METHOD.match(line)) for number, line in enumerate(lines, 1))
-    number, method = next(((number, match[1]) for number, match in found if match and match[1] != "NONE"), (0, ""))
-    if method:
+    found = [(number, match[1]) for number, line in enumerate(lines, 1) if (match := _METHOD.match(line))]
+    secret = [(number, method) for number, method in found if method != "NONE"]
+    if secret:
+        # No command decrypts the others.
+        number, method = min(secret, key=lambda line: line[1] == _AES)
         segments = [line for line in lines if line and line[0] != "#"]
         command = _OF_USUAL_SUFFIX if all(name.endswith(_USUAL_SUFFIXES) for name in segments) else _OF_ANY_SUFFIX
-        how = f", as {command}" if method == "AES-128" else ", with its key"
+        how = f", as {command}" if method == _AES else ", with its key"
         which = f"{playlist}, line {number}: its segments are encrypted ({method})"
         if given is not None:
             # The command has to read all that it names: this one may be the sound alone.

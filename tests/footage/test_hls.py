@@ -39,6 +39,56 @@ def test_an_hls_playlist_that_says_that_it_is_not_encrypted_is_prepared(key: str
     assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#EXT-X-DATERANGE:ID="0",CLASS="com.apple.hls.interstitial",START-DATE="2024-01-01T00:00:00Z",'
+        'X-ASSET-URI="advertisement.m3u8"',
+        '#EXT-X-SESSION-DATA:DATA-ID="title",URI="title.json"',
+        '#EXT-X-RENDITION-REPORT:URI="https://example.com/low.m3u8"',
+    ],
+)
+def test_files_that_a_playlist_names_beside_its_segments_need_not_be_there(
+    line: str, clip: Path, tmp_path: Path
+) -> None:
+    """FFmpeg does not read them. A playlist with places for advertisements was refused."""
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "x.m3u8")
+    text = (tmp_path / "x.m3u8").read_text()
+    (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", f"{line}\n#EXTINF", 1))
+    assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="s",NAME="English",LANGUAGE="en",URI="subtitles.m3u8"',
+        '#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1000,URI="keyframes.m3u8"',
+        '#EXT-X-IMAGE-STREAM-INF:BANDWIDTH=1000,URI="https://example.com/small.m3u8"',
+    ],
+)
+def test_subtitles_and_small_pictures_that_a_playlist_names_need_not_be_there(
+    line: str, clip: Path, tmp_path: Path
+) -> None:
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "inner.m3u8")
+    (tmp_path / "x.m3u8").write_text(f"#EXTM3U\n{line}\n#EXT-X-STREAM-INF:BANDWIDTH=100000\ninner.m3u8\n")
+    assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
+
+
+@pytest.mark.parametrize(
+    ("method", "key"), [("SAMPLE-AES", "skd://of-a-server"), ("SAMPLE-AES-CTR", "data:,x"), ("AES-256", "lost.key")]
+)
+def test_a_playlist_that_no_command_decrypts_is_called_encrypted_wherever_its_key_is(
+    method: str, key: str, clip: Path, tmp_path: Path
+) -> None:
+    """It was said that the key is to be downloaded, or put there."""
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "x.m3u8")
+    text = (tmp_path / "x.m3u8").read_text()
+    line = f'#EXT-X-KEY:METHOD={method},URI="{key}",KEYFORMAT="identity"'
+    (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", f"{line}\n#EXTINF", 1))
+    with pytest.raises(shortgop.NotAVideoError, match=rf"encrypted \({method}\); decrypt .* first, with its key"):
+        probe(str(tmp_path / "x.m3u8"))
+
+
 def rename_segments(folder: Path, suffix: str) -> None:
     """Give the segments (*.ts) of x.m3u8 another suffix."""
     for segment in folder.glob("*.ts"):
@@ -66,6 +116,18 @@ def test_an_encrypted_hls_playlist_is_called_that_with_the_command_that_decrypts
     ffmpeg("-i", clip, "-c", "copy", "-f", "hls", *key, *names, tmp_path / "x.m3u8")
     rename_segments(tmp_path, suffix)
     with pytest.raises(shortgop.NotAVideoError, match=r"line \d: its segments are encrypted \(AES-128\)") as caught:
+        probe(str(tmp_path / "x.m3u8"))
+    assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
+
+
+def test_a_playlist_that_has_its_key_in_itself_is_told_with_the_command_that_decrypts_it(
+    clip: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "secret.key").write_bytes(bytes(range(16)))
+    (tmp_path / "key.txt").write_text(f"data:text/plain;base64,AAECAwQFBgcICQoLDA0ODw==\n{tmp_path}/secret.key\n")
+    key = ("-hls_key_info_file", tmp_path / "key.txt", "-hls_list_size", "0")
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", *key, tmp_path / "x.m3u8")
+    with pytest.raises(shortgop.NotAVideoError, match=r"its segments are encrypted \(AES-128\)") as caught:
         probe(str(tmp_path / "x.m3u8"))
     assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
 
