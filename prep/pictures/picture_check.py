@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from ...errors import EncodeError
+from ..probing.containers.dolby_vision import NOT_CONVERTIBLE
 from ..probing.source_video import SourceVideo
 from ..running.ffmpeg import ENVIRONMENT_VARIABLE, decodes_alpha_layers, lists
 from .picture_filters import needs_zscale, tone_maps
@@ -14,11 +15,7 @@ def check_picture(source: SourceVideo, ffmpeg_path: str) -> None:
     """EncodeError for a source that this ffmpeg cannot decode or convert."""
     profile = source.picture.dolby_vision_profile
     if profile:
-        raise EncodeError(
-            f"{source.path} is Dolby Vision profile {profile}, whose colours ffmpeg cannot convert; convert it to "
-            "HDR10 or BT.709 with other software first",
-            file=source.path,
-        )
+        raise EncodeError(f"{source.path} {NOT_CONVERTIBLE.format(profile=profile)}", file=source.path)
     if source.picture.alpha_layer and not decodes_alpha_layers(ffmpeg_path):
         raise EncodeError(
             f"{source.path} is HEVC with alpha, which FFmpeg decodes from version 8 on, and {ffmpeg_path} is older; "

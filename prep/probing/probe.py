@@ -21,7 +21,7 @@ from .bursts import without_bursts
 from .containers.chains import bytes_before
 from .containers.container_crop import container_crop
 from .containers.cut_end import is_cut_off
-from .containers.dolby_vision import profile_without_base
+from .containers.dolby_vision import NOT_CONVERTIBLE, profile_without_base
 from .containers.edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits, why_edits_are_misread
 from .containers.matroska_elements import has_file_behind
 from .containers.next_file import Chain, chain_of
@@ -110,6 +110,9 @@ def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
         raise NotAVideoError(f"{path} does not open as a video: {MOOV_IS_CUT}", file=path)
     stream = video_stream(path, container)
     if stream.codec_context is None:
+        # AV1 with Dolby Vision that nothing else shows has a name of its own.
+        if profile := profile_without_base(path, container.format.name, stream.index, stream.id):
+            raise EncodeError(f"{path} {NOT_CONVERTIBLE.format(profile=profile)}", file=path)
         raise NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)
     if "matroska" in container.format.name and has_other_order(path):
         raise EncodeError(

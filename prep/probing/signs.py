@@ -22,7 +22,7 @@ from ...wording import counted
 from .containers.chains import Break, lacks_asf_end
 from .containers.mp4_fragments import top_boxes, unread_fragments
 from .containers.next_file import Chain
-from .containers.sample_entry import is_index_cut_off
+from .containers.sample_entry import is_encrypted, is_index_cut_off
 from .containers.transport_packets import ends_in_mid_packet
 from .containers.unread import fragment_sign, has_another_mp4, is_fragmented, mp4s_remedy, unread_video
 from .containers.zero_tail import ends_in_zeros, lacks_content, zeros_from
@@ -66,6 +66,8 @@ _WITHOUT_INDEX = (
 )
 _MOOV_IS_MISSING = f"its index is cut off (an MP4 without its moov box), and {_WITHOUT_INDEX}"
 MOOV_IS_CUT = f"its index is cut off (the MP4 ends within its moov box), and {_WITHOUT_INDEX}"
+_IS_ENCRYPTED = "it is encrypted; decrypt it first, with its key"
+_IS_A_PICTURE = "it is a still picture (AVIF, HEIF), not a video"
 _JOINED = "it is several MP4s that were joined byte by byte; {remedy}"
 JOIN_SEGMENTS = "join the segments with it (`cat INIT SEGMENT... > one.mp4`) and give that"
 _IS_A_SEGMENT = (
@@ -367,8 +369,13 @@ def why_mp4_does_not_open(path: str) -> str:
     kinds = [kind for kind, *_ in found]
     if b"moov" in kinds and is_index_cut_off(path, None):
         return MOOV_IS_CUT
+    if b"moov" in kinds and is_encrypted(path):
+        return _IS_ENCRYPTED
     if b"moov" in kinds:
         return _JOINED.format(remedy=mp4s_remedy(path, found)) if has_another_mp4(kinds) else ""
     if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:
         return _IS_A_SEGMENT
+    # Pictures (AVIF, HEIF) have this box instead.
+    if kinds[:1] == [b"ftyp"] and b"meta" in kinds:
+        return _IS_A_PICTURE
     return _MOOV_IS_MISSING if kinds and kinds[0] in _FIRST_BOXES else ""

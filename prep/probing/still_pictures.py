@@ -19,7 +19,7 @@ _WEBP_EXTENDED = b"VP8X"
 _WEBP_ANIMATED = 0x02
 # Photographs (JPEG, HEIF) of phones may have a video behind the picture, which is an MP4 of its own.
 _PHOTO = re.compile(rb"\xff\xd8\xff|....ftyp(hei|mif|msf|avif)", re.DOTALL)
-_MP4_START = re.compile(rb"\0\0\0[\x10-\x80]ftyp[\w ]{4}")
+_MP4_START = re.compile(rb"\0\0\0[\x10-\x80]ftyp(?!hei|mif|msf|avif)[\w ]{4}")
 _LONGEST_PHOTO_BYTES = 1 << 26
 _STILL = (
     "a still picture, not a video; with --image-fps a folder or a list of JPEG, PNG or WebP files is a video, and in a "

@@ -135,6 +135,25 @@ def test_a_motion_photo_is_called_that_with_the_command_that_cuts_the_video_out(
     assert "is a still picture" in reason_against(picture)
 
 
+def test_a_picture_that_ffmpeg_does_not_open_is_called_a_picture(tmp_path: Path) -> None:
+    """Such as one of which each layer is a piece of its own (AVIF). It was called an MP4 that lost its index."""
+    coded = ("-c:v", "libaom-av1", "-still-picture", "1", "-cpu-used", "8")
+    still = encode_pictures(tmp_path / "still.avif", numbered([7]), *coded, "-frames:v", "1").read_bytes()
+    # What lies where, in pieces (ISO/IEC 14496-12, 8.11.3): the number of the item's pieces says that there are two.
+    pieces = still.index(b"iloc") + 4 + 4 + 2 + 2 + 2 + 2
+    assert still[pieces : pieces + 2] == b"\0\1"
+    (tmp_path / "x.avif").write_bytes(still[:pieces] + b"\0\2" + still[pieces + 2 :])
+    assert reason_against(tmp_path / "x.avif").endswith("it is a still picture (AVIF, HEIF), not a video")
+
+
+def test_two_pictures_one_behind_the_other_are_no_motion_photo(tmp_path: Path) -> None:
+    """The command cut out the other picture."""
+    coded = ("-c:v", "libaom-av1", "-still-picture", "1", "-cpu-used", "8")
+    still = encode_pictures(tmp_path / "still.avif", numbered([7]), *coded, "-frames:v", "1").read_bytes()
+    (tmp_path / "x.avif").write_bytes(still + still)
+    assert "is a still picture, not a video" in reason_against(tmp_path / "x.avif")
+
+
 def test_a_recording_that_ends_within_its_index_is_called_that(tmp_path: Path) -> None:
     """Such as after a loss of power. Within its last tables FFmpeg found some of the frames, and said nothing."""
     picture = encode_pictures(tmp_path / "film.mp4", numbered(range(FRAMES)), *X264, "-pix_fmt", "yuv420p")

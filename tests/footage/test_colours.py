@@ -194,6 +194,19 @@ def test_dolby_vision_without_a_base_layer_is_known_by_what_the_container_says(
     assert [f"is Dolby Vision profile {profile}, whose colours" in each.reason for each in failures] == [True] * refused
 
 
+def test_dolby_vision_of_av1_with_a_name_of_its_own_is_called_that(tmp_path: Path) -> None:
+    """FFmpeg does not know that name, and it was said to be of an unknown codec."""
+    source = encode_pictures(
+        tmp_path / "x.mp4", numbered(range(3)), "-c:v", "libaom-av1", "-cpu-used", "8", "-pix_fmt", "yuv420p10le"
+    )
+    profile = 10
+    content = bytes([1, 0, profile << 1, 0b1101, 0]) + bytes(19)
+    box = struct.pack(">I4s", 8 + len(content), b"dvvC") + content
+    source.write_bytes(with_entry_box(source.read_bytes(), box).replace(b"av01\0", b"dav1\0"))
+    (failure,) = make_dataset([source], tmp_path / "dataset").failures
+    assert "is Dolby Vision profile 10, whose colours ffmpeg cannot convert" in failure.reason
+
+
 @pytest.mark.parametrize("transfer", [1, 2, 14])
 def test_sdr_of_wide_gamut_keeps_its_tags_and_its_pixels(transfer: int, tmp_path: Path) -> None:
     source = make_video(

@@ -124,6 +124,13 @@ def test_an_encrypted_video_is_called_that(tmp_path: Path) -> None:
         *("-encryption_kid", key, tmp_path / "x.mp4"),
     )
     assert reason_against(tmp_path / "x.mp4").endswith("x.mp4 is encrypted; decrypt it first, with its key")
+    # Of some such files FFmpeg does not take apart what says which bytes are encrypted, and does not open them.
+    data = (tmp_path / "x.mp4").read_bytes()
+    senc = data.index(b"senc") + 8
+    too_many = (1 << 24).to_bytes(4)
+    (tmp_path / "y.mp4").write_bytes(data[:senc] + too_many + data[senc + 4 :])
+    said = "does not open as a video (Invalid data found when processing input): it is encrypted; decrypt it first"
+    assert said in reason_against(tmp_path / "y.mp4")
 
 
 def test_segments_of_a_stream_and_their_beginning_say_that_they_belong_together(tmp_path: Path) -> None:

@@ -12,6 +12,12 @@ from contextlib import suppress
 from .matroska_elements import elements, number_in, track_of
 from .sample_entry import sample_entry_boxes
 
+NOT_CONVERTIBLE = (
+    "is Dolby Vision profile {profile}, whose colours ffmpeg cannot convert; convert it to HDR10 or BT.709 with other "
+    "software first"
+)
+"""What is said of a video of such a profile."""
+
 _CONFIGURATIONS = (b"dvcC", b"dvvC", b"dvwC")
 # RFC 9559 (Matroska), 5.1.4.1.17.
 _MAPPING, _MAPPING_TYPE, _MAPPING_DATA = 0x41E4, 0x41E7, 0x41ED

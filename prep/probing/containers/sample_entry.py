@@ -35,6 +35,18 @@ def sample_entry_boxes(path: str, track_id: int) -> dict[bytes, bytes]:
     return found
 
 
+def is_encrypted(path: str) -> bool:
+    """Whether an MP4 says that a video in it is encrypted (ISO/IEC 23001-7)."""
+    with contextlib.suppress(CorruptDataError, struct.error, OSError, StopIteration):
+        moov = _read_moov(Path(path))
+        entries = (
+            next(boxes(moov, stsd.body + _STSD_FIELDS_BYTES, stsd.stop)).type
+            for stsd in _children(moov, boxes(moov), b"trak", b"mdia", b"minf", b"stbl", b"stsd")
+        )
+        return b"encv" in entries
+    return False
+
+
 def track_box(path: str, track_id: int, *kinds: bytes) -> bytes:
     """What the first box of a track holds that lies below boxes of these kinds; b"" where there is none.
     CorruptDataError, struct.error or OSError where it cannot be read."""
