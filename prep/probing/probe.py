@@ -103,6 +103,13 @@ def _refuse_other_files(path: str) -> None:
         raise NotAVideoError(f"{path} is {photo}", file=path)
 
 
+def _unknown_codec(path: str, container: InputContainer, stream: VideoStream) -> SourceError:
+    # AV1 with Dolby Vision that nothing else shows has a name of its own.
+    if profile := profile_without_base(path, container.format.name, stream.index, stream.id):
+        return EncodeError(f"{path} {NOT_CONVERTIBLE.format(profile=profile)}", file=path)
+    return NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)
+
+
 def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
     """The video stream of a container that FFmpeg shows as players do."""
     best = best_video(container)
@@ -110,10 +117,7 @@ def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
         raise NotAVideoError(f"{path} does not open as a video: {MOOV_IS_CUT}", file=path)
     stream = video_stream(path, container)
     if stream.codec_context is None:
-        # AV1 with Dolby Vision that nothing else shows has a name of its own.
-        if profile := profile_without_base(path, container.format.name, stream.index, stream.id):
-            raise EncodeError(f"{path} {NOT_CONVERTIBLE.format(profile=profile)}", file=path)
-        raise NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)
+        raise _unknown_codec(path, container, stream)
     if "matroska" in container.format.name and has_other_order(path):
         raise EncodeError(
             f"{path} has ordered chapters: players show its parts in another order, or with parts of other files, "
