@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 
 # FFmpeg logs these for sound streams too: about B-frames after the first keyframe of a stream, about values that
-# encoders declare, about headers of H.264 that it splits from their frames, and about ffmpeg's own output.
+# encoders declare, about messages of H.264 that state a wrong length (SEI), about headers of H.264 that it splits from
+# their frames, and about ffmpeg's own output.
 _HARMLESS = (
     "co located POCs unavailable", "number of reference frames (0+", "non monotonically increasing dts to muxer",
-    "deprecated pixel format used", "Last message repeated", "missing picture in access unit",
+    "deprecated pixel format used", "Last message repeated", "missing picture in access unit", "SEI type ",
 )  # fmt: skip
 INCOMPLETE = "a packet is incomplete"
 MAY_BE_INCOMPLETE = "it may be incomplete"

@@ -45,6 +45,20 @@ def test_hevc_with_a_message_that_ends_within_its_header_is_prepared(tmp_path: P
     assert [read_number(frame) for frame in video_of(tmp_path / "x.hevc")] == list(range(FRAMES))
 
 
+@pytest.mark.parametrize("suffix", ["mp4", "ts"])
+def test_h264_with_a_message_that_states_a_wrong_length_is_prepared(suffix: str, tmp_path: Path) -> None:
+    """Cameras and servers that add captions write such. All frames up to the next keyframe were said to be lost."""
+    data = made(tmp_path / f"plain.{suffix}", *X264).read_bytes()
+    # x264 says in a message what it is: its kind, its length in several bytes, and an identifier.
+    message = re.search(rb"\x06\x05\xff\xff([\x00-\xf0])\xdc\x45\xe9\xbd", data)
+    assert message is not None
+    at = message.start(1)
+    (tmp_path / f"x.{suffix}").write_bytes(data[:at] + bytes([data[at] + 9]) + data[at + 1 :])
+    video = video_of(tmp_path / f"x.{suffix}")
+    assert [read_number(frame) for frame in video.get_all_frames().data] == list(range(FRAMES))
+    assert video.changes.dropped == 0
+
+
 def test_an_alpha_layer_is_found_behind_a_message_whose_zeros_are_escaped() -> None:
     escaped = b"\x05\x06" + b"\0\0\3\0\0\3\1\1"
     assert has_alpha_layer(b"", PREFIX_SEI + escaped + b"\xa5\x01\x00\x80")
