@@ -158,7 +158,9 @@ def _complaints_heard() -> Iterator[None]:
     av.logging.set_level(av.logging.ERROR)
     av.logging.set_skip_repeated(False)
     try:
-        yield
+        # What is said while other files are opened belongs to no packet, and would be printed.
+        with av.logging.Capture():
+            yield
     finally:
         av.logging.set_level(level)
         av.logging.set_skip_repeated(skips)

@@ -263,6 +263,18 @@ def test_segments_of_a_playlist_whose_counters_begin_anew_have_no_loss(coded: tu
     assert "--salvage prepares" in report.failures[0].reason
 
 
+def test_what_ffmpeg_says_of_a_segment_that_begins_in_mid_gop_is_not_printed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a few segments, dozens of lines were: without the headers before it, no frame decodes."""
+    parts = segments(tmp_path, *X264, "-bf", "3", "-g", "20", "-sc_threshold", "0")
+    parts[0] = parts[0][: 3 * 188] + parts[0][len(parts[0]) // 376 * 188 :]
+    report, shown = prepared(playlist(tmp_path / "cut", parts), salvage=True)
+    assert report.failures == ()
+    assert shown[0] == 20
+    assert [record.message for record in caplog.records if record.name.startswith("libav")] == []
+
+
 def test_parts_of_a_playlist_that_begin_anew_go_on_with_salvage(tmp_path: Path) -> None:
     """As around advertisements in it: times and counters begin anew. No frame is lost beside them."""
     coded = (*X264, "-bf", "2", "-g", "20", "-sc_threshold", "0")
