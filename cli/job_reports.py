@@ -92,8 +92,9 @@ def _problems(report: job.Report) -> list[str]:
         more = f" and {lacking.videos - len(lacking.shown)} more" if lacking.videos > len(lacking.shown) else ""
         verb = "lacks" if lacking.videos == 1 else "lack"
         lines.append(
-            f"{counted(lacking.videos, 'video')} of the dataset {verb} many frames of the source, which were damaged, "
-            f"had wrong times or nearly coincide: {shown}{more}; `shortgop info` lists what differs"
+            f"{counted(lacking.videos, 'video')} of the dataset {verb} many frames of the source, which refer to "
+            f"frames that were cut off, were damaged, had wrong times or nearly coincide: {shown}{more}; `shortgop "
+            "info` lists what differs"
         )
     if report.videos_added and report.cut_off:
         what = "its source is" if len(report.cut_off) == 1 else "their sources are"

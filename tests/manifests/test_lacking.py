@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from datasets import current_manifest, make_dataset
+from odd_pictures import encode_pictures, numbered
 from shortgop.cli import app
 from shortgop.manifests.lacking import Lacking, lacking_frames
 from shortgop.manifests.tables import Manifest
@@ -46,15 +48,26 @@ def in_pairs(tmp_path: Path) -> SyntheticVideo:
     return make_video(tmp_path / "pairs.mkv", pts=pts, timebase=MS)
 
 
-def test_a_job_says_which_videos_lack_frames_and_how_many(in_pairs: SyntheticVideo, tmp_path: Path) -> None:
-    def prep(*options: str) -> str:
-        out = str(tmp_path / f"dataset {options}")
-        done = CliRunner().invoke(app, ["prep", str(in_pairs.path), "--out", out, "--runner", "inline", *options])
-        assert done.exit_code == 0
-        return " ".join(done.output.split())
+def said_of(source: Path, *options: str) -> str:
+    """What `shortgop prep` prints."""
+    out = str(source.parent / f"dataset {options}")
+    done = CliRunner().invoke(app, ["prep", str(source), "--out", out, "--runner", "inline", *options])
+    assert done.exit_code == 0
+    return " ".join(done.output.split())
 
-    said = prep()
+
+def test_a_job_says_which_videos_lack_frames_and_how_many(in_pairs: SyntheticVideo) -> None:
+    said = said_of(in_pairs.path)
     assert "1 video of the dataset lacks many frames of the source" in said
     assert "wrong times or nearly coincide: pairs.mkv (8 frames); `shortgop info`" in said
     # At another rate that is what was asked for.
-    assert "lack" not in prep("--fps", "5")
+    assert "lack" not in said_of(in_pairs.path, "--fps", "5")
+
+
+def test_frames_of_a_broadcast_before_its_first_keyframe_are_not_called_damaged(tmp_path: Path) -> None:
+    """Recordings of broadcasts begin anywhere: it was said that frames were damaged or had wrong times."""
+    coded = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "20", "-bf", "0")
+    whole = encode_pictures(tmp_path / "whole.ts", numbered(range(40)), *coded, "-pix_fmt", "yuv420p").read_bytes()
+    (tmp_path / "x.ts").write_bytes(whole[len(whole) // 4 // 188 * 188 :])
+    said = said_of(tmp_path / "x.ts")
+    assert re.search(r"lacks many frames of the source, which refer to frames that were cut off, .*: x\.ts \(\d+", said)
