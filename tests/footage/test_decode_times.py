@@ -147,6 +147,29 @@ def test_an_edit_that_cuts_into_a_gop_is_followed(tmp_path: Path) -> None:
         assert [read_number(frame) for frame in video] == list(range(14, 30))
 
 
+@pytest.mark.parametrize(
+    "coded",
+    [
+        ("-c:v", "libx264", "-bf", "2", "-x264-params", "b-adapt=1:b-bias=-100", "-pix_fmt", "yuv420p"),
+        ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "0"),
+    ],
+)
+def test_an_edit_that_hides_nothing_counts_where_an_encoder_made_no_b_frames(
+    coded: tuple[str, ...], tmp_path: Path
+) -> None:
+    """It takes the delay back that the encoder had for the B-frames that it might have made. `source_pts` were as much
+    later than in players, and than the sound."""
+    source = encode_pictures(tmp_path / "x.mp4", numbered(range(20)), *coded, rate=25)
+    with av.open(source) as container:
+        assert container.streams.video[0].codec_context.has_b_frames
+        shown = [packet.pts for packet in container.demux(video=0) if packet.size]
+    assert shown[0] == 0
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video] == list(range(20))
+    assert video.source_pts(range(20)).tolist() == shown
+
+
 @pytest.mark.first_case_short
 @pytest.mark.parametrize(("native", "suffix"), [("mpeg", "wmv"), ("mpg", "wmv"), ("mpg", "avi"), ("mp4", "avi")])
 def test_the_first_and_the_last_frame_last_as_long_as_others(native: str, suffix: str, tmp_path: Path) -> None:

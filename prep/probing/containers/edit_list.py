@@ -120,12 +120,19 @@ def hides_decoded_first(path: str, track: VideoStream, edits: TrackEdits) -> boo
     if not any(entry.timestamp < 0 for entry in islice(track.index_entries, 1)):
         return False
     offsets = _offsets(path, track)
+    if offsets is None or _hides_none(track, offsets):
+        return False
     # In most files the first frames tell that packets have times of their own.
-    if offsets is None or not all(_rises(track, offsets, most) for most in (_FRAMES_LOOKED_AT, track.frames)):
+    if not all(_rises(track, offsets, most) for most in (_FRAMES_LOOKED_AT, track.frames)):
         return False
     hidden = sum(entry.timestamp < 0 for entry in islice(track.index_entries, _MOST_DELAY + 1))
     is_delay = hidden <= _MOST_DELAY and not offsets.any()
     return is_delay or (len(track.index_entries) == track.frames and _plain_cut(edits) is not None)
+
+
+def _hides_none(track: VideoStream, offsets: Array) -> bool:
+    """Whether FFmpeg shows the first packet of a track, of which it gives times of decoding that count from the edit."""
+    return all(entry.timestamp + int(offsets[0]) >= 0 for entry in islice(track.index_entries, 1))
 
 
 def frames_before_cut(path: str, track: VideoStream, edits: TrackEdits) -> int:
