@@ -54,10 +54,12 @@ def frame_times(
             return decoded, True
     even = decode_times(packets, order)
     is_late = may_be_times_of_decoding(packets, stream) and falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])
+    # FFmpeg takes the first frame of raw MPEG-1 for one that is shown when it is decoded, and the others for later ones.
+    is_first_early = demuxer == "mpegvideo" and packets.rises and _differ(even, order)
     # Of packed frames FFmpeg takes the time of the packet that they are in, and not of the one that stands for them.
     # Where it unpacked them, it counted times as if each had its own.
     was_packed = packets.is_packed or packets.is_unpacked
-    has_decode_times = order is not None and bool(packets.has_decode_times or was_packed or is_late)
+    has_decode_times = order is not None and bool(packets.has_decode_times or was_packed or is_late or is_first_early)
     return (even if has_decode_times else order), has_decode_times
 
 

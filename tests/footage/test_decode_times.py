@@ -147,6 +147,14 @@ def test_an_edit_that_cuts_into_a_gop_is_followed(tmp_path: Path) -> None:
         assert [read_number(frame) for frame in video] == list(range(14, 30))
 
 
+@pytest.mark.parametrize("coded", [("-bf", "0"), ("-g", "1"), ("-bf", "2")])
+def test_the_first_frame_of_raw_mpeg1_lasts_as_long_as_others(coded: tuple[str, ...], tmp_path: Path) -> None:
+    """FFmpeg puts all others an interval later where there are no B-frames. The first one was shown twice."""
+    raw = ("-c:v", "mpeg1video", "-q:v", "2", *coded, "-f", "mpeg1video")
+    source = encode_pictures(tmp_path / "x.mpg", numbered(range(20)), *raw, rate=25)
+    assert in_even_steps(source, tmp_path / "dataset", 20)
+
+
 @pytest.mark.parametrize(
     "coded",
     [
