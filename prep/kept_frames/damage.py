@@ -87,9 +87,8 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     if not (said or begins_late or behind_hole or is_short):
         return None
     clean = {number for number, packet in enumerate(packets) if packet.break_before == MISSING_SEGMENT}
-    unsure = (
-        set() if scan.numbers_frames else after_holes([each.pts for each in packets], entries, max_hole_units, clean)
-    )
+    has_telling_times = not (scan.numbers_frames or scan.is_untimed)
+    unsure = after_holes([each.pts for each in packets], entries, max_hole_units, clean) if has_telling_times else set()
     trusted = [each and number not in unsure for number, each in enumerate(_trusted(scan))]
     shown = set(scan.shown)
     disordered = _disordered(scan, trusted)

@@ -83,6 +83,7 @@ class Scanner:
         self._sized = container.format.name not in UNSIZED
         self._is_avi = container.format.name == "avi"
         self._is_matroska = "matroska" in container.format.name
+        self._is_untimed = container.format.name == "mpegvideo"
         self._counts_time = container.format.name in _COUNTING
         self._decoder = stream.codec_context
         self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
@@ -128,6 +129,7 @@ class Scanner:
             counts_time=self._counts_time,
             lacks_times=self._counts_time or has_decode_times or (self._is_avi and seen.shown != sorted(seen.shown)),
             numbers_frames=self._has_headers,
+            is_untimed=self._is_untimed,
             decodes_at_once=self._picture_ends is not None,
         )
 

@@ -54,7 +54,7 @@ def frame_times(
             return decoded, True
     even = decode_times(packets, order)
     is_late = may_be_times_of_decoding(packets, stream) and falls([frame.pts for frame in frames[:FRAMES_LOOKED_AT]])
-    # FFmpeg takes the first frame of raw MPEG-1 for one that is shown when it is decoded, and the others for later ones.
+    # FFmpeg takes the first frame of raw MPEG-1 for one that is shown when it is decoded, and others for later ones.
     is_first_early = demuxer == "mpegvideo" and packets.rises and _differ(even, order)
     # Of packed frames FFmpeg takes the time of the packet that they are in, and not of the one that stands for them.
     # Where it unpacked them, it counted times as if each had its own.

@@ -42,8 +42,9 @@ def dv(folder: Path) -> Path:
 
 def shown(data: bytes, source: Path) -> list[int]:
     source.write_bytes(data)
-    assert make_dataset([source], source.parent / "dataset").failures == ()
-    video = shortgop.open(source.parent / "dataset")[0]
+    dataset = source.with_suffix(".dataset")
+    assert make_dataset([source], dataset).failures == ()
+    video = shortgop.open(dataset)[0]
     assert video.changes.salvaged == ()
     return [read_number(frame) for frame in video]
 
@@ -94,3 +95,16 @@ def test_raw_dv_cut_within_a_frame_ends_before_it(sequences: float, dv: Path, tm
     numbers = shown(dv.read_bytes()[:end], tmp_path / "x.dv")
     assert numbers == list(range(len(numbers)))
     assert len(numbers) == (5 if sequences in (1, 6) else 4)
+
+
+@pytest.mark.parametrize("b_frames", ["0", "2"])
+def test_raw_mpeg1_that_is_cut_is_a_shorter_one(b_frames: str, tmp_path: Path) -> None:
+    """It has no times. Those that FFmpeg counts have a hole behind the first frame, so that none counted as certain."""
+    coded = ("-c:v", "mpeg1video", "-q:v", "2", "-bf", b_frames, "-g", "10")
+    data = encode_pictures(tmp_path / "x.m1v", numbered(range(60)), *coded, rate=25).read_bytes()
+    begun = shown(data[: len(data) * 2 // 3], tmp_path / "begun.m1v")
+    assert begun == list(range(len(begun)))
+    assert len(begun) >= 35
+    ended = shown(data[len(data) // 5 :], tmp_path / "ended.m1v")
+    assert ended == list(range(60 - len(ended), 60))
+    assert len(ended) >= 35

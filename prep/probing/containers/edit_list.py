@@ -131,7 +131,7 @@ def hides_decoded_first(path: str, track: VideoStream, edits: TrackEdits) -> boo
 
 
 def _hides_none(track: VideoStream, offsets: Array) -> bool:
-    """Whether FFmpeg shows the first packet of a track, of which it gives times of decoding that count from the edit."""
+    """Whether FFmpeg shows the first packet of a track, whose times of decoding it counts from the edit."""
     return all(entry.timestamp + int(offsets[0]) >= 0 for entry in islice(track.index_entries, 1))
 
 
