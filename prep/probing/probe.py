@@ -58,7 +58,7 @@ from .probed_frames import first_frames, frame_of, states_rate
 from .recordings import is_joined, period_of
 from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, UNSIZED, PacketLog, suspicion_of_end
 from .source_video import NO_ENTRIES, SourceVideo, with_pts
-from .still_pictures import why_motion_photo, why_still
+from .still_pictures import why_motion_photo, why_not_decoded, why_still
 
 # Formats of streams without times, whose frames FFmpeg puts at 25 frames/s where the stream does not state a rate.
 _WITHOUT_TIMES = ("apv", "avs2", "avs3", "cavsvideo", "dnxhd", "evc", "h264", "hevc", "mjpeg", "obu", "vc1", "vvc")
@@ -107,7 +107,7 @@ def _unknown_codec(path: str, container: InputContainer, stream: VideoStream) ->
     # AV1 with Dolby Vision that nothing else shows has a name of its own.
     if profile := profile_without_base(path, container.format.name, stream.index, stream.id):
         return EncodeError(f"{path} {NOT_CONVERTIBLE.format(profile=profile)}", file=path)
-    return NotAVideoError(f"{path} has a video codec that FFmpeg does not know; convert it first", file=path)
+    return NotAVideoError(f"{path} {why_not_decoded(container)}", file=path)
 
 
 def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:

@@ -25,6 +25,7 @@ _STILL = (
     "a still picture, not a video; with --image-fps a folder or a list of JPEG, PNG or WebP files is a video, and in a "
     "list that has videos too each of them is a video of one frame"
 )
+_UNKNOWN_CODEC = "has a video codec that FFmpeg does not know; convert it first"
 
 
 def why_still(path: str, container: InputContainer) -> str:
@@ -37,6 +38,11 @@ def why_still(path: str, container: InputContainer) -> str:
         )
     is_picture = is_picture_format(demuxer) or demuxer in _MOVING_PICTURES
     return _STILL if is_picture or container.metadata.get("major_brand") in _BRANDS else ""
+
+
+def why_not_decoded(container: InputContainer) -> str:
+    """Why a file is not prepared whose codec FFmpeg does not know, by its demuxer: the end of a sentence about it."""
+    return f"is {_STILL}" if is_picture_format(demuxer_of(container)) else _UNKNOWN_CODEC
 
 
 def why_motion_photo(path: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 import shortgop
 from datasets import make_dataset
+from odd_pictures import encode_pictures, numbered
 from shortgop.prep.probing.header_estimate import estimate
 from shortgop.prep.probing.opening import input_argv
 from shortgop.prep.probing.probe import probe
@@ -328,6 +329,14 @@ def test_a_still_picture_is_no_video(suffix: str, named: str, tmp_path: Path) ->
     file = file.rename(tmp_path / f"still{named or suffix}")
     with pytest.raises(shortgop.NotAVideoError, match=r"is a still picture, not a video"):
         probe(str(file))
+
+
+def test_a_still_picture_that_the_decoder_does_not_know_is_called_that(tmp_path: Path) -> None:
+    still = encode_pictures(tmp_path / "x.jxl", numbered([1]), "-c:v", "libjxl")
+    with av.open(still) as container:
+        assert container.streams.video[0].codec_context is None
+    with pytest.raises(shortgop.NotAVideoError, match=r"x\.jxl is a still picture, not a video"):
+        probe(str(still))
 
 
 def test_a_gif_is_a_video(tmp_path: Path) -> None:
