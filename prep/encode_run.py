@@ -168,7 +168,8 @@ def _videos(
             init=init,
             segments=tuple(each.segments),
             gops=tuple(each.gops),
-            timeline=pts[start : start + len(grid)],
+            # Players count from the cut, and so does the sound.
+            timeline=pts[start : start + len(grid)] - encode.source.cut.begin,
             changes=SourceChanges(given_up=texts, dropped=grid.dropped, repeated=grid.repeated),
             pipeline=encode.pipeline.to_json(),
         )

@@ -61,7 +61,8 @@ def quality_of(path: str, profile: Profile, pipeline: Mapping[str, str], source_
     if Path(path).stat().st_size > _MOST_BYTES:
         raise SourceError("the source is too large to be read again", file=path)
     source = read_in_time(path, lambda: probe(path), f"{path}: reading it")
-    wanted, places = np.unique(source_pts, return_index=True)
+    shown_pts, places = np.unique(source_pts, return_index=True)
+    wanted = shown_pts + source.cut.begin
     planes = planes[places]
     frames, rows, width = planes.shape
     _check_source(source, profile, wanted, (width, rows * 2 // 3))

@@ -14,7 +14,8 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import dropwhile
+from functools import partial
+from itertools import dropwhile, islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -82,6 +83,8 @@ _OGG_HEADERS = {
 }
 # Packets of H.264 and HEVC that have headers alone are shorter.
 _MOST_HEADER_BYTES = 256
+# So many frames tell whether an encoder made B-frames.
+_FRAMES_LOOKED_AT = 64
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
 
@@ -138,10 +141,20 @@ def _of_mp4(path: str, container: InputContainer) -> InputContainer:
     if stream is None:
         return container
     edits = track_edits(path, stream)
-    if not (changes_speed(edits) or hides_decoded_first(path, stream, edits)):
+    if not (changes_speed(edits) or hides_decoded_first(path, stream, edits, partial(_shows_as_decoded, path))):
         return container
     container.close()
     return open_without_edits(path)
+
+
+def _shows_as_decoded(path: str) -> bool:
+    """Whether the first frames of an MP4 are shown in the order of their packets."""
+    with open_without_edits(path) as container, suppress(av.error.FFmpegError):
+        stream = best_video(container)
+        shown = [] if stream is None else [frame.pts for frame in islice(container.decode(stream), _FRAMES_LOOKED_AT)]
+        known = [pts for pts in shown if pts is not None]
+        return all(pts < later for pts, later in pairwise(known))
+    return False
 
 
 def open_without_edits(path: str) -> InputContainer:

@@ -22,7 +22,7 @@ from .containers.chains import bytes_before
 from .containers.container_crop import container_crop
 from .containers.cut_end import is_cut_off
 from .containers.dolby_vision import NOT_CONVERTIBLE, profile_without_base
-from .containers.edit_list import TrackEdits, changes_speed, frames_before_cut, track_edits, why_edits_are_misread
+from .containers.edit_list import NO_CUT, TrackEdits, changes_speed, cut_of, track_edits, why_edits_are_misread
 from .containers.matroska_elements import has_file_behind
 from .containers.next_file import Chain, chain_of
 from .containers.ordered_chapters import has_other_order
@@ -303,7 +303,7 @@ def _probe_stream(
         repeats_times=order is None and None not in pts,
         is_joined=joined,
         is_without_edits=is_without_edits(container),
-        num_hidden=frames_before_cut(path, stream, edits) if is_without_edits(container) else 0,
+        cut=cut_of(path, stream, edits) if is_without_edits(container) else NO_CUT,
         has_hidden=packets.has_hidden,
         is_by_fragment=is_by_fragment(container),
         has_guessed_rate=demuxer in _WITHOUT_TIMES and not _states_rate(stream, read.keyframe),

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...manifests.ragged import Array
 from .containers.container_crop import ContainerCrop
+from .containers.edit_list import NO_CUT, Cut
 from .picture import PLAIN_PICTURE, SourcePicture
 from .recordings import period_of
 
@@ -57,7 +58,7 @@ class SourceVideo:
 
     - `has_hidden`: FFmpeg hides the frames of some packets.
     - `is_without_edits`: edits do not count, as they hide what is decoded first, or as FFmpeg shows parts at another
-      speed than they say; of the frames in the order shown, the first `num_hidden` are left out in their place.
+      speed than they say; of the frames in the order shown, those before the `cut` are left out in their place.
     - `in_pauses`: the numbers of the frames that FFmpeg shows in place of pauses or between the parts of edits, where
       pts are those of several edits; None where FFmpeg's own are right.
     """
@@ -91,7 +92,7 @@ class SourceVideo:
     has_unknown_delay: bool = False
     repeats_times: bool = False
     is_without_edits: bool = False
-    num_hidden: int = 0
+    cut: Cut = NO_CUT
     is_by_fragment: bool = False
     has_hidden: bool = False
     in_pauses: Array | None = None

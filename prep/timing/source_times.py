@@ -223,8 +223,8 @@ def at_times(source: SourceVideo, times: Array) -> SourceVideo:
 def used_numbers(source: SourceVideo, used: range, num_decoded: int) -> Array:
     """The numbers of the frames to use of those in `used`, of the ones that the decoder puts out: int64, rising. Those
     in place of a pause and before a cut are left out; the decoder may leave out some of the first itself."""
-    left_out = 0 if source.pts is None or not source.num_hidden else len(source.pts) - num_decoded
-    numbers = np.arange(max(used.start, source.num_hidden - left_out), used.stop)
+    left_out = 0 if source.pts is None or not source.cut.num_hidden else len(source.pts) - num_decoded
+    numbers = np.arange(max(used.start, source.cut.num_hidden - left_out), used.stop)
     return numbers if source.in_pauses is None else np.setdiff1d(numbers, source.in_pauses)
 
 

@@ -150,6 +150,8 @@ def test_a_cut_of_frames_with_the_times_of_decoding_begins_where_it_was_made(
     assert make_dataset([cut], tmp_path / "dataset").failures == ()
     (video,) = shortgop.open(tmp_path / "dataset")
     assert [read_number(frame) for frame in video] == list(range(first, FRAMES))
+    # Players, and the sound, count from the cut, which may lie within an interval.
+    assert abs(video.source_seconds([0]).item()) < 0.041
 
     (tmp_path / "list.csv").write_text("id,path,start,end\na,cut.mp4,0.4,0.8\n")
     report = shortgop.prepare(tmp_path / "list.csv", tmp_path / "cuts", cuts="start,end", runner="inline")

@@ -178,6 +178,21 @@ def test_an_edit_that_hides_nothing_counts_where_an_encoder_made_no_b_frames(
     assert video.source_pts(range(20)).tolist() == shown
 
 
+@pytest.mark.parametrize(("start", "first"), [("0.06", 2), ("1.3", 33)])
+def test_a_cut_of_a_video_whose_encoder_made_no_b_frames_begins_where_it_was_made(
+    start: str, first: int, tmp_path: Path
+) -> None:
+    """The times of its packets are their own, all later by the same. The cut was not followed: the video began at the
+    keyframe before it."""
+    coded = ("-c:v", "libx264", "-bf", "2", "-g", "24", "-x264-params", "b-adapt=1:b-bias=-100", "-pix_fmt", "yuv420p")
+    full = encode_pictures(tmp_path / "full.mp4", numbered(range(60)), *coded, rate=25)
+    ffmpeg("-ss", start, "-i", full, "-c", "copy", tmp_path / "cut.mp4")
+    assert make_dataset([tmp_path / "cut.mp4"], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video] == list(range(first, 60))
+    assert video.source_seconds([0]).item() == 0
+
+
 @pytest.mark.first_case_short
 @pytest.mark.parametrize(("native", "suffix"), [("mpeg", "wmv"), ("mpg", "wmv"), ("mpg", "avi"), ("mp4", "avi")])
 def test_the_first_and_the_last_frame_last_as_long_as_others(native: str, suffix: str, tmp_path: Path) -> None:

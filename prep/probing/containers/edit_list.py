@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import dropwhile, islice, pairwise
 from typing import NamedTuple
@@ -66,11 +67,16 @@ def track_edits(path: str, track: VideoStream) -> TrackEdits:
             return TrackEdits()
         media, movie = round(1 / track.time_base), movie_timescale(path)
         in_units = (
-            edit._replace(duration=(2 * edit.duration * media + movie) // (2 * movie))
+            edit._replace(duration=_in_units(edit.duration, media, movie))
             for edit in dropwhile(lambda edit: edit.is_pause, stated)
         )
         return TrackEdits(stated, tuple(in_units))
     return TrackEdits()
+
+
+def _in_units(duration: int, media: int, movie: int) -> int:
+    """A duration in units of a track, `media` a second, of one in those of its movie, as FFmpeg rounds it."""
+    return (2 * duration * media + movie) // (2 * movie)
 
 
 def _edit_list(data: bytes) -> tuple[Edit, ...]:
@@ -108,8 +114,11 @@ def changes_speed(edits: TrackEdits) -> bool:
     return bool(parts) and in_order and all(edit.rate > 0 for edit in parts)
 
 
-def hides_decoded_first(path: str, track: VideoStream, edits: TrackEdits) -> bool:
+def hides_decoded_first(path: str, track: VideoStream, edits: TrackEdits, shows_as_decoded: Callable[[], bool]) -> bool:
     """Whether an edit hides frames by their times of decoding, of a track with B-frames that has no other times.
+
+    `shows_as_decoded`: whether the first frames are shown in the order of decoding, so that the times are their own,
+    all later by the delay of an encoder that made no B-frames. It is called only where packets leave that open.
 
     FFmpeg writes that where packets do not say when they are shown, as those of raw H.264 and HEVC and of AVI: the edit
     is to leave out the delay that B-frames cause, or what lies before a cut, but as no packet has its own time, it
@@ -125,6 +134,8 @@ def hides_decoded_first(path: str, track: VideoStream, edits: TrackEdits) -> boo
     # In most files the first frames tell that packets have times of their own.
     if not all(_rises(track, offsets, most) for most in (_FRAMES_LOOKED_AT, track.frames)):
         return False
+    if offsets.any() and shows_as_decoded():
+        return False
     hidden = sum(entry.timestamp < 0 for entry in islice(track.index_entries, _MOST_DELAY + 1))
     is_delay = hidden <= _MOST_DELAY and not offsets.any()
     return is_delay or (len(track.index_entries) == track.frames and _plain_cut(edits) is not None)
@@ -135,13 +146,28 @@ def _hides_none(track: VideoStream, offsets: Array) -> bool:
     return all(entry.timestamp + int(offsets[0]) >= 0 for entry in islice(track.index_entries, 1))
 
 
-def frames_before_cut(path: str, track: VideoStream, edits: TrackEdits) -> int:
-    """How many frames lie before the cut of a track that was opened without its edits; see `hides_decoded_first`."""
+@dataclass(frozen=True)
+class Cut:
+    """The cut of a track that was opened without its edits: how many frames lie before it, `num_hidden`, and when, in
+    units of the track, what players show at 0 is shown in the media, `begin`."""
+
+    num_hidden: int = 0
+    begin: int = 0
+
+
+NO_CUT = Cut()
+
+
+def cut_of(path: str, track: VideoStream, edits: TrackEdits) -> Cut:
+    """The cut that the edit of a track makes which was opened without its edits; see `hides_decoded_first`."""
     edit, offsets = _plain_cut(edits), _offsets(path, track)
-    if edit is None or offsets is None or len(offsets) != len(track.index_entries):
-        return 0
+    if edit is None or offsets is None or not track.time_base or len(offsets) != len(track.index_entries):
+        return NO_CUT
     hidden = int(np.count_nonzero(_decoded(track, track.frames) + offsets < edit.begin))
-    return hidden if offsets.any() or hidden > _MOST_DELAY else 0
+    if not (offsets.any() or hidden > _MOST_DELAY):
+        return NO_CUT
+    pause = sum(each.duration for each in edits.stated if each.is_pause)
+    return Cut(hidden, edit.begin - _in_units(pause, round(1 / track.time_base), movie_timescale(path)))
 
 
 def _decoded(track: VideoStream, most: int) -> Array:
