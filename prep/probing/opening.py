@@ -148,13 +148,15 @@ def _of_mp4(path: str, container: InputContainer) -> InputContainer:
 
 
 def _shows_as_decoded(path: str) -> bool:
-    """Whether the first frames of an MP4 are shown in the order of their packets."""
+    """Whether the first frames of an MP4 are shown in the order of their packets: those that decode, as only a part of
+    the file may be here."""
+    shown: list[int] = []
     with open_without_edits(path) as container, suppress(av.error.FFmpegError):
-        stream = best_video(container)
-        shown = [] if stream is None else [frame.pts for frame in islice(container.decode(stream), _FRAMES_LOOKED_AT)]
-        known = [pts for pts in shown if pts is not None]
-        return all(pts < later for pts, later in pairwise(known))
-    return False
+        stream = video_stream(path, container)
+        stream.codec_context.thread_count = 1
+        for frame in islice(container.decode(stream), _FRAMES_LOOKED_AT):
+            shown += [] if frame.pts is None else [frame.pts]
+    return len(shown) > 1 and all(pts < later for pts, later in pairwise(shown))
 
 
 def open_without_edits(path: str) -> InputContainer:

@@ -192,6 +192,19 @@ def test_a_cut_of_a_video_whose_encoder_made_no_b_frames_begins_where_it_was_mad
     assert [read_number(frame) for frame in video] == list(range(first, 60))
     assert video.source_seconds([0]).item() == 0
 
+    # The first frames tell it too, where a stretch is made from a part of the file.
+    with av.open(tmp_path / "cut.mp4") as container:
+        sizes = [(packet.pos or 0, packet.size) for packet in container.demux(video=0) if packet.size]
+    data = bytearray((tmp_path / "cut.mp4").read_bytes())
+    begin, end = sizes[20][0], sum(sizes[-1])
+    data[begin:end] = bytes(end - begin)
+    (tmp_path / "part.mp4").write_bytes(data)
+    whole, part = (probe(str(tmp_path / name), by_index=True) for name in ("cut.mp4", "part.mp4"))
+    assert whole.pts is not None
+    assert part.pts is not None
+    assert part.pts.tolist() == whole.pts.tolist()
+    assert not part.is_without_edits
+
 
 @pytest.mark.first_case_short
 @pytest.mark.parametrize(("native", "suffix"), [("mpeg", "wmv"), ("mpg", "wmv"), ("mpg", "avi"), ("mp4", "avi")])
