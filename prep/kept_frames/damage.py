@@ -87,7 +87,7 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     if not (said or begins_late or behind_hole or is_short):
         return None
     clean = {number for number, packet in enumerate(packets) if packet.break_before == MISSING_SEGMENT}
-    has_telling_times = not (scan.numbers_frames or scan.is_untimed)
+    has_telling_times = scan.holes_tell and not scan.numbers_frames
     unsure = after_holes([each.pts for each in packets], entries, max_hole_units, clean) if has_telling_times else set()
     trusted = [each and number not in unsure for number, each in enumerate(_trusted(scan))]
     shown = set(scan.shown)
@@ -108,7 +108,7 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     sound_pts = [pts for pts, number in known if sound[number]]
     stray = off_beat(sound_pts, [pts for pts, number in known if not sound[number]])
     due = [each for each in known if each[1] not in mistimed and (sound[each[1]] or each[0] not in stray)]
-    all_due = _due(due, sound, packets, max_hole_units)
+    all_due = _due(due, sound, packets, max_hole_units if scan.holes_tell else 0)
     lost = {pts for pts, number in due if not sound[number]} | set(all_due).difference(sound_pts)
     total = scan.unread + sum(not packet.is_hidden for packet in packets)
     complaints = [scan.left_out, scan.stopped]
@@ -323,7 +323,7 @@ def _due(
     known: list[tuple[int, int]], sound: list[bool], packets: tuple[ScannedPacket, ...], max_hole_units: int
 ) -> list[int]:
     """The pts of all frames from the first to the last sound one. Holes at breaks are filled in steps of the median
-    interval."""
+    interval, up to `max_hole_units`."""
     places = [place for place, (_pts, number) in enumerate(known) if sound[number]]
     if not places:
         return []
@@ -334,7 +334,7 @@ def _due(
     for (pts, number), (next_pts, next_number) in pairwise(kept):
         both = sound[number] and sound[next_number]
         is_intact = not spacing.is_even and both and not _breaks_between(packets, number, next_number)
-        if not is_intact and spacing.is_hole(pts, next_pts, max_hole_units):
+        if max_hole_units and not is_intact and spacing.is_hole(pts, next_pts, max_hole_units):
             due.extend(range(pts + step, next_pts - step // 2, step))
         due.append(next_pts)
     return sorted(set(due))

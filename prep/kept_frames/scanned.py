@@ -47,9 +47,9 @@ class Scan:
     `timed`: how many packets, from the first, have reliable times; None for all. `counts_time`: some packets of this
     container have no time of their own, and the parser counts on from earlier ones. `lacks_times`: only the decoder's
     output says when a frame is shown. `numbers_frames`: frames that others refer to are numbered, so that packets say
-    where one is missing. `is_untimed`: a raw stream, whose times FFmpeg counts, so that a hole in them tells of no
-    missing frame. `decodes_at_once`: no packet waits for the next one to be decoded (Motion JPEG), so that what a
-    decoder says of it is said of no other one.
+    where one is missing. `holes_tell`: a hole in the times tells of missing frames; in those that FFmpeg counts for a
+    raw stream, and in the delays of a GIF, it does not. `decodes_at_once`: no packet waits for the next one to be
+    decoded (Motion JPEG, GIF), so that what a decoder says of it is said of no other one.
     """
 
     packets: tuple[ScannedPacket, ...]
@@ -65,7 +65,7 @@ class Scan:
     counts_time: bool = False
     lacks_times: bool = False
     numbers_frames: bool = True
-    is_untimed: bool = False
+    holes_tell: bool = True
     decodes_at_once: bool = False
 
 

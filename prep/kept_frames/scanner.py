@@ -17,7 +17,7 @@ from ..probing.containers.unread import MISSING_FRAGMENT
 from ..probing.containers.zero_tail import lacks_content
 from ..probing.headers.access_units import HeaderReader, refers_to_others
 from ..probing.headers.hevc_end import LastPictures
-from ..probing.headers.motion_jpeg import PictureEnds
+from ..probing.headers.picture_ends import picture_ends
 from ..probing.packet_times import falls
 from ..probing.signs import NO_CHAIN, UNSIZED
 from .complaints import HALF, INCOMPLETE, NO_SYNC, first_complaint
@@ -26,6 +26,8 @@ from .scanned import Scan, ScannedPacket, in_doubt
 
 # Formats in which some packets have no timestamp of their own.
 _COUNTING = ("mpeg", "mpegvideo", "h264", "hevc", "m4v")
+# Raw streams, whose times FFmpeg counts, and pictures that state how long each is shown: no frame is missing in a hole.
+_WITHOUT_HOLES = ("mpegvideo", "gif", "apng")
 # What demuxers log where the file ends within an element.
 _ENDS_EARLY = ("ended prematurely", "partial file")
 # MPEG-4 in AVI has packets without a frame: they only say that nothing was coded. They are at most this long.
@@ -83,7 +85,7 @@ class Scanner:
         self._sized = container.format.name not in UNSIZED
         self._is_avi = container.format.name == "avi"
         self._is_matroska = "matroska" in container.format.name
-        self._is_untimed = container.format.name == "mpegvideo"
+        self._holes_tell = container.format.name not in _WITHOUT_HOLES
         self._counts_time = container.format.name in _COUNTING
         self._decoder = stream.codec_context
         self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
@@ -91,7 +93,7 @@ class Scanner:
         self._headers = HeaderReader(self._decoder.name, self._decoder.extradata)
         is_open = self._decoder.name == "hevc" and not self._sized
         self.last_pictures = LastPictures(self._decoder) if is_open else None
-        self._picture_ends = PictureEnds() if self._decoder.name == "mjpeg" else None
+        self._picture_ends = picture_ends(self._decoder.name)
         # Of these codecs `HeaderReader` reads what a frame is, and its number.
         self._has_headers = self._decoder.name in ("h264", "hevc")
         self._timed: int | None = None
@@ -129,7 +131,7 @@ class Scanner:
             counts_time=self._counts_time,
             lacks_times=self._counts_time or has_decode_times or (self._is_avi and seen.shown != sorted(seen.shown)),
             numbers_frames=self._has_headers,
-            is_untimed=self._is_untimed,
+            holes_tell=self._holes_tell,
             decodes_at_once=self._picture_ends is not None,
         )
 

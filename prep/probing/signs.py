@@ -28,8 +28,8 @@ from .containers.unread import fragment_sign, has_another_mp4, is_fragmented, mp
 from .containers.zero_tail import ends_in_zeros, lacks_content, zeros_from
 from .headers.access_units import HeaderReader, has_alpha_layer, refers_to_others
 from .headers.hevc_end import LastPictures
-from .headers.motion_jpeg import PictureEnds
 from .headers.mpeg4_headers import PictureHeaders
+from .headers.picture_ends import picture_ends
 from .holes import frames_behind_hole
 from .playlists import SCRIPT_DEMUXERS
 
@@ -117,7 +117,7 @@ class PacketLog:
         self.has_alpha_layer = False
         self._pictures = PictureHeaders(decoder.extradata) if decoder.name == "mpeg4" else None
         self.last_pictures = LastPictures(decoder) if decoder.name == "hevc" and is_unsized else None
-        self._ends = PictureEnds() if decoder.name == "mjpeg" and keyframes_at is None else None
+        self._ends = picture_ends(decoder.name) if keyframes_at is None else None
         self._is_entry: bool | None = None
         self._is_second_field = False
         self._latest: int | None = None

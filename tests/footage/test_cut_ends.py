@@ -108,3 +108,19 @@ def test_raw_mpeg1_that_is_cut_is_a_shorter_one(b_frames: str, tmp_path: Path) -
     ended = shown(data[len(data) // 5 :], tmp_path / "ended.m1v")
     assert ended == list(range(60 - len(ended), 60))
     assert len(ended) >= 35
+
+
+@pytest.mark.parametrize("part", [0.4, 0.5, 0.61, 0.72, 0.9, 0.999])
+def test_a_gif_that_is_cut_off_is_a_shorter_one(part: float, tmp_path: Path) -> None:
+    """FFmpeg does not say that its last picture is cut off. A picture that lasts longer hides none behind it."""
+    whole = encode_pictures(tmp_path / "whole.gif", numbered(range(FRAMES)), rate=25).read_bytes()
+    mark = b"\x21\xf9\x04"
+    first, *others = whole.split(mark)
+    delays = [20 if number == 3 else 4 for number in range(FRAMES)]
+    data = mark.join(
+        [first, *(each[:1] + bytes([delay]) + each[2:] for delay, each in zip(delays, others, strict=True))]
+    )
+    cut = data[: int(len(data) * part)]
+    numbers = shown(cut, tmp_path / "x.gif")
+    assert numbers == [number for number in range(max(numbers) + 1) for _ in range(delays[number] // 4)]
+    assert FRAMES * part - 3 <= max(numbers) + 1 < FRAMES * part + 3

@@ -1,0 +1,51 @@
+"""The blocks of a GIF (GIF89a specification): whether a picture has all of its own."""
+
+from __future__ import annotations
+
+_HEADER, _HEADER_BYTES, _FLAGS = b"GIF8", 13, 10
+_EXTENSION, _PICTURE, _END = 0x21, 0x2C, b";"
+_EXTENSION_BYTES, _PICTURE_BYTES = 2, 10
+_HAS_COLOURS, _NUM_COLOURS = 0x80, 0x07
+
+
+class GifEnds:
+    """Whether the last picture of a GIF ends within its blocks, without the mark with which a whole GIF ends: FFmpeg's
+    decoder may show what there is of it without a message."""
+
+    def __init__(self) -> None:
+        self._last = b""
+
+    def see(self, packet: bytes) -> None:
+        self._last = packet
+
+    @property
+    def is_missing(self) -> bool:
+        return not self._last.endswith(_END) and _lacks_end(self._last)
+
+
+def _lacks_end(packet: bytes) -> bool:
+    at = 0
+    try:
+        if packet.startswith(_HEADER):
+            at = _HEADER_BYTES + _colour_bytes(packet[_FLAGS])
+        while packet[at] == _EXTENSION:
+            at = _behind_blocks(packet, at + _EXTENSION_BYTES)
+        if packet[at] != _PICTURE:
+            return False
+        # Behind the colours a byte says how the picture is coded.
+        at += _PICTURE_BYTES + _colour_bytes(packet[at + _PICTURE_BYTES - 1]) + 1
+        return _behind_blocks(packet, at) > len(packet)
+    except IndexError:
+        return True
+
+
+def _colour_bytes(flags: int) -> int:
+    """How long the colours are that a header or a picture states."""
+    return 3 << (flags & _NUM_COLOURS) + 1 if flags & _HAS_COLOURS else 0
+
+
+def _behind_blocks(packet: bytes, at: int) -> int:
+    """Where the blocks that begin at a place end, each of which begins with its length, the last one with 0."""
+    while packet[at]:
+        at += packet[at] + 1
+    return at + 1
