@@ -332,9 +332,8 @@ def test_a_still_picture_is_no_video(suffix: str, named: str, tmp_path: Path) ->
 
 
 def test_a_still_picture_that_the_decoder_does_not_know_is_called_that(tmp_path: Path) -> None:
+    """PyAV's FFmpeg has no decoder of JPEG XL: it was called a video of an unknown codec."""
     still = encode_pictures(tmp_path / "x.jxl", numbered([1]), "-c:v", "libjxl")
-    with av.open(still) as container:
-        assert container.streams.video[0].codec_context is None
     with pytest.raises(shortgop.NotAVideoError, match=r"x\.jxl is a still picture, not a video"):
         probe(str(still))
 
