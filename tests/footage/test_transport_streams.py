@@ -263,6 +263,22 @@ def test_segments_of_a_playlist_whose_counters_begin_anew_have_no_loss(coded: tu
     assert "--salvage prepares" in report.failures[0].reason
 
 
+@pytest.mark.parametrize("coded", [(*X264, "-bf", "3", "-g", "20", "-sc_threshold", "0"), MPEG2], ids=["h264", "mpeg2"])
+def test_segments_of_which_the_first_begins_in_mid_gop_are_joined_without_a_loss(
+    coded: tuple[str, ...], tmp_path: Path
+) -> None:
+    """As a recording of a live stream does. The last frames of all other segments were said to be lost."""
+    parts = segments(tmp_path, *coded)
+    packets = [parts[0][at : at + 188] for at in range(0, len(parts[0]), 188)]
+    # The packets with which a frame begins: those of the video have PID 256.
+    begins = [n for n, packet in enumerate(packets) if packet[1] & 0x5F == 0x41 and packet[2] == 0]
+    parts[0] = b"".join([*packets[:3], *packets[begins[len(begins) // 2] :]])
+    for source in (playlist(tmp_path / "listed", parts), written(tmp_path / "joined" / "x.ts", parts)):
+        report, shown = prepared(source)
+        assert report.failures == ()
+        assert shown[-80:] == list(range(20, 100))
+
+
 def test_what_ffmpeg_says_of_a_segment_that_begins_in_mid_gop_is_not_printed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,6 +8,7 @@ there where they do so, and times go on.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,10 +155,11 @@ def _joins_of_segments(
 ) -> _Joins:
     """The joins of segments, of the transport packets in `breaks`, where the counters of a stream do not go on.
 
-    Each segment begins as the file does: with tables, a PES packet, and the same counters. The one before it ends with
-    a whole PES packet. The frame of the next one follows as usual, so that nothing is missing; or it follows later, or
-    at another time, and counters may be others. `befores`: the positions of the stream's packets before the breaks.
-    `ends_are_told`: a decoder notices where the end of a frame is missing.
+    Each segment begins as the file does, or as another one, where the first lacks its beginning: with tables, a PES
+    packet, and the same counters. The one before it ends with a whole PES packet. The frame of the next one follows as
+    usual, so that nothing is missing; or it follows later, or at another time, and counters may be others. `befores`:
+    the positions of the stream's packets before the breaks. `ends_are_told`: a decoder notices where the end of a frame
+    is missing.
     """
     found: list[int] = []
     others: list[int] = []
@@ -170,6 +172,7 @@ def _joins_of_segments(
         known = [_decode_time(_rows_at(file, at, at + size, size)[-1]) for at in starts[:_STARTS_TIMED].tolist()]
         longest = _longest_step(np.array([time for time in known if time is not None], np.int64))
         first = _begin_counters(_rows_at(file, layout[0], int(starts[0]) + size, size)) if len(starts) else None
+        begun: list[tuple[int, int, tuple[int, int]]] = []
         for at, before in zip(breaks[candidates].tolist(), befores[candidates].tolist(), strict=True):
             rows = _rows_at(file, before, at + size, size)
             last_start = int(starts[np.searchsorted(starts, at) - 1])
@@ -178,12 +181,14 @@ def _joins_of_segments(
             counters = _begin_counters(rows[1:])
             if last is None or next_ is None or counters is None or not has_end:
                 continue
-            step = (next_ - last + _TIMES // 2) % _TIMES - _TIMES // 2
-            # A recorder may write the frame at which it begins a file into both.
-            if -longest / 4 <= step <= longest and counters == first:
-                found.append(at)
-            elif longest < step or step < -_MOST_BACK:
-                (holes if 0 < step <= _MOST_AHEAD else others).append(at)
+            begun.append((at, (next_ - last + _TIMES // 2) % _TIMES - _TIMES // 2, counters))
+    counted = Counter(counters for _, _, counters in begun)
+    for at, step, counters in begun:
+        # A recorder may write the frame at which it begins a file into both.
+        if -longest / 4 <= step <= longest and (counters == first or counted[counters] > 1):
+            found.append(at)
+        elif longest < step or step < -_MOST_BACK:
+            (holes if 0 < step <= _MOST_AHEAD else others).append(at)
     return _Joins(*(np.array(sorted(each), np.int64) for each in ([*found, *others, *holes], others, holes)))
 
 
