@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpu_surfaces import empty_slot, from_cpu_reader, noise_frame, surface_of
+from rounding import MOST_LEVELS
 from shortgop.errors import DatasetWarning, DecodeError
 from shortgop.readers.convert import swscale
 from shortgop.readers.frame_format import Color, FrameFormat, Geometry, Normalize, PixelFormat
@@ -82,8 +83,8 @@ def test_rgb_of_the_frame_s_size_equals_the_cpu_reader_s(matrix: int, full_range
     for height, width in ((2, 2), (34, 40), (64, 98)):
         frame = noise_frame(height, width, matrix=matrix, full_range=full_range)
         for order in ("NCHW", "NHWC"):
-            assert difference(frame, whole(height, width), RGB, order) == 0
-            assert difference(frame, whole(height - 1, width - 1), RGB, order) == 0
+            assert difference(frame, whole(height, width), RGB, order) <= MOST_LEVELS
+            assert difference(frame, whole(height - 1, width - 1), RGB, order) <= MOST_LEVELS
 
 
 @pytest.mark.parametrize(("matrix", "full_range"), COLOURS)
@@ -105,9 +106,10 @@ def test_any_part_of_any_frame_is_within_a_level(
 ) -> None:
     (height, width), geometry = part
     frame = noise_frame(height, width, matrix=colour[0], full_range=colour[1], seed=seed)
-    assert difference(frame, geometry, RGB) == 0
+    rounding = 0 if geometry.scales else MOST_LEVELS
+    assert difference(frame, geometry, RGB) <= rounding
     # libswscale rounds packed pixels otherwise where it enlarges them.
-    assert difference(frame, geometry, RGB, "NHWC") <= int(geometry.scales)
+    assert difference(frame, geometry, RGB, "NHWC") <= int(geometry.scales) + rounding
     assert difference(frame, geometry, PixelFormat(color="grey")) == 0
     # What chroma of the frame's size is multiplied with is rounded by the CPU's vector code.
     assert difference(frame, geometry, PixelFormat(color="ycbcr")) <= (0 if geometry.scales else 1)
