@@ -76,7 +76,7 @@ def test_what_was_measured_is_read_again_where_the_machine_is_the_same(
 
 def test_the_page_shows_a_dozen_rows_where_all_was_measured() -> None:
     """The cases that are kept have all of them; other rows and cases are left out."""
-    others = ("-encodings", "-loaders", "-prep")
+    others = ("-encodings", "-loaders", "-prep", "-robots")
     (path,) = (file for file in RESULTS.glob("*.json") if not any(each in file.stem for each in others))
     machine, quick, cases = read_run(path)
     lines = telling_table(cases).splitlines()
