@@ -110,8 +110,8 @@ def page(found: Mapping[str, Any]) -> str:
     same = (
         f"Of {compared['items']} random items {compared['same']} had the same times, states, actions and `is_pad` both "
         f"ways; PSNR between their frames is {compared['psnr']:.1f} dB (median). Against what LeRobot was given to "
-        f"encode it is {psnr['LeRobot']:.1f} dB with LeRobot and {psnr['shortgop']:.1f} dB with shortgop, which encodes again "
-        f"what LeRobot wrote. Videos take {on_disk}."
+        f"encode it is {psnr['LeRobot']:.1f} dB with LeRobot and {psnr['shortgop']:.1f} dB with shortgop, which "
+        f"encodes again what LeRobot wrote. Videos take {on_disk}."
     )
     lines = [
         f"{machine.cpu}, {machine.cores} cores; {versions} ({taken_on(machine)}).",

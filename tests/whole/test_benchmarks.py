@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import robots
 from cold_open import repeated
 from encoded import Encoding, Quality, crf_for_bytes
 from encoding_study import BASE, GRID, PARTS, Outcome, grid, parts, plan, table_of
@@ -87,6 +89,14 @@ def test_the_page_shows_a_dozen_rows_where_all_was_measured() -> None:
     pages = {PAGE: [described(machine, quick), *lines], ALL_PAGE: tables(cases).splitlines()}
     for page, expected in pages.items():
         assert set(expected) <= set(page.read_text().splitlines()), f"benchmarks/run.py --pages {path} writes {page}"
+
+
+def test_the_page_shows_what_was_measured_beside_lerobot() -> None:
+    (path,) = RESULTS.glob("*-robots.json")
+    lines = robots.page(json.loads(path.read_text())).splitlines()
+    assert set(lines) <= set(ALL_PAGE.read_text().splitlines()), (
+        f"benchmarks/robots.py --pages {path} writes {ALL_PAGE}"
+    )
 
 
 def test_goals_in_words_name_those_that_were_missed() -> None:
