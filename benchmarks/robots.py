@@ -5,7 +5,7 @@
 LeRobot writes a dataset of two cameras with its own settings, shortgop prepares it, and loaders of both read random
 items of it in turn, as three kinds of policies want them. LeRobot gets an environment of its own in benchmarks/cache,
 since it wants another PyAV than `prep`; shortgop reads in it, too. It takes an hour and more. TorchCodec needs FFmpeg's
-libraries: give `LD_LIBRARY_PATH=.venv/ffmpeg`, as `make bench` does, which leaves this out.
+libraries: LD_LIBRARY_PATH is what `python scripts/link_ffmpeg.py .venv/ffmpeg` prints. `make bench` leaves this out.
 """
 
 from __future__ import annotations
