@@ -125,11 +125,18 @@ def test_batches_of_hundreds_of_megabytes_need_no_option(videos: Path) -> None:
 
 def test_batches_have_a_quarter_of_the_memory_at_most_divided_among_the_ranks() -> None:
     whole, gigabyte = memory_limit_bytes(), 1 << 30
-    assert room_for(4, 1000, None, ranks=8) == gigabyte
-    assert room_for(4, whole, None, ranks=1) == max(gigabyte, whole // 4)
-    assert room_for(4, whole, None, ranks=4) == max(gigabyte, whole // 16)
+    assert room_for(3, 4, 1000, None, ranks=8) == gigabyte
+    assert room_for(3, 4, whole, None, ranks=1) == max(gigabyte, whole // 4)
+    assert room_for(3, 4, whole, None, ranks=4) == max(gigabyte, whole // 16)
     # What is given is a bound.
-    assert room_for(4, whole, 500, ranks=1) == 500
+    assert room_for(3, 4, whole, 500, ranks=1) == 500
+
+
+def test_batches_for_which_a_gigabyte_is_enough_take_no_more() -> None:
+    """Also where more of them would be better: each pass takes its memory at once."""
+    a_third = (1 << 30) // 3
+    assert room_for(3, 4, a_third, None, ranks=1) == 1 << 30
+    assert room_for(3, 4, a_third + 1, None, ranks=1) > 1 << 30
 
 
 def test_small_columns_hold_no_memory_of_frames(videos: Path) -> None:

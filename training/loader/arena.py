@@ -45,7 +45,7 @@ class Arena:
         size = max(1, areas.num_bytes)
         self.file = _file_of(size)
         self._close_file = weakref.finalize(self, os.close, self.file)
-        self._memory = mmap.mmap(self.file, size)
+        self._memory = _mapped(self.file, size)
         _prefer_huge_pages(self._memory)
         # All tensors share this array: a finalizer of it runs when the last of them is gone.
         self.bytes = np.frombuffer(self._memory, dtype=np.uint8)
@@ -140,6 +140,13 @@ class MappedArena:
         self.tensors: Tensors = cache(partial(areas.tensors, self._memory))
 
 
+def _mapped(file: int, num_bytes: int) -> mmap.mmap:
+    try:
+        return mmap.mmap(file, num_bytes)
+    except OSError as error:
+        raise _too_little(num_bytes, error) from error
+
+
 def _file_of(num_bytes: int) -> int:
     try:
         return unnamed_file(num_bytes)
@@ -149,10 +156,14 @@ def _file_of(num_bytes: int) -> int:
                 "the process has as many open files as it may, so the loader gets no memory for batches: raise the "
                 "limit (`ulimit -n`)"
             ) from error
-        raise UsageError(
-            f"the system has no {num_bytes / 1e6:.0f} MB of memory for batches ({error.strerror}): give the loader "
-            "less prefetch_bytes, or take smaller batches"
-        ) from error
+        raise _too_little(num_bytes, error) from error
+
+
+def _too_little(num_bytes: int, error: OSError) -> UsageError:
+    return UsageError(
+        f"the system has no {num_bytes / 1e6:.0f} MB of memory for batches ({error.strerror}): give the loader less "
+        "prefetch_bytes, or take smaller batches"
+    )
 
 
 def _prefer_huge_pages(memory: mmap.mmap) -> None:

@@ -9,13 +9,13 @@ from ...machine_memory import memory_limit_bytes
 _USUAL_BYTES, _PARTS_OF_MEMORY = 1 << 30, 4
 
 
-def room_for(batches: int, batch_bytes: int, given: int | None, ranks: int) -> int:
-    """Bytes for batches in memory, of which there would better be so many."""
-    needed = batches * batch_bytes
+def room_for(fewest: int, better: int, batch_bytes: int, given: int | None, ranks: int) -> int:
+    """Bytes for batches in memory, of which there have to be `fewest`, and would better be as many as `better` where
+    the usual memory is too little."""
     if given is not None:
         return given
     # The limit is in files, and mostly need not be looked up.
-    return _USUAL_BYTES if needed <= _USUAL_BYTES else min(needed, _most(ranks))
+    return _USUAL_BYTES if fewest * batch_bytes <= _USUAL_BYTES else min(better * batch_bytes, _most(ranks))
 
 
 def room_on_device(batch_bytes: int, given: int | None) -> int:

@@ -81,9 +81,9 @@ class ClipLoader(StaysAsMade):
       `if __name__ == "__main__":`.
     - `threads`: how many threads decode in each worker, up to four by default.
     - `prefetch_bytes`: bounds the memory of batches, those in use included. Passes that run at the same time have as
-      much each, and copies come on top. UsageError when it is too little. By default it is 1 GiB, or what four batches
-      take (with a shuffle window two windows and two batches), at most a quarter of the memory that this process can
-      have, divided by LOCAL_WORLD_SIZE.
+      much each, and copies come on top. UsageError when it is too little. By default it is 1 GiB. Where three batches
+      (with a shuffle window the window and two batches) take more, it is what four take (two windows and two batches),
+      as far as that is a quarter of the memory that this process can have, divided by LOCAL_WORLD_SIZE.
     - `collate`: functions by the names of items' entries, such as {"boxes": list} where their shapes differ. Each gets
       the list of this entry of all clips of a batch and returns what the batch has, in the calling process, so it
       should take little time. Such entries are sent through a pipe; frames may be among them.
@@ -259,13 +259,14 @@ class ClipLoader(StaysAsMade):
     def _num_slots(self, kinds: Sequence[BatchRows]) -> int:
         run, batch_bytes = self._batches.window_batches, max(each.num_bytes for each in kinds)
         fewest, better = run + _BATCHES_OUT, 2 * run + _BATCHES_OUT
-        room = room_for(better, batch_bytes, self.prefetch_bytes, _ranks_of_machine())
+        room = room_for(fewest, better, batch_bytes, self.prefetch_bytes, _ranks_of_machine())
         fitting = room // max(1, batch_bytes)
         if fitting < fewest:
             window = f", since the order shuffles within {run} of them" if run > 1 else ""
+            default = " (a quarter of this process's memory, divided by LOCAL_WORLD_SIZE)"
             raise UsageError(
-                f"prefetch_bytes is {room}; the loader has {fewest} batches of {batch_bytes} bytes at "
-                f"least{window}: give it {fewest * batch_bytes} or more"
+                f"prefetch_bytes is {room}{default if self.prefetch_bytes is None else ''}; the loader has {fewest} "
+                f"batches of {batch_bytes} bytes at least{window}: give it {fewest * batch_bytes} or more"
             )
         wanted = max(2 * run, min(max(_BATCHES_AHEAD, self.workers), _MOST_AHEAD)) + _BATCHES_OUT
         return min(fitting, wanted)
