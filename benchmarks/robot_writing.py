@@ -45,6 +45,10 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, required=True)
     parser.add_argument("--frames", type=int, required=True, help="of each episode")
     arguments = parser.parse_args()
+    if arguments.frames % KEPT_EVERY:
+        parser.error(
+            f"--frames is {arguments.frames}; give a multiple of {KEPT_EVERY}, by which frames are found again"
+        )
     vector = {"dtype": "float32", "shape": (VALUES,), "names": None}
     picture = {"dtype": "video", "shape": (HEIGHT, WIDTH, 3), "names": ["height", "width", "channels"]}
     features = {**dict.fromkeys(CAMERAS, picture), "observation.state": vector, "action": vector}

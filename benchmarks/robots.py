@@ -24,7 +24,7 @@ from typing import Any
 import footage
 import numpy as np
 from results import ALL_PAGE, RESULTS, ROOT, machine_name, markdown_row, taken_on, write_page
-from robot_reading import loader_names
+from robot_reading import SCENARIOS, loader_names
 
 from shortgop.comparison.estimates import median
 from shortgop.comparison.machine import Machine, this_machine
@@ -89,8 +89,10 @@ def megabytes(folder: Path, pattern: str = "**/*") -> float:
 def measure(python: Path, robot: Path, datasets: Mapping[str, Path], arguments: argparse.Namespace) -> dict[str, Any]:
     given = [word for name, path in datasets.items() for word in ("--dataset", f"{name}={path}")]
     into = footage.WORK / "robots.json"
-    sizes = ("--rounds", str(arguments.rounds), "--batches", str(arguments.batches))
-    run_there(python, "robot_reading.py", str(robot), *given, *sizes, "--into", str(into))
+    options = {"rounds": arguments.rounds, "batches": arguments.batches}
+    sizes = [word for name, number in options.items() for word in (f"--{name}", str(number))]
+    cases = ["--only", *arguments.only, "--workers", *map(str, arguments.workers)]
+    run_there(python, "robot_reading.py", str(robot), *given, *sizes, *cases, "--into", str(into))
     alone: dict[str, list[dict[str, float]]] = {name: [] for name in loader_names(datasets)}
     for _ in range(arguments.rounds):
         for name, found in alone.items():
@@ -99,7 +101,7 @@ def measure(python: Path, robot: Path, datasets: Mapping[str, Path], arguments: 
             )
     on_disk = {"LeRobot": megabytes(robot, "videos/**/*.mp4")}
     on_disk |= {name: megabytes(path / "shards") for name, path in datasets.items()}
-    return {**json.loads(into.read_text()), "alone": alone, "megabytes_on_disk": on_disk}
+    return {**json.loads(into.read_text()), "options": options, "alone": alone, "megabytes_on_disk": on_disk}
 
 
 def page(found: Mapping[str, Any]) -> str:
@@ -113,14 +115,16 @@ def page(found: Mapping[str, Any]) -> str:
         f"encode it is {psnr['LeRobot']:.1f} dB with LeRobot and {psnr['shortgop']:.1f} dB with shortgop, which "
         f"encodes again what LeRobot wrote. Videos take {on_disk}."
     )
+    runs = len(next(iter(found["alone"].values())))
     lines = [
         f"{machine.cpu}, {machine.cores} cores; {versions} ({taken_on(machine)}).",
         same,
+        "All read in turn: {rounds} rounds of {batches} batches.".format(**found["options"]),
         "**Milliseconds by the clock for an item**",
         _table(found["read"], CLOCK),
         "**Milliseconds of CPU time for an item, of all processes**",
         _table(found["read"], "cpu_milliseconds"),
-        "**In a new process, ACT, 2 workers**",
+        f"**In a new process, ACT, 2 workers, {runs} runs**",
         _alone(found["alone"]),
     ]
     return "\n\n".join(lines)
@@ -155,6 +159,8 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=300, help="of each episode")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=8, help="timed in each round")
+    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=["ACT", "diffusion policy"])
+    parser.add_argument("--workers", type=int, nargs="+", default=[2])
     parser.add_argument("--pages", type=Path, metavar="JSON", help="measure nothing: write the page of these results")
     arguments = parser.parse_args()
     if arguments.pages:
