@@ -21,8 +21,8 @@ _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
 def with_ordinary_priority(start: Callable[[], int], end: Callable[[int], None]) -> int:
     """Call `start`, which starts a program and returns its process id, so that the program cannot raise its priority.
 
-    What `start` raises is raised here; OSError as well where the system has no more threads. If a signal's handler
-    raises meanwhile, `end` gets the process id of the program that was started, and that is raised.
+    What `start` raises is raised here. If a signal's handler raises meanwhile, `end` gets the process id of the program
+    that was started, and that is raised. Where no thread can be started, the program starts with the right to do so.
 
     A program that root starts gets the capabilities in the bounding set of the thread that starts it, and nothing can
     be put back into that set (capabilities(7)). So a thread that ends afterwards calls `start`.
@@ -46,8 +46,9 @@ def with_ordinary_priority(start: Callable[[], int], end: Callable[[int], None])
     interruption: BaseException | None = None
     try:
         _thread.start_new_thread(call, ())
-    except RuntimeError as error:
-        raise OSError(f"cannot start a thread: {error}") from error
+    except RuntimeError:
+        # The system has no more threads, or Python is ending.
+        return start()
     except BaseException as error:  # noqa: BLE001  # raised again below
         interruption = error
     # The files that the program inherits stay open until it has them, whatever comes meanwhile.
