@@ -10,12 +10,20 @@ import _thread
 import ctypes
 import os
 import sys
-import threading
 from collections.abc import Callable
 
 # linux/capability.h and linux/prctl.h.
 _CAP_SYS_NICE = 23
+_VERSION_3 = 0x20080522
 _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+
+
+class _Header(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Sets(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
 
 
 def with_ordinary_priority(start: Callable[[], int], end: Callable[[int], None]) -> int:
@@ -24,37 +32,36 @@ def with_ordinary_priority(start: Callable[[], int], end: Callable[[int], None])
     What `start` raises is raised here. If a signal's handler raises meanwhile, `end` gets the process id of the program
     that was started, and that is raised. Where no thread can be started, the program starts with the right to do so.
 
-    A program that root starts gets the capabilities in the bounding set of the thread that starts it, and nothing can
-    be put back into that set (capabilities(7)). So a thread that ends afterwards calls `start`.
+    A program that root starts gets the capabilities in the bounding and inheritable sets of the thread that starts it,
+    and nothing can be put back into the first (capabilities(7)). So a thread that ends afterwards calls `start`.
     """
     if not _may_raise_priority():
         return start()
     pids: list[int] = []
     errors: list[BaseException] = []
-    finished = threading.Event()
+    # A plain lock: an Event stays locked where a handler raises within its code, which is Python's.
+    finished = _thread.allocate_lock()
+    finished.acquire()
 
     def call() -> None:
-        # Without the right to drop it (CAP_SETPCAP) this changes nothing, and the program starts all the same.
-        _prctl(_PR_CAPBSET_DROP, _CAP_SYS_NICE)
         try:
+            _give_up_priorities()
             pids.append(start())
         except BaseException as error:  # noqa: BLE001  # raised again by the caller's thread
             errors.append(error)
         finally:
-            finished.set()
+            finished.release()
 
-    interruption: BaseException | None = None
     try:
         _thread.start_new_thread(call, ())
     except RuntimeError:
         # The system has no more threads, or Python is ending.
         return start()
-    except BaseException as error:  # noqa: BLE001  # raised again below
-        interruption = error
-    # The files that the program inherits stay open until it has them, whatever comes meanwhile.
-    while not finished.is_set():
+    interruption: BaseException | None = None
+    # The files that the program inherits stay open until it has them.
+    while not (pids or errors):
         try:
-            finished.wait()
+            finished.acquire()
         except BaseException as error:  # noqa: BLE001  # raised again below
             interruption = error
     if interruption is not None:
@@ -68,6 +75,16 @@ def with_ordinary_priority(start: Callable[[], int], end: Callable[[int], None])
 
 def _may_raise_priority() -> bool:
     return sys.platform == "linux" and os.geteuid() == 0 and _prctl(_PR_CAPBSET_READ, _CAP_SYS_NICE) == 1
+
+
+def _give_up_priorities() -> None:
+    # Without the right to this (CAP_SETPCAP) nothing changes, and the program starts all the same.
+    _prctl(_PR_CAPBSET_DROP, _CAP_SYS_NICE)
+    libc = ctypes.CDLL(None)
+    header, sets = _Header(_VERSION_3, 0), (_Sets * 2)()
+    if libc.capget(ctypes.byref(header), sets) == 0:
+        sets[0].inheritable &= ~(1 << _CAP_SYS_NICE)
+        libc.capset(ctypes.byref(header), sets)
 
 
 def _prctl(option: int, value: int) -> int:
