@@ -20,7 +20,7 @@ from ..probing.headers.hevc_end import LastPictures
 from ..probing.headers.picture_ends import picture_ends
 from ..probing.packet_times import falls
 from ..probing.signs import NO_CHAIN, UNSIZED
-from .complaints import HALF, INCOMPLETE, NO_SYNC, first_complaint
+from .complaints import HALF, INCOMPLETE, NO_SYNC, complaint_of_packet
 from .judged import Seen, judged
 from .scanned import Scan, ScannedPacket, in_doubt
 
@@ -267,4 +267,4 @@ class Scanner:
 
 
 def _first_complaint(logs: list[tuple[int, str, str]]) -> str:
-    return first_complaint([message for _level, _name, message in logs])
+    return complaint_of_packet([message for _level, _name, message in logs])

@@ -58,6 +58,8 @@ _FORMATS = """
     xmv xpm_pipe xvag xwd_pipe xwma yop yuv4mpegpipe
 """
 _WHITELIST = ",".join(_FORMATS.split())
+# What playlists name beside videos.
+_SUBTITLES = "webvtt"
 _PROTOCOLS = {"protocol_whitelist": "file"}
 _LIMITS = {"format_whitelist": _WHITELIST, **_PROTOCOLS}
 
@@ -209,7 +211,7 @@ def _limits_of(demuxer: str) -> dict[str, str]:
         return _LIMITS
     if demuxer not in SCRIPT_DEMUXERS:
         return {"format_whitelist": demuxer, **_PROTOCOLS}
-    return {"format_whitelist": f"{demuxer},{_WHITELIST}", **_PROTOCOLS, **SCRIPT_DEMUXERS[demuxer]}
+    return {"format_whitelist": f"{demuxer},{_WHITELIST},{_SUBTITLES}", **_PROTOCOLS, **SCRIPT_DEMUXERS[demuxer]}
 
 
 def demuxer_of(container: InputContainer) -> str:

@@ -23,9 +23,10 @@ _HEAD_BYTES = 4096
 _MAX_BYTES = 1 << 26
 _ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
 _METHOD = re.compile(r'#EXT-X-KEY:(?:.*,)?METHOD="?([^",]+)')
-# The tags whose files FFmpeg reads, and what it does not read of these: subtitles, and keys within the line itself.
-# Others name, say, advertisements (X-ASSET-URI) and small pictures.
-_READS = re.compile(r"#EXT-X-(KEY|MAP|MEDIA):(?!(.*,)?TYPE=SUBTITLES)")
+# The tags whose files FFmpeg reads; others name, say, advertisements (X-ASSET-URI) and small pictures. It goes on where
+# there are no subtitles, and reads no keys within the line itself (data:).
+_READS = re.compile(r"#EXT-X-(KEY|MAP|MEDIA):")
+_SUBTITLES = re.compile(r"#EXT-X-MEDIA:(.*,)?\s*TYPE=SUBTITLES")
 _URI = re.compile(r'[:,]\s*URI="(?!data:)([^"]*)"')
 _AES = "AES-128"
 _USUAL_SUFFIXES = (".ts", ".m4s", ".mp4")
@@ -146,7 +147,7 @@ def _check_hls(playlist: Path, given: Path | None = None) -> None:
     if any(match[1] not in ("NONE", _AES) for match in map(_METHOD.match, lines) if match):
         _check_is_no_secret(playlist, lines, given)
     # Keys, inits and renditions are named in attributes.
-    tags = [line for line in lines if _READS.match(line)]
+    tags = [line for line in lines if _READS.match(line) and not _lacks_subtitles(line, playlist)]
     names = _URI.findall("\n".join(tags)) + [line for line in lines if line and line[0] != "#"]
     for name in names:
         place = _place_of(name, playlist)
@@ -156,6 +157,17 @@ def _check_hls(playlist: Path, given: Path | None = None) -> None:
             _check_hls(place, playlist)
     _check_is_no_secret(playlist, lines, given)
     _check_parts(playlist, lines)
+
+
+def _lacks_subtitles(line: str, playlist: Path) -> bool:
+    """Whether a line names subtitles that are not on this machine."""
+    named = _URI.search(line)
+    if _SUBTITLES.match(line) is None or named is None:
+        return False
+    try:
+        return not (playlist.parent / named[1].removeprefix("file:")).is_file()
+    except (OSError, ValueError):
+        return True
 
 
 def _check_is_no_secret(playlist: Path, lines: list[str], given: Path | None) -> None:

@@ -67,6 +67,8 @@ _WITHOUT_INDEX = (
 _MOOV_IS_MISSING = f"its index is cut off (an MP4 without its moov box), and {_WITHOUT_INDEX}"
 MOOV_IS_CUT = f"its index is cut off (the MP4 ends within its moov box), and {_WITHOUT_INDEX}"
 _IS_ENCRYPTED = "it is encrypted; decrypt it first, with its key"
+# Brands of HEIF and AVIF (ISO/IEC 23008-12). Some cameras keep what they know of a recording in a box like theirs.
+_PICTURES, _BRAND_BYTES = re.compile(rb"(?s).{4}ftyp(hei|mif|msf|avi[fs])"), 12
 _IS_A_PICTURE = "it is a still picture (AVIF, HEIF), not a video"
 _JOINED = "it is several MP4s that were joined byte by byte; {remedy}"
 JOIN_SEGMENTS = "join the segments with it (`cat INIT SEGMENT... > one.mp4`) and give that"
@@ -376,6 +378,11 @@ def why_mp4_does_not_open(path: str) -> str:
     if b"moof" in kinds and kinds[0] in _SEGMENT_BOXES:
         return _IS_A_SEGMENT
     # Pictures (AVIF, HEIF) have this box instead.
-    if kinds[:1] == [b"ftyp"] and b"meta" in kinds:
+    if b"meta" in kinds and _has_brand_of_pictures(path):
         return _IS_A_PICTURE
     return _MOOV_IS_MISSING if kinds and kinds[0] in _FIRST_BOXES else ""
+
+
+def _has_brand_of_pictures(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        return _PICTURES.match(file.read(_BRAND_BYTES)) is not None

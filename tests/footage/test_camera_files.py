@@ -146,6 +146,14 @@ def test_a_picture_that_ffmpeg_does_not_open_is_called_a_picture(tmp_path: Path)
     assert reason_against(tmp_path / "x.avif").endswith("it is a still picture (AVIF, HEIF), not a video")
 
 
+def test_a_recording_that_lost_its_index_is_no_picture_though_it_has_a_box_like_one(tmp_path: Path) -> None:
+    """As cameras of some makers write it, behind the pictures. It can be repaired."""
+    boxes = ((b"ftyp", b"XAVC\0\0\0\0XAVC"), (b"mdat", bytes(99)), (b"meta", bytes(4)))
+    file = tmp_path / "x.mp4"
+    file.write_bytes(b"".join((8 + len(body)).to_bytes(4) + kind + body for kind, body in boxes))
+    assert "its index is cut off" in reason_against(file)
+
+
 def test_two_pictures_one_behind_the_other_are_no_motion_photo(tmp_path: Path) -> None:
     """The command cut out the other picture."""
     coded = ("-c:v", "libaom-av1", "-still-picture", "1", "-cpu-used", "8")

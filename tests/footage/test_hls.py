@@ -74,6 +74,22 @@ def test_subtitles_and_small_pictures_that_a_playlist_names_need_not_be_there(
     assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
 
 
+def test_a_playlist_with_subtitles_is_prepared(clip: Path, tmp_path: Path) -> None:
+    """FFmpeg reads them, and failed as their format was not among those that it may read."""
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "inner.m3u8")
+    (tmp_path / "words.vtt").write_text("WEBVTT\n\n00:00:00.000 --> 00:00:00.600\nhello\n")
+    words = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:0.8,\nwords.vtt\n"
+    named = '#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="s",NAME="English",URI="words.m3u8"'
+    inner = '#EXT-X-STREAM-INF:BANDWIDTH=100000,SUBTITLES="s"\ninner.m3u8'
+    (tmp_path / "x.m3u8").write_text(f"#EXTM3U\n{named}\n{inner}\n")
+    (tmp_path / "words.m3u8").write_text(words)
+    # FFmpeg would wait for more of them.
+    with pytest.raises(shortgop.NotAVideoError, match=r"words\.m3u8 is an HLS playlist without #EXT-X-ENDLIST"):
+        probe(str(tmp_path / "x.m3u8"))
+    (tmp_path / "words.m3u8").write_text(words + "#EXT-X-ENDLIST\n")
+    assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
+
+
 @pytest.mark.parametrize(
     ("method", "key"), [("SAMPLE-AES", "skd://of-a-server"), ("SAMPLE-AES-CTR", "data:,x"), ("AES-256", "lost.key")]
 )

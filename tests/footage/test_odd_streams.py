@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import av
+import numpy as np
 import pytest
 
 import shortgop
@@ -57,6 +59,23 @@ def test_h264_with_a_message_that_states_a_wrong_length_is_prepared(suffix: str,
     video = video_of(tmp_path / f"x.{suffix}")
     assert [read_number(frame) for frame in video.get_all_frames().data] == list(range(FRAMES))
     assert video.changes.dropped == 0
+
+
+def test_a_slice_that_damage_made_a_message_is_lost(tmp_path: Path) -> None:
+    """FFmpeg says only that the length of the message is wrong, and the picture lacks a part."""
+    pictures = [np.concatenate([picture] * 4) for picture in numbered(range(FRAMES))]
+    slices = ("-bf", "0", "-x264-params", "slices=4", "-pix_fmt", "yuv420p")
+    source = encode_pictures(tmp_path / "x.mp4", pictures, *X264, *slices)
+    with av.open(source) as container:
+        packet = next(packet for number, packet in enumerate(container.demux(video=0)) if number == 3)
+    data, at = bytearray(source.read_bytes()), packet.pos
+    # The last NAL unit of the packet: each begins with its length and its type.
+    while at + 4 + int.from_bytes(data[at : at + 4]) < packet.pos + packet.size:
+        at += 4 + int.from_bytes(data[at : at + 4])
+    assert data[at + 4] & 0x1F == 1
+    data[at + 4] = 6
+    source.write_bytes(data)
+    assert "refer to lost ones" in reason_against(source)
 
 
 def test_an_alpha_layer_is_found_behind_a_message_whose_zeros_are_escaped() -> None:

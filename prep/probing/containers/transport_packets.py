@@ -155,11 +155,11 @@ def _joins_of_segments(
 ) -> _Joins:
     """The joins of segments, of the transport packets in `breaks`, where the counters of a stream do not go on.
 
-    Each segment begins as the file does, or as another one, where the first lacks its beginning: with tables, a PES
-    packet, and the same counters. The one before it ends with a whole PES packet. The frame of the next one follows as
-    usual, so that nothing is missing; or it follows later, or at another time, and counters may be others. `befores`:
-    the positions of the stream's packets before the breaks. `ends_are_told`: a decoder notices where the end of a frame
-    is missing.
+    Each segment begins as the file does: with tables, a PES packet, and the same counters. Where the file lacks its
+    beginning, they are zero, as muxers begin, in two segments at least: after losses they may be the same by chance.
+    The segment before ends with a whole PES packet. The frame of the next one follows as usual, so that nothing is
+    missing; or it follows later, or at another time, and counters may be others. `befores`: the positions of the
+    stream's packets before the breaks. `ends_are_told`: a decoder notices where the end of a frame is missing.
     """
     found: list[int] = []
     others: list[int] = []
@@ -185,7 +185,7 @@ def _joins_of_segments(
     counted = Counter(counters for _, _, counters in begun)
     for at, step, counters in begun:
         # A recorder may write the frame at which it begins a file into both.
-        if -longest / 4 <= step <= longest and (counters == first or counted[counters] > 1):
+        if -longest / 4 <= step <= longest and (counters == first or (not any(counters) and counted[counters] > 1)):
             found.append(at)
         elif longest < step or step < -_MOST_BACK:
             (holes if 0 < step <= _MOST_AHEAD else others).append(at)
