@@ -17,7 +17,8 @@ from ..errors import ShortGopError, SourceError
 from ..jobs.finding.addresses import is_store_url, parse
 from ..jobs.finding.store_files import StoreFile, copied, told
 from ..manifests.ragged import Array
-from ..prep.probing.opening import open_contents, open_source, packets_of, video_stream
+from ..prep.probing.containers.edit_list import NO_CUT, Cut, cut_of, track_edits
+from ..prep.probing.opening import is_without_edits, open_contents, open_source, packets_of, video_stream
 from ..prep.running.mounts import read_in_time
 from ..prep.running.stalls import in_time, stall_limit
 from ..wording import byte_size, three_digits
@@ -89,12 +90,15 @@ def _of_url(url: str, wanted_pts: Sequence[int]) -> SourceFrames:
 def _read(path: str, container: InputContainer, wanted_pts: Sequence[int], file_bytes: int) -> SourceFrames:
     try:
         stream = video_stream(path, container)
-        found = _search(container, stream, wanted_pts)
-        missing = [pts for pts in wanted_pts if pts not in found]
+        # The pts of frames that are read without the edits count from elsewhere.
+        begin = _cut_of(path, container, stream).begin
+        in_media = [pts + begin for pts in wanted_pts]
+        found = _search(container, stream, in_media)
+        missing = [pts for pts in in_media if pts not in found]
         if missing:
             raise SourceError(
-                f"{path} shows no frame at pts {missing[0]} that is quickly found: it may have changed since, or is "
-                "part of another video",
+                f"{path} shows no frame at pts {missing[0] - begin} that is quickly found: it may have changed since, "
+                "or is part of another video",
                 file=path,
             )
         context = stream.codec_context
@@ -105,11 +109,15 @@ def _read(path: str, container: InputContainer, wanted_pts: Sequence[int], file_
             context.name,
             f"file of {byte_size(file_bytes)}",
         ])  # fmt: skip
-        return SourceFrames(tuple(found[pts] for pts in wanted_pts), about)
+        return SourceFrames(tuple(found[pts] for pts in in_media), about)
     except ShortGopError:
         raise
     except (av.FFmpegError, OSError, EOFError, ValueError) as error:
         raise SourceError(f"{path} does not decode: {error}", file=path) from error
+
+
+def _cut_of(path: str, container: InputContainer, stream: VideoStream) -> Cut:
+    return cut_of(path, stream, track_edits(path, stream)) if is_without_edits(container) else NO_CUT
 
 
 def _search(container: InputContainer, stream: VideoStream, wanted_pts: Sequence[int]) -> dict[int, SourcePicture]:

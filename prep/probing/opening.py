@@ -85,8 +85,10 @@ _OGG_HEADERS = {
 }
 # Packets of H.264 and HEVC that have headers alone are shorter.
 _MOST_HEADER_BYTES = 256
-# So many frames tell whether an encoder made B-frames.
-_FRAMES_LOOKED_AT = 64
+# So many frames tell whether an encoder made B-frames, and are looked for in so many packets.
+_FRAMES_LOOKED_AT, _PACKETS_LOOKED_AT = 64, 256
+# Decoders that leave out a damaged frame in silence: what an edit hides is not looked at, and others may refer to it.
+_SILENT = ("mpeg1video", "mpeg2video", "mpeg4")
 _NOT_THE_FILES_FAULT = (errno.EMFILE, errno.ENFILE, errno.EACCES)
 
 
@@ -151,13 +153,19 @@ def _of_mp4(path: str, container: InputContainer) -> InputContainer:
 
 def _shows_as_decoded(path: str) -> bool:
     """Whether the first frames of an MP4 are shown in the order of their packets: those that decode, as only a part of
-    the file may be here."""
+    the file may be here. False as well where a decoder leaves out damaged frames in silence."""
     shown: list[int] = []
     with open_without_edits(path) as container, suppress(av.error.FFmpegError):
         stream = video_stream(path, container)
+        if stream.codec_context.name in _SILENT:
+            return False
         stream.codec_context.thread_count = 1
-        for frame in islice(container.decode(stream), _FRAMES_LOOKED_AT):
-            shown += [] if frame.pts is None else [frame.pts]
+        for packet in islice(container.demux(stream), _PACKETS_LOOKED_AT):
+            # One that does not decode says nothing of the others.
+            with suppress(av.error.FFmpegError):
+                shown += [frame.pts for frame in packet.decode() if frame.pts is not None]
+            if len(shown) >= _FRAMES_LOOKED_AT:
+                break
     return len(shown) > 1 and all(pts < later for pts, later in pairwise(shown))
 
 

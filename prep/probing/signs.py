@@ -246,7 +246,7 @@ class PacketLog:
 
     @property
     def ends_in_mid_picture(self) -> bool:
-        """Whether the last picture of Motion JPEG lacks its end."""
+        """Whether the last picture of Motion JPEG or of a GIF lacks its end."""
         return self._ends is not None and self._ends.is_missing
 
     @property

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import re
 import time
 from fractions import Fraction
@@ -23,6 +24,7 @@ from typer.testing import CliRunner
 import shortgop
 from dataset_paths import shard_path
 from datasets import current_manifest, make_dataset
+from odd_pictures import encode_pictures, ffmpeg, numbered
 from report_footage import EVIL_ID, HOSTILE, RATE, make_footage
 from shortgop.cli import app
 from shortgop.jobs.progress.job_status import STATUS_KEY, read_status
@@ -36,6 +38,9 @@ from shortgop.storage.disk import DiskStorage
 from shortgop.wording import byte_size
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
+
+# The encoder could make B-frames, and makes none.
+NO_B_FRAMES = ("libx264", "-bf", "2", "-x264-params", "b-adapt=1:b-bias=-100")
 
 
 class Parsed(HTMLParser):
@@ -149,6 +154,28 @@ def test_sources_that_are_rotated_or_have_any_rate_show_the_same_frames(
             for stored, source in zip(clip.stored.pictures, clip.source.pictures, strict=True):
                 assert (stored.width, stored.height) == (source.width, source.height)
                 assert read_number(pictures(stored.data)) == read_number(pictures(source.data))
+
+
+@pytest.mark.parametrize(
+    ("suffix", "encoding", "start", "more"),
+    [
+        ("avi", ("mpeg2video", "-q:v", "2", "-bf", "0"), "0.98", ()),
+        ("mp4", (*NO_B_FRAMES, "-pix_fmt", "yuv420p"), "1.3", ("-movflags", "negative_cts_offsets")),
+    ],
+)
+def test_a_source_that_was_cut_while_it_was_copied_shows_the_same_frames(
+    suffix: str, encoding: tuple[str, ...], start: str, more: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Its frames are read without its edit, and their times count from elsewhere than those of the dataset."""
+    full = encode_pictures(tmp_path / f"full.{suffix}", numbered(range(80)), "-c:v", *encoding, "-g", "24", rate=25)
+    ffmpeg("-ss", start, "-i", full, "-c", "copy", *more, tmp_path / "cut.mp4")
+    assert make_dataset([tmp_path / "cut.mp4"], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    first = 80 - len(video)
+    assert first == math.ceil(25 * float(start))
+    frames = [0, 5, 30]
+    found = source_frames(str(tmp_path / "cut.mp4"), video.source_pts(frames).tolist())
+    assert [read_number(picture.rgb) for picture in found.pictures] == [first + frame for frame in frames]
 
 
 def test_other_seeds_show_other_clips(footage: Path) -> None:

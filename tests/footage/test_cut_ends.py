@@ -124,3 +124,22 @@ def test_a_gif_that_is_cut_off_is_a_shorter_one(part: float, tmp_path: Path) -> 
     numbers = shown(cut, tmp_path / "x.gif")
     assert numbers == [number for number in range(max(numbers) + 1) for _ in range(delays[number] // 4)]
     assert FRAMES * part - 3 <= max(numbers) + 1 < FRAMES * part + 3
+
+
+@pytest.mark.parametrize("behind", [b"\0;", b"\0", b"", b"\0\x21\xfe\x05hello\0", b"\0\x21\xfe\x05hello\0;"])
+def test_a_gif_that_has_all_data_of_its_last_picture_loses_none(behind: bytes, tmp_path: Path) -> None:
+    """It may lack the marks behind them, or end in a comment."""
+    whole = encode_pictures(tmp_path / "whole.gif", numbered(range(FRAMES)), rate=25).read_bytes()
+    data = whole.removesuffix(b"\0;")
+    assert len(data) == len(whole) - 2
+    source = tmp_path / "x.gif"
+    source.write_bytes(data + behind)
+    assert make_dataset([source], tmp_path / "dataset").failures == ()
+    (video,) = shortgop.open(tmp_path / "dataset")
+    assert [read_number(frame) for frame in video] == list(range(FRAMES))
+    assert video.changes.dropped == 0
+
+
+def test_a_gif_that_lacks_data_of_its_last_picture_ends_before_it(tmp_path: Path) -> None:
+    whole = encode_pictures(tmp_path / "whole.gif", numbered(range(FRAMES)), rate=25).read_bytes()
+    assert shown(whole.removesuffix(b"\0;")[:-1], tmp_path / "x.gif") == list(range(FRAMES - 1))

@@ -68,6 +68,7 @@ def test_a_slice_that_damage_made_a_message_is_lost(tmp_path: Path) -> None:
     source = encode_pictures(tmp_path / "x.mp4", pictures, *X264, *slices)
     with av.open(source) as container:
         packet = next(packet for number, packet in enumerate(container.demux(video=0)) if number == 3)
+    assert packet.pos is not None
     data, at = bytearray(source.read_bytes()), packet.pos
     # The last NAL unit of the packet: each begins with its length and its type.
     while at + 4 + int.from_bytes(data[at : at + 4]) < packet.pos + packet.size:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 _HEADER, _HEADER_BYTES, _FLAGS = b"GIF8", 13, 10
 _EXTENSION, _PICTURE, _END = 0x21, 0x2C, b";"
+# What an extension is that says how long the picture behind it is shown.
+_CONTROL = 0xF9
+# Encoders fill all blocks of a picture but its last one.
+_FULL = 255
 _EXTENSION_BYTES, _PICTURE_BYTES = 2, 10
 _HAS_COLOURS, _NUM_COLOURS = 0x80, 0x07
 
@@ -24,17 +28,20 @@ class GifEnds:
 
 
 def _lacks_end(packet: bytes) -> bool:
-    at = 0
+    at, is_announced = 0, False
     try:
         if packet.startswith(_HEADER):
             at = _HEADER_BYTES + _colour_bytes(packet[_FLAGS])
-        while packet[at] == _EXTENSION:
+        while packet[at:] and packet[at] == _EXTENSION:
+            is_announced = is_announced or packet[at + 1] == _CONTROL
             at = _behind_blocks(packet, at + _EXTENSION_BYTES)
+        if not packet[at:]:
+            return is_announced
         if packet[at] != _PICTURE:
             return False
         # Behind the colours a byte says how the picture is coded.
         at += _PICTURE_BYTES + _colour_bytes(packet[at + _PICTURE_BYTES - 1]) + 1
-        return _behind_blocks(packet, at) > len(packet)
+        return _lacks_data(packet, at)
     except IndexError:
         return True
 
@@ -49,3 +56,16 @@ def _behind_blocks(packet: bytes, at: int) -> int:
     while packet[at]:
         at += packet[at] + 1
     return at + 1
+
+
+def _lacks_data(packet: bytes, at: int) -> bool:
+    """Whether the blocks of a picture that begin at a place end within its data. All are there where the last one is
+    shorter than others, even without the 0 behind it."""
+    lengths: list[int] = []
+    while at < len(packet) and packet[at]:
+        lengths.append(packet[at])
+        at += packet[at] + 1
+    if at < len(packet):
+        return False
+    *earlier, last = lengths or [_FULL]
+    return at > len(packet) or last >= max(earlier, default=_FULL)
