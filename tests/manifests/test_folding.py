@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from example_manifests import drop, edit, failure, rows, video
@@ -39,6 +39,8 @@ def closing(path: Path, manifests: int, frames: int) -> contextlib.closing[Foldi
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PARTS, min_size=1, max_size=10), st.integers(1, 4), st.integers(1, 40))
+# Each video alone has the frames of a group, and the failures wait.
+@example(3 * [video("a", offset=0, frames=1, revision=0, after_edit=0)] + 3 * [failure("a", "lost", 0)], 4, 1)
 def test_groups_merge_to_the_same(
     tmp_path_factory: pytest.TempPathFactory, parts: list[Manifest], manifests: int, frames: int
 ) -> None:
@@ -47,7 +49,8 @@ def test_groups_merge_to_the_same(
         for part in parts:
             fold.add(part)
         few, timelines = fold.result()
-        assert len(few) <= max(manifests, len(parts) // manifests + manifests)
+        most_groups = len(parts) // manifests + sum(int(part.first_frames[-1]) for part in parts) // frames
+        assert len(few) <= most_groups + manifests - 1
         tables, runs = merge_tables(few, timelines)
         pts = np.concatenate([np.zeros(0, "<i8"), *timeline_blocks(runs, timelines, block_rows=7)])
         assert rows(replace(tables, timeline=Timeline(pts))) == rows(merge(parts))
