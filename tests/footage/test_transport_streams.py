@@ -279,6 +279,31 @@ def test_segments_of_which_the_first_begins_in_mid_gop_are_joined_without_a_loss
         assert shown[-80:] == list(range(20, 100))
 
 
+def test_losses_after_which_the_counters_are_the_same_are_no_joins_of_segments(tmp_path: Path) -> None:
+    """In one recording of a variable rate. Both frames were said to be there, as the counters were the same twice."""
+    whole = encode_pictures(
+        tmp_path / "whole.mp4", numbered(range(600)), *X264, "-bf", "0", "-g", "6", "-sc_threshold", "0", rate=25
+    )
+    # Each fifth frame lasts for two, so that where one is lost the next comes no later than others.
+    every_fifth_lasts = "setts=ts=(N+floor((N+2)/5))*512"
+    ffmpeg("-i", whole, "-c", "copy", "-bsf:v", every_fifth_lasts, tmp_path / "x.ts")
+    data = (tmp_path / "x.ts").read_bytes()
+    packets = [data[at : at + 188] for at in range(0, len(data), 188)]
+    of_video = [n for n, packet in enumerate(packets) if packet[1] & 0x1F == 1 and packet[2] == 0]
+    begins = [n for n in of_video if packets[n][1] & 0x40]
+    losses: dict[tuple[int, int], list[range]] = {}
+    for frame in range(5, len(begins) - 1, 6):
+        first, behind = begins[frame : frame + 2]
+        tables = [n for n in range(first, behind) if packets[n][1] & 0x1F == 0 and packets[n][2] == 0]
+        is_noticed = len([n for n in of_video if first <= n < behind]) % 16 > 0
+        if frame % 5 in (0, 4) and tables and is_noticed:
+            counters = packets[tables[-1]][3] & 15, packets[behind][3] & 15
+            losses.setdefault(counters, []).append(range(first, tables[0]))
+    lost = {n for each in next(each for each in losses.values() if len(each) > 1)[:2] for n in each}
+    report, _ = prepared(written(tmp_path / "lacking.ts", [p for n, p in enumerate(packets) if n not in lost]))
+    assert "--salvage prepares" in report.failures[0].reason
+
+
 def test_what_ffmpeg_says_of_a_segment_that_begins_in_mid_gop_is_not_printed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
