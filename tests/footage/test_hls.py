@@ -30,11 +30,16 @@ def shown(source: Path, folder: Path) -> list[int]:
     return [read_number(frame) for frame in video.get_all_frames().data]
 
 
+def write_playlist(clip: Path, playlist: Path) -> str:
+    """Write a video as a playlist of segments; its text."""
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", playlist)
+    return playlist.read_text()
+
+
 @pytest.mark.parametrize("key", ["METHOD=NONE", 'METHOD="NONE"'])
 def test_an_hls_playlist_that_says_that_it_is_not_encrypted_is_prepared(key: str, clip: Path, tmp_path: Path) -> None:
     """The standard has no quotes there, and FFmpeg takes both."""
-    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "x.m3u8")
-    text = (tmp_path / "x.m3u8").read_text()
+    text = write_playlist(clip, tmp_path / "x.m3u8")
     (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", f"#EXT-X-KEY:{key}\n#EXTINF", 1))
     assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
 
@@ -52,8 +57,7 @@ def test_files_that_a_playlist_names_beside_its_segments_need_not_be_there(
     line: str, clip: Path, tmp_path: Path
 ) -> None:
     """FFmpeg does not read them. A playlist with places for advertisements was refused."""
-    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "x.m3u8")
-    text = (tmp_path / "x.m3u8").read_text()
+    text = write_playlist(clip, tmp_path / "x.m3u8")
     (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", f"{line}\n#EXTINF", 1))
     assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
 
@@ -69,14 +73,14 @@ def test_files_that_a_playlist_names_beside_its_segments_need_not_be_there(
 def test_subtitles_and_small_pictures_that_a_playlist_names_need_not_be_there(
     line: str, clip: Path, tmp_path: Path
 ) -> None:
-    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "inner.m3u8")
+    write_playlist(clip, tmp_path / "inner.m3u8")
     (tmp_path / "x.m3u8").write_text(f"#EXTM3U\n{line}\n#EXT-X-STREAM-INF:BANDWIDTH=100000\ninner.m3u8\n")
     assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
 
 
 def test_a_playlist_with_subtitles_is_prepared(clip: Path, tmp_path: Path) -> None:
     """FFmpeg reads them, and failed as their format was not among those that it may read."""
-    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "inner.m3u8")
+    write_playlist(clip, tmp_path / "inner.m3u8")
     (tmp_path / "words.vtt").write_text("WEBVTT\n\n00:00:00.000 --> 00:00:00.600\nhello\n")
     words = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:0.8,\nwords.vtt\n"
     named = '#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="s",NAME="English",URI="words.m3u8"'
@@ -97,8 +101,7 @@ def test_a_playlist_that_no_command_decrypts_is_called_encrypted_wherever_its_ke
     method: str, key: str, clip: Path, tmp_path: Path
 ) -> None:
     """It was said that the key is to be downloaded, or put there."""
-    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", "-hls_list_size", "0", tmp_path / "x.m3u8")
-    text = (tmp_path / "x.m3u8").read_text()
+    text = write_playlist(clip, tmp_path / "x.m3u8")
     line = f'#EXT-X-KEY:METHOD={method},URI="{key}",KEYFORMAT="identity"'
     (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", f"{line}\n#EXTINF", 1))
     with pytest.raises(shortgop.NotAVideoError, match=rf"encrypted \({method}\); decrypt .* first, with its key"):
