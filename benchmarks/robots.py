@@ -63,7 +63,6 @@ def robot_dataset(python: Path, episodes: int, frames: int) -> Path:
         shutil.rmtree(out, ignore_errors=True)
         cameras = [str(path) for path in footage.make_sources("robots", 2, 480, 20, preset="veryfast", crf=10)]
         count = ("--episodes", str(episodes), "--frames", str(frames))
-        # SVT-AV1 takes a real-time priority where root may.
         run_there(python, "robot_writing.py", str(out), "--cameras", *cameras, *count)
         (out / "complete").touch()
     return out

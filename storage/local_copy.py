@@ -101,8 +101,8 @@ class LocalCopy:
                     future.cancel()
 
     def fetch_all(self) -> None:
-        """Fetch all that is missing. OSError with ENOSPC if there is too little space, which is
-        reserved before where the system can do that."""
+        """Fetch all that is missing. OSError with ENOSPC if there is too little space, which is reserved before where
+        the system can do that."""
         # macOS has no such call: there a full disk is noticed while the file is written.
         if self.num_bytes and hasattr(os, "posix_fallocate"):
             with self._open_file() as file:

@@ -17,8 +17,8 @@ HALF = "a frame lacks a field"
 MISSING_SEGMENT = "frames are missing between two segments of the stream, as where one was not received"
 # What FFmpeg says where the packets of a transport stream do not go on.
 NO_SYNC = "max resync size reached"
-# What FFmpeg says of a message of H.264 that states a wrong length, as captions of servers do. It may also
-# be all that FFmpeg says where damage took the beginning of the picture behind the message.
+# What FFmpeg says of a message of H.264 that states a wrong length, as captions of servers do. It may also be all that
+# FFmpeg says where damage took the beginning of the picture behind the message.
 _WRONG_LENGTH = "SEI type "
 # What FFmpeg says of a command of H.264 to forget a frame that it does not have.
 FORGETS_ANOTHER = "mmco: unref short failure"

@@ -15,6 +15,7 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 
 from ...errors import SourceError
+from .headers.padded_packets import packet_of
 from .opening import open_source, packets_of
 from .playlists import concat_parts
 
@@ -101,5 +102,5 @@ def _pictures(decoder: VideoCodecContext, packets: list[bytes]) -> Iterator[np.n
     decoder.thread_count = 1
     for data in (*packets, None):
         with suppress(av.error.FFmpegError):
-            for frame in decoder.decode(None if data is None else av.Packet(data)):
+            for frame in decoder.decode(None if data is None else packet_of(data)):
                 yield frame.to_ndarray(format="gray", threads=1)

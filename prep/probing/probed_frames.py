@@ -16,6 +16,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from ...errors import DamagedSourceError
+from .headers.padded_packets import packet_of
 from .opening import open_source, packets_of
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS
 
@@ -49,7 +50,7 @@ def states_rate(keyframe: bytes, codec: str) -> bool:
         return True
     decoder: Any = CodecContext.create(codec, "r")
     with contextlib.suppress(av.error.FFmpegError):
-        frames = [*decoder.decode(av.Packet(keyframe)), *decoder.decode(None)]
+        frames = [*decoder.decode(packet_of(keyframe)), *decoder.decode(None)]
         return bool(decoder.framerate) or not frames
     return True
 

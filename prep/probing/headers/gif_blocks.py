@@ -32,10 +32,10 @@ def _lacks_end(packet: bytes) -> bool:
     try:
         if packet.startswith(_HEADER):
             at = _HEADER_BYTES + _colour_bytes(packet[_FLAGS])
-        while packet[at:] and packet[at] == _EXTENSION:
+        while at < len(packet) and packet[at] == _EXTENSION:
             is_announced = is_announced or packet[at + 1] == _CONTROL
             at = _behind_blocks(packet, at + _EXTENSION_BYTES)
-        if not packet[at:]:
+        if at == len(packet):
             return is_announced
         if packet[at] != _PICTURE:
             return False

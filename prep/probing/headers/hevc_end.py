@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import av
 from av.codec.context import CodecContext, ThreadType
@@ -16,6 +15,8 @@ from av.packet import Packet
 from av.video.codeccontext import VideoCodecContext
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
+
+from .padded_packets import packet_of
 
 # Neither begins another unit of the stream.
 _BEHIND = (b"\x55" * 64, b"\xaa" * 64)
@@ -69,7 +70,7 @@ class LastPictures:
         for data in [*packets, None]:
             frames: list[VideoFrame] = []
             try:
-                frames = decoder.decode(None if data is None else _packet_of(data))
+                frames = decoder.decode(None if data is None else packet_of(data))
             except av.error.FFmpegError:
                 found.append(0)
             for frame in frames:
@@ -78,13 +79,6 @@ class LastPictures:
                     checksum = zlib.crc32(bytes(plane), checksum)
                 found.append(checksum)
         return found
-
-
-def _packet_of(data: bytes) -> Packet[Any]:
-    """A packet with these bytes, and zeros behind them, which decoders may read."""
-    packet: Packet[Any] = Packet(len(data))
-    packet.update(data)
-    return packet
 
 
 def _units(picture: bytes) -> list[bytes]:
