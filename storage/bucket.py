@@ -41,9 +41,10 @@ class Bucket(ReadBucket):
         """obstore's store for what takes several requests, which retries by itself."""
         return connect(self.root, self._options, uploads=True)
 
-    def put(self, key: str, data: bytes, version: str | None) -> str | None:
+    def put(self, key: str, data: bytes, version: str | None, *, is_work: bool = False) -> str | None:
         """Put a file if it has this version, or if `version` is None and there is none. Returns its new version; None
-        if the condition does not hold and the file has another content."""
+        if the condition does not hold and the file has another content. What `is_work` is put for as long as a piece of
+        an upload is."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
@@ -54,7 +55,8 @@ class Bucket(ReadBucket):
                 attributes=_PAGE_ATTRIBUTES if key.lower().endswith(_PAGE_SUFFIXES) else None,
             )  # fmt: skip
             try:
-                result = self.requests.make(put, self.place(key))
+                patience_seconds = self._options.upload_seconds if is_work else 0.0
+                result = self.requests.make(put, self.place(key), patience_seconds)
             except (AlreadyExistsError, PreconditionError):
                 # It may be there because an earlier attempt succeeded, and its answer was lost.
                 found = self.find(key)

@@ -24,11 +24,11 @@ class NetworkOptions:
     With `hedge_after_seconds` a second, identical request is made when the first has taken so long, and whichever
     answers first counts. With `give_up_after_seconds` a request that has no answer by then is an error, however often
     it was made until then. Both are for reads alone. What the store turns away since there are too many requests is
-    made again for `throttled_seconds`, however often. A piece of an upload is sent again for `upload_seconds`, whatever
-    it fails for that may pass: with it all of the upload would be lost.
+    made again for `throttled_seconds`, however often. A piece of an upload, and a new file of one piece, is sent again
+    for `upload_seconds`, whatever it fails for that may pass: with it the work of a unit would be lost.
 
     As long as the store has answered nothing at all, its address may be wrong, or this machine have no network. Then a
-    request is made again once at least, and no more after `first_answer_seconds`.
+    request is made three times at least, and no more after `first_answer_seconds`.
     """
 
     connect_timeout_seconds: float = 5.0

@@ -108,13 +108,14 @@ class ObjectStorage:
             next(self._bucket.all_files(""), None)
 
     def put_new(self, key: str, data: bytes) -> bool:
-        return self.replace(key, data, None)
+        with self._writing(key):
+            return self._bucket.put(key, data, None, is_work=True) is not None
 
     def put_new_file(self, key: str, file: Path) -> bool:
         with self._writing(key):
             num_bytes = file.stat().st_size
             if num_bytes <= PIECE_BYTES:
-                return self._bucket.put(key, file.read_bytes(), None) is not None
+                return self._bucket.put(key, file.read_bytes(), None, is_work=True) is not None
             self._check_length(key, num_bytes)
             # Azure may say that it copied a file before it has. Until then others see an empty one, and it fails if its
             # source is removed. One PUT may have 5 GB, and goes with a condition.

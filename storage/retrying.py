@@ -18,6 +18,9 @@ from .object_errors import failure, system_error
 
 _T = TypeVar("_T")
 _HEDGING_THREADS = 256
+# What never answered is asked so often at least, as AWS's own tools do (the retry mode "standard"): the first answers
+# of a store that was idle may take long.
+_LEAST_ATTEMPTS = 3
 # Beyond any limit of a pause, and not yet of floating point.
 _MOST_DOUBLINGS = 60
 # As obstore says it.
@@ -65,17 +68,18 @@ class Requests:
         self._threads: ThreadPoolExecutor | None = None
         self._hedging: ThreadPoolExecutor | None = None
 
-    def make(self, request: Callable[[], _T], place: str) -> _T:
-        """The answer to a request, which is made again if its failure may pass; a store that asks for fewer requests is
-        waited for. The errors of the interface; what obstore says of a condition that does not hold comes as it is."""
-        return self._made(request, place, until=math.inf)
+    def make(self, request: Callable[[], _T], place: str, patience_seconds: float = 0.0) -> _T:
+        """The answer to a request, which is made again if its failure may pass: for `patience_seconds`, and some times
+        whatever that is. A store that asks for fewer requests is waited for. The errors of the interface; what obstore
+        says of a condition that does not hold comes as it is."""
+        return self._made(request, place, patience_seconds, until=math.inf)
 
     def read(self, request: Callable[[], _T], place: str) -> _T:
         """Like `make`, for requests that change nothing: a second one is made if the first takes long, and there is an
         error in time where the options say so."""
         limit = self.options.give_up_after_seconds
         until = math.inf if limit is None else time.monotonic() + limit
-        return self._made(lambda: self._first_of_two(request, until), place, until=until)
+        return self._made(lambda: self._first_of_two(request, until), place, 0.0, until=until)
 
     def all(self, requests: list[Callable[[], _T]]) -> list[_T]:
         """The results of several calls of `make` or `read`, which run at the same time."""
@@ -91,7 +95,7 @@ class Requests:
             for future in futures:
                 future.cancel()
 
-    def _made(self, request: Callable[[], _T], place: str, *, until: float) -> _T:
+    def _made(self, request: Callable[[], _T], place: str, patience_seconds: float, *, until: float) -> _T:
         import obstore.exceptions as theirs
 
         check_process(place)
@@ -110,12 +114,11 @@ class Requests:
                     what, then = failure(error), time.monotonic() + pause
                     failures += not what.is_throttling
                     self._has_answered = self._has_answered or not what.connection
-                    if what.is_throttling and then < began + self.options.throttled_seconds:
-                        is_last = then >= until
-                    else:
-                        tried_again = attempt if what.is_throttling else failures - 1
-                        is_last = then >= until or tried_again >= self.options.retries
-                    if attempt and not self._has_answered:
+                    waited_for = self.options.throttled_seconds if what.is_throttling else 0.0
+                    tried_again = attempt if what.is_throttling else failures - 1
+                    is_last = then >= began + max(waited_for, patience_seconds) and tried_again >= self.options.retries
+                    is_last = is_last or then >= until
+                    if attempt + 1 >= _LEAST_ATTEMPTS and not self._has_answered:
                         is_last = is_last or then > began + self.options.first_answer_seconds
                     if is_last or not what.is_passing:
                         # A traceback would show the page of text of obstore's error.

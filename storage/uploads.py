@@ -50,7 +50,7 @@ class ObjectUpload:
     def commit(self) -> str:
         with writing(self._bucket.place(self._key)):
             if self._writer is None:
-                self._bucket.put(self._key, bytes(self._unsent), None)
+                self._bucket.put(self._key, bytes(self._unsent), None, is_work=True)
             else:
                 if self._unsent:
                     self._send()

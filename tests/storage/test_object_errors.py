@@ -160,6 +160,13 @@ def test_a_store_that_never_answers_is_an_error_soon(name: str, monkeypatch: pyt
         assert time.monotonic() - began < 6
 
 
+def test_a_store_whose_first_answers_come_late_is_asked_a_third_time(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+    """Each of the first two took half a minute, and a command ended with the second one."""
+    hurried = replace(AT_THE_START, first_answer_seconds=0.01, timeout_seconds=0.2, first_backoff_seconds=0.01)
+    s3_proxy.faults(Faults(silent=2))
+    assert storage_at(proxied_url, network=hurried).find("a") is None
+
+
 def test_a_store_that_has_answered_is_waited_for(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     """A job goes on after an outage. So does a worker that begins during one: its storage was sent to it."""
     hurried = NetworkOptions(first_answer_seconds=0.01, timeout_seconds=0.2, first_backoff_seconds=0.01)

@@ -276,16 +276,34 @@ def test_an_upload_is_not_lost_where_the_store_fails_for_a_while(
     assert shard.num_bytes == 2 * PIECE_BYTES
 
 
-def test_an_upload_to_a_store_that_does_not_come_back_is_an_error(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+def test_a_file_of_one_request_is_not_lost_there_either(proxied_url: str, s3_proxy: FlakyProxy, tmp_path: Path) -> None:
+    """A small shard, a part or a snapshot is the work of a unit or of a job, as a large shard is."""
+    storage = opened(proxied_url, NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02))
+    shard = storage.start("shards/u1", ".shard")
+    shard.write(b"segments")
+    s3_proxy.faults(Faults(statuses=40, status=500))
+    assert storage.read(shard.commit()) == b"segments"
+    s3_proxy.faults(Faults(statuses=40, status=500))
+    assert storage.put_new("parts/u1.zip", b"rows")
+    s3_proxy.faults(Faults(statuses=40, status=500))
+    snapshot = tmp_path / "snapshot"
+    snapshot.write_bytes(b"rows")
+    assert storage.put_new_file("manifest/000001.zip", snapshot)
+
+
+@pytest.mark.parametrize(("status", "num_bytes"), [(503, 2 * PIECE_BYTES), (500, 1)])
+def test_an_upload_to_a_store_that_does_not_come_back_is_an_error(
+    proxied_url: str, s3_proxy: FlakyProxy, status: int, num_bytes: int
+) -> None:
     options = NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02, upload_seconds=1)
     started = opened(proxied_url, options).start("shards/u1", ".shard")
-    s3_proxy.faults(Faults(statuses=100_000, status=503))
+    s3_proxy.faults(Faults(statuses=100_000, status=status))
 
     def write() -> None:
-        started.write(bytes(2 * PIECE_BYTES))
+        started.write(bytes(num_bytes))
         started.commit()
 
-    with pytest.raises(OutputError, match="the server answered 503"):
+    with pytest.raises(OutputError, match=f"the server answered {status}"):
         write()
 
 
