@@ -92,6 +92,11 @@ def main(
     """Videos re-encoded once to short GOPs, and any frames of them read back quickly."""
 
 
+class _ToldToEndError(KeyboardInterrupt):
+    """What a signal becomes here. Python notes each KeyboardInterrupt itself that leaves code which was given as a text
+    (`exec`, and so each dataclass that is made), whoever catches it later, and at its end sends itself a SIGINT."""
+
+
 class _Told:
     """Which signal has told this process to end, if any. Ray raises a KeyboardInterrupt of its own in place of what a
     handler raises, so the exception cannot say which it was."""
@@ -124,7 +129,7 @@ def end_tidily_on_signals() -> None:
             # What is printed to a terminal that is gone would be an error in place of this one.
             if not stream.isatty():
                 leave_out(stream)
-        raise KeyboardInterrupt
+        raise _ToldToEndError
 
     _Told.by = None
     if sys.unraisablehook is not _tell_again:

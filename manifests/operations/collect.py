@@ -73,7 +73,9 @@ def collect(
         return _foreseen(dataset, keep_snapshots_seconds)
     with changing(dataset):
         publish(dataset)
-        before = shard_lengths(dataset)
+        before, lengths = shard_lengths(dataset), _snapshot_lengths(dataset)
+        # A disk that is full has room for what is written again once whole files are gone.
+        removed, shards = _removed(dataset, keep_snapshots_seconds)
         root, manifest = open_current(dataset, copies=copies_in(None))
         rewritten: list[str] = []
         lost = lost_shards(dataset, manifest)
@@ -88,9 +90,9 @@ def collect(
             on_shard()
         # Rows that are hidden in a layer go with it.
         publish(dataset, whole=True)
-        lengths = _snapshot_lengths(dataset)
-        removed = remove_old_snapshots(dataset, keep_snapshots_seconds)
-        shards = remove_stray_shards(dataset)
+        lengths |= _snapshot_lengths(dataset)
+        more = _removed(dataset, keep_snapshots_seconds)
+        removed, shards = removed + more[0], shards + more[1]
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
         parts = _cleaned(dataset, manifest, skipped, dry_run=False)
         root, manifest = open_current(dataset, copies=copies_in(None))
@@ -98,7 +100,7 @@ def collect(
         kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
     return Collected(
         snapshots=tuple(sorted(removed, key=int)),
-        shards=tuple(shards),
+        shards=tuple(sorted(shards)),
         rewritten=tuple(rewritten),
         parts=tuple(parts),
         bytes_freed=sum(before.values()) - sum(after.values()),
@@ -107,6 +109,11 @@ def collect(
         skipped=tuple(dict.fromkeys(skipped.values())),
         snapshot=root.snapshot or "",
     )
+
+
+def _removed(dataset: Storage, keep_seconds: float) -> tuple[list[str], list[str]]:
+    """Remove whole files that nothing needs. Returns the names of the snapshots and of the shards."""
+    return remove_old_snapshots(dataset, keep_seconds), remove_stray_shards(dataset)
 
 
 def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import time
 import zlib
 from dataclasses import replace
@@ -365,6 +368,26 @@ def test_segments_are_inits_and_gops() -> None:
 
 
 # Clocks
+
+
+def test_a_full_disk_has_room_for_what_is_written_again_once_whole_files_are_gone(
+    sources: Path, small_disk: Path
+) -> None:
+    """Shards were written again first, so the command that makes room asked for room."""
+    dataset = small_disk / "dataset"
+    shutil.copytree(sources / "dataset", dataset)
+
+    def command(*arguments: str) -> str:
+        # This process would keep files of the disk open.
+        return subprocess.run(
+            [sys.executable, "-m", "shortgop", *arguments], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    command("drop", str(dataset), IDS[0], IDS[1], IDS[3])
+    (small_disk / "other").write_bytes(bytes(shutil.disk_usage(small_disk).free))
+    done = json.loads(command("gc", str(dataset), "--json"))
+    assert (len(done["rewritten"]), len(done["shards"])) == (1, 2)
+    assert "all as written" in command("verify", str(dataset))
 
 
 def test_a_clock_that_is_behind_that_of_the_files_keeps_no_snapshot(published: Path) -> None:
