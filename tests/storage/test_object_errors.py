@@ -64,6 +64,18 @@ def test_no_permission(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     assert short(written.value)
 
 
+def test_no_permission_to_remove_files() -> None:
+    """S3 answers 200 to a removal of many, as obstore makes all, and says of each file why it stays."""
+    denied = GenericError(
+        "Generic S3 error: DeleteObjects request failed for key p/b: Access Denied (code: AccessDenied)\n\nDebug: ..."
+    )
+    with (
+        pytest.raises(OutputError, match="Access Denied.*tried the key.*give yourself permission"),
+        writing("s3://b/p"),
+    ):
+        raise system_error(denied, "s3://b/p", "the key AKIA... from AWS_ACCESS_KEY_ID")
+
+
 def refusal(code: str, method: str = "GET") -> GenericError:
     """What obstore says of a 400."""
     body = f"<Error><Code>{code}</Code><Message>The provided token is no good.</Message></Error>" if code else ""
