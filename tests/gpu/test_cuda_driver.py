@@ -108,6 +108,17 @@ def test_no_library_is_found_in_a_process_that_has_none(tmp_path: Path, monkeypa
     assert cuda_driver.loaded_file("libcuda.so") is None
 
 
+@pytest.mark.parametrize("error", [214, 226, 700, 716, 719, 721, 810, 911])
+def test_an_error_after_which_all_calls_of_a_process_fail_says_to_start_it_again(error: int) -> None:
+    """CUDA's header says so of these: the process must be terminated."""
+    assert "this process cannot use CUDA any more: start it again" in cuda_driver.error_name(None, error)
+
+
+@pytest.mark.parametrize("error", [1, 2, 201, 720, 801, 999])
+def test_an_error_of_one_call_does_not(error: int) -> None:
+    assert cuda_driver.error_name(None, error) == f"error {error}"
+
+
 def test_the_driver_is_looked_for_where_systems_of_this_processor_have_it() -> None:
     """Debian and Ubuntu keep libraries in a folder with the processor's name, as on Grace Hopper (not tried there)."""
     script = textwrap.dedent("""
