@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from check_record import Skipped
@@ -18,6 +19,7 @@ from shortgop.readers.gpu.cuda_driver import (
 )
 
 __all__ = [
+    "compute_capability",
     "driver_folders",
     "driver_version",
     "load",
@@ -27,6 +29,10 @@ __all__ = [
     "require_gpu",
     "use_primary_context",
 ]
+
+
+# cuda.h, CUdevice_attribute: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR.
+_CAPABILITY = (75, 76)
 
 
 def load(library: str) -> Any:
@@ -43,3 +49,16 @@ def require_gpu() -> Any:
         return driver_calls.started_driver()
     except ToolError as error:
         raise Skipped(error.message) from error
+
+
+def compute_capability(driver: Any) -> tuple[int, ...]:
+    """Of the first GPU, such as (9, 0)."""
+    device = ctypes.c_int()
+    driver_calls.check(driver.cuDeviceGet(ctypes.byref(device), 0), "cuDeviceGet(0)")
+    found = []
+    for attribute in _CAPABILITY:
+        value = ctypes.c_int()
+        error = driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, device)
+        driver_calls.check(error, f"cuDeviceGetAttribute({attribute})")
+        found.append(value.value)
+    return tuple(found)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from check_record import Record, Skipped
-from gpu_driver import preload_video_libraries, require_gpu
+from gpu_driver import compute_capability, preload_video_libraries, require_gpu
 from gpu_environment import names_in
 
 from shortgop.errors import ToolError
@@ -23,8 +23,13 @@ from shortgop.prep.tools.capability_trials import try_encoder, try_nvdec
 ENCODERS = ("h264_nvenc", "hevc_nvenc", "av1_nvenc")
 FILTERS = ("scale_cuda", "pad_cuda", "transpose_cuda", "bwdif_cuda", "yadif_cuda", "hwdownload", "hwupload_cuda")
 WORKS = "works"
+NO_NVENC = "this GPU has no NVENC"
+# Of A100 and A30; H100, H200 and GH200; B200 and GB200; as NVIDIA's table of encoders has it.
+_WITHOUT_NVENC = {(8, 0), (9, 0), (10, 0)}
 # What NVENC, libavcodec and prep's trials say on a GPU that has no encoder, such as A100, H100 and H200.
 _NO_ENGINE = re.compile(rf"unsupported device|no capable devices found|no encode device|{NO_ENCODER}", re.IGNORECASE)
+# FFmpeg's words, and those that prep's trials make of them.
+_NO_LIBRARY = re.compile(r"cannot load libnvidia-encode|libnvidia-encode is missing", re.IGNORECASE)
 
 
 def ffmpeg_nvdec(record: Record) -> None:
@@ -47,7 +52,7 @@ def ffmpeg_nvenc(record: Record) -> None:
         trial = try_encoder(path, encoder)
         said[encoder] = WORKS if trial.works else trial.detail
         record.figure(encoder, said[encoder])
-    record.figure("NVENC", verdict(said))
+    record.figure("NVENC", verdict(said, chip_lacks_nvenc()))
 
 
 def pyav_nvenc(record: Record) -> None:
@@ -58,16 +63,25 @@ def pyav_nvenc(record: Record) -> None:
     for encoder in ENCODERS:
         said[encoder] = _encode(encoder)
         record.figure(encoder, said[encoder])
-    record.figure("NVENC", verdict(said))
+    record.figure("NVENC", verdict(said, chip_lacks_nvenc()))
 
 
-def verdict(said: Mapping[str, str]) -> str:
-    """What the answers of the encoders mean; each is `WORKS` or an error. RuntimeError where that is not known."""
+def chip_lacks_nvenc() -> bool:
+    """Whether no GPU of this kind has NVENC. The encoders do not say so where the driver's library is missing, or is
+    too old for them: they find that first."""
+    return compute_capability(require_gpu()) in _WITHOUT_NVENC
+
+
+def verdict(said: Mapping[str, str], lacks_nvenc: bool = False) -> str:
+    """What the answers of the encoders mean; each is `WORKS` or an error. Of a chip that lacks NVENC any error is an
+    answer. Skipped where the driver's library is missing; RuntimeError where it is not known what they mean."""
     working = [encoder for encoder, answer in said.items() if answer == WORKS]
     if working:
         return f"{', '.join(working)} encode"
-    if said and all(_NO_ENGINE.search(answer) for answer in said.values()):
-        return "this GPU has no NVENC"
+    if said and (lacks_nvenc or all(_NO_ENGINE.search(answer) for answer in said.values())):
+        return NO_NVENC
+    if said and all(_NO_LIBRARY.search(answer) for answer in said.values()):
+        raise Skipped(f"the driver's libnvidia-encode.so.1 is missing: {next(iter(said.values()))}")
     raise RuntimeError("; ".join(f"{encoder}: {answer}" for encoder, answer in said.items()) or "no encoder was tried")
 
 

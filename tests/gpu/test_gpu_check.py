@@ -33,13 +33,10 @@ from check_report import (
 )
 from checks import CHECKS, ENVIRONMENT, NVDEC
 from gpu_environment import files_below, gpus_of, import_error, libraries_of, names_in
-from gpu_ffmpeg import WORKS, verdict
 from gpu_memory import grows
 from hypothesis import given
 from hypothesis import strategies as st
 from run_checks import ROOT, run_all
-
-from shortgop.prep.running.gpu_errors import cause_of
 
 SHARED = Path(__file__).parents[1] / "shared"
 
@@ -350,17 +347,6 @@ def test_libraries_of_the_driver_are_read_from_ldconfig() -> None:
 def test_names_are_found_as_words_of_what_ffmpeg_lists() -> None:
     listing = " V....D h264_nvenc           NVIDIA NVENC H.264 encoder (codec h264)\n V..... libx264rgb  x264\n"
     assert names_in(listing, ("h264_nvenc", "hevc_nvenc", "libx264")) == ["h264_nvenc"]
-
-
-def test_nvenc_is_told_from_a_gpu_without_it_and_from_errors() -> None:
-    no_engine = "OpenEncodeSessionEx failed: unsupported device (2): (no details)"
-    old_driver = "Driver does not support the required nvenc API version. Required: 13.1 Found: 13.0"
-    assert verdict({"h264_nvenc": WORKS, "av1_nvenc": no_engine}) == "h264_nvenc encode"
-    assert verdict({"h264_nvenc": no_engine, "hevc_nvenc": "No capable devices found"}) == "this GPU has no NVENC"
-    # What prep's trials make of these.
-    assert verdict({"h264_nvenc": cause_of(no_engine)}) == "this GPU has no NVENC"
-    with pytest.raises(RuntimeError, match="h264_nvenc: Driver does not support"):
-        verdict({"h264_nvenc": old_driver, "hevc_nvenc": no_engine})
 
 
 def test_files_of_video_libraries_are_found_some_folders_deep(tmp_path: Path) -> None:
