@@ -21,9 +21,9 @@ from checkout import commit, files
 from slim_wheel import pack_again
 
 ROOT = Path(__file__).resolve().parent.parent
-# What `shortgop.open` and the checks import. A PyTorch that can be used comes with numpy, packaging and
-# typing_extensions.
-PACKAGES = ("av", "donfig", "google-crc32c", "numcodecs", "PyYAML", "zarr")
+# What `shortgop.open` and the checks import. A PyTorch that can be used comes with numpy and typing_extensions, and
+# with packaging only where something else has brought that.
+PACKAGES = ("av", "donfig", "google-crc32c", "numcodecs", "packaging", "PyYAML", "zarr")
 # The release for CUDA 13; those before 0.14 have no CUDA part on PyPI. It needs torch 2.11 or newer.
 TORCHCODEC = "torchcodec==0.16.0"
 # NVIDIA's own reader, for the benchmarks.

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from check_record import Record, Skipped
 from gpu_driver import preload_video_libraries, require_gpu, use_primary_context
+from gpu_environment import why_not_torch
 from gpu_memory import Growth
 from libav_log import logged, logged_in_full
 from sample_gops import (
@@ -45,11 +46,10 @@ _SEED = 0
 
 
 def ready() -> None:
-    """Torch's context is made, and current in this thread; Skipped without a GPU, or with a torch without CUDA."""
+    """Torch's context is made, and current in this thread; Skipped without a GPU, or where torch does not use it."""
     driver = require_gpu()
-    if not torch.cuda.is_available():
-        raise Skipped(f"torch {torch.__version__} does not use the GPU")
-    torch.zeros(1, device="cuda")
+    if why := why_not_torch():
+        raise Skipped(why)
     preload_video_libraries()
     use_primary_context(driver)
 

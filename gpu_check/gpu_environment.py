@@ -34,12 +34,13 @@ _VIDEO_FILES = ("libnvcuvid", "libnvidia-encode")
 
 def report(record: Record) -> None:
     """Record all of it, also where parts are missing: what the other checks depend on first, and each part at once.
-    Then raise Skipped if no GPU can be used, or RuntimeError if shortgop itself cannot be imported."""
+    Then raise Skipped if no GPU can be used, or RuntimeError if torch does not use it, or shortgop itself cannot be
+    imported."""
     record.figure("python", f"{platform.python_version()} at {sys.executable}")
     record.figure("system", f"{platform.platform()}, {os.cpu_count()} CPUs")
     record.figure("libraries", {name: found for name in PACKAGES if (found := _version(name))})
     _nvidia_smi(record)
-    reader = no_gpu = ""
+    reader = no_gpu = no_torch = ""
     try:
         record.figure("cuda_of_driver", driver_version(require_gpu()))
     except Skipped as skipped:
@@ -50,7 +51,7 @@ def report(record: Record) -> None:
     if not no_gpu:
         reader = import_error("torch")
         if not reader:
-            _torch(record)
+            no_torch = _torch(record)
             reader = import_error("shortgop.readers.open_dataset")
         record.figure("import of the reader", reader or "works")
     record.figure("environment", {name: value for name, value in os.environ.items() if _matters(name)})
@@ -61,6 +62,8 @@ def report(record: Record) -> None:
         raise Skipped(no_gpu)
     if reader:
         raise RuntimeError(f"the reader cannot be imported: {reader}")
+    if no_torch:
+        raise RuntimeError(no_torch)
 
 
 def import_error(module: str) -> str:
@@ -158,17 +161,31 @@ def _pyav(record: Record) -> None:
     record.figure("coders_of_pyav", [name for name in CODERS if name in av.codecs_available])
 
 
-def _torch(record: Record) -> None:
+def why_not_torch() -> str:
+    """Why torch does not use the GPU that the driver has; empty where it does. `is_available` says only that."""
+    import torch
+
+    try:
+        torch.zeros(1, device="cuda")
+    except (AssertionError, RuntimeError) as error:
+        return f"torch {torch.__version__} does not use the GPU: {next(iter(str(error).splitlines()), error)}"
+    return ""
+
+
+def _torch(record: Record) -> str:
+    """What torch makes of the GPU, and why nothing."""
     import torch
 
     record.figure("torch_cuda", torch.version.cuda)
-    record.figure("torch_sees_gpu", torch.cuda.is_available())
-    if torch.cuda.is_available():
+    why = why_not_torch()
+    record.figure("torch_sees_gpu", why or True)
+    if not why:
         properties: Any = torch.cuda.get_device_properties(0)
         record.figure("gpu", properties.name)
         record.figure("gpu_memory_bytes", properties.total_memory)
         record.figure("compute_capability", f"{properties.major}.{properties.minor}")
         record.figure("sum_on_gpu", int(torch.arange(1000, device="cuda").sum()))
+    return why
 
 
 def _loads(library: str) -> str:

@@ -13,9 +13,6 @@ from fractions import Fraction
 from pathlib import Path
 
 import synthetic
-from shortgop.jobs.prepare import Where, prepare
-from shortgop.prep.profile import Profile
-from shortgop.storage.disk import DiskStorage
 
 RATE = Fraction(30)
 GOP_FRAMES = 16
@@ -36,6 +33,11 @@ def make_samples(
     encoders: Mapping[str, str] = ENCODERS,
 ) -> None:
     """Write a dataset for each codec below `folder`, from the same videos. ToolError without an ffmpeg."""
+    # Every check imports this module, and few make samples: a tenth of what a check takes to start.
+    from shortgop.jobs.prepare import Where, prepare
+    from shortgop.prep.profile import Profile
+    from shortgop.storage.disk import DiskStorage
+
     with tempfile.TemporaryDirectory() as sources:
         for number, (name, (width, height, frames)) in enumerate(videos.items()):
             pts = synthetic.constant_rate_pts(RATE, frames)

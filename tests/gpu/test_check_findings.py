@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 from check_process import run_check
 from check_report import Check, Outcome, again, outcome_of
+from gpu_environment import why_not_torch
 
 SHARED = Path(__file__).parents[1] / "shared"
 
@@ -50,3 +52,11 @@ def test_where_an_error_was_raised_is_among_the_figures(tmp_path: Path) -> None:
 def test_of_an_error_in_a_library_the_line_that_called_it_is_told(tmp_path: Path) -> None:
     (place,) = came_of("fails_in_a_library", tmp_path).figures["raised at"]
     assert re.fullmatch(r"tests/shared/made_up_checks\.py:\d+ fails_in_a_library", place)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU that torch uses")
+def test_where_torch_does_not_use_a_gpu_it_is_said_why() -> None:
+    """torch.cuda.is_available says no, and all checks that need torch's CUDA would be skipped without a reason."""
+    said = why_not_torch()
+    assert said.startswith(f"torch {torch.__version__} does not use the GPU: ")
+    assert "compiled" in said or "driver" in said.lower()
