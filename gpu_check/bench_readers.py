@@ -127,7 +127,7 @@ def opened(readers: Mapping[str, Callable[[], Answer]]) -> tuple[dict[str, Answe
     return answers, failed
 
 
-def compared(
+def comparing(
     answers: Mapping[str, Answer],
     expected: Answer,
     draw: Draw,
@@ -135,17 +135,27 @@ def compared(
     seconds: float,
     rounds: int = 4,
     deadline: float = math.inf,
-) -> dict[str, dict[str, Any]]:
+) -> Iterator[dict[str, dict[str, Any]]]:
     """For each reader its frames/s, the median over rounds in which all take turns, each for so many seconds; and by
     how many levels its frames differ from `expected` in the mean. For one that fails, why.
 
     In a round all get the same random requests. Before that each opens its decoders and compiles kernels, which is not
     counted. That takes as long as it takes: where less is left until `deadline` (by time.perf_counter()) than those
     before it need for their rounds, a reader is left out.
+
+    What is known comes after each reader's first requests and after each round, and at last all of it: a library that
+    crashes or hangs takes the process with it.
     """
     differences: dict[str, float] = {}
     failed: dict[str, str] = {}
     rates: dict[str, list[float]] = {name: [] for name in answers}
+    uncounted: dict[str, float] = {}
+
+    def known_now() -> dict[str, dict[str, Any]]:
+        return {
+            name: _found(failed.get(name), rates[name], differences.get(name), uncounted.get(name)) for name in answers
+        }
+
     first = draw(random.Random(-1))[:_COMPARED_CLIPS]  # noqa: S311  # no secrets
     known = expected(first)
     for name, answer in answers.items():
@@ -153,20 +163,32 @@ def compared(
             continue
         with _failures(failed, name):
             difference = _mean_difference(answer(first), known)
-            _frames_per_second(answer, draw, 0, seconds)
+            uncounted[name] = _frames_per_second(answer, draw, 0, seconds)
             differences[name] = difference
+        yield known_now()
     for turn in range(1, rounds):
         for name in differences:
             # One round at the least for each, also where requests take longer than they should.
             if name not in failed and not (rates[name] and time.perf_counter() > deadline):
                 with _failures(failed, name):
                     rates[name].append(_frames_per_second(answers[name], draw, turn, seconds))
-    return {name: _found(failed.get(name), rates[name], differences.get(name)) for name in answers}
+        yield known_now()
+    yield known_now()
 
 
-def _found(failed: str | None, rates: Sequence[float], difference: float | None) -> dict[str, Any]:
+def compared(answers: Mapping[str, Answer], expected: Answer, draw: Draw, **options: Any) -> dict[str, dict[str, Any]]:
+    """What comes last of `comparing`."""
+    *_, found = comparing(answers, expected, draw, **options)
+    return found
+
+
+def _found(
+    failed: str | None, rates: Sequence[float], difference: float | None, uncounted: float | None
+) -> dict[str, Any]:
     if failed is not None:
         return {"failed": failed}
+    if not rates and uncounted is not None:
+        return {NOT_MEASURED: f"its first requests came at {round(uncounted)} frames/s, and no round of all ended"}
     if not rates:
         return {NOT_MEASURED: "there was no time for it"}
     return {"frames/s": round(median(rates)), "mean difference": difference}

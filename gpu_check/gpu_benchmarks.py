@@ -21,7 +21,7 @@ from bench_readers import (
     Answer,
     Draw,
     a_frame_of_all,
-    compared,
+    comparing,
     opened,
     ours,
     ours_at_once,
@@ -167,12 +167,17 @@ def clips_and_frames(
 
 
 def recorded(record: Record, where: str, found: _Figures) -> list[str]:
-    """Record what came of each way to ask, and return what was not measured."""
-    lacking = []
+    """Record what came of each way to ask, as often as more is known of it, and return what was not measured."""
+    last: dict[str, Any] = {}
     for what, figures in found:
         record.figure(f"{where}, {what}", figures)
-        lacking += [f"{where}, {what}: {name}" for name, each in figures.items() if NOT_MEASURED in each]
-    return lacking
+        last[what] = figures
+    return [
+        f"{where}, {what}: {name}"
+        for what, figures in last.items()
+        for name, each in figures.items()
+        if NOT_MEASURED in each
+    ]
 
 
 def check_measured(lacking: Sequence[str]) -> None:
@@ -193,8 +198,10 @@ def _compared(readers: _Readers, dataset: Path, draws: Mapping[str, Draw], secon
     if failed:
         yield "readers that do not open", failed
     for number, (what, draw) in enumerate(draws.items()):
-        found = compared(answers, expected, draw, seconds=seconds, deadline=share(deadline, len(draws) - number))
-        yield what, found
+        found: dict[str, dict[str, Any]] = {}
+        until = share(deadline, len(draws) - number)
+        for found in comparing(answers, expected, draw, seconds=seconds, deadline=until):
+            yield what, found
         measured = {name: figures for name, figures in found.items() if NOT_MEASURED not in figures}
         if wrong := [name for name in measured if name.startswith(OURS) and found[name].get("mean difference") != 0]:
             raise RuntimeError(f"{what}: {', '.join(wrong)}: not the frames of the CPU reader, or none")

@@ -21,6 +21,7 @@ from bench_readers import (
     Requests,
     a_frame_of_all,
     compared,
+    comparing,
     opened,
     ours,
     ours_at_once,
@@ -28,6 +29,7 @@ from bench_readers import (
     torchcodec,
 )
 from check_record import OutOfTime, Record
+from check_report import parse_report
 from gpu_decoding import Contexts
 
 import shortgop
@@ -156,6 +158,25 @@ def test_readers_that_take_long_to_open_leave_time_to_measure_those_before_them(
     assert found["first"]["frames/s"] > 0
     assert found["slow"]["frames/s"] > 0
     assert found["last"] == {"not measured": "there was no time for it"}
+
+
+def test_what_is_known_before_another_library_crashes_is_told(footage: Path) -> None:
+    """In its first requests or later. It takes the process with it, and so what was only remembered."""
+    right = ours(footage / CLIPS)
+    draw = partial(random_clips, lengths=[32, 32], count=2, frames=2, stride=1)
+    told = list(comparing({"ours": right, "theirs": right}, right, draw, seconds=0, rounds=3))
+    (opened_ours, opened_theirs), after_a_round = told[:2], told[2]
+    assert opened_ours["ours"]["not measured"].startswith("its first requests came at ")
+    assert opened_ours["theirs"] == {"not measured": "there was no time for it"}
+    assert opened_theirs["theirs"]["not measured"].startswith("its first requests came at ")
+    assert after_a_round["ours"]["frames/s"] > 0
+
+
+def test_what_is_told_in_between_counts_for_nothing_at_the_end(tmp_path: Path) -> None:
+    in_between, last = {"ours": {"not measured": "not yet"}}, {"ours": {"frames/s": 9}}
+    record = Record(tmp_path / "report", tmp_path)
+    assert gpu_benchmarks.recorded(record, "GOPs of 12", iter([("one", in_between), ("one", last)])) == []
+    assert parse_report((tmp_path / "report").read_bytes()).figures == {"GOPs of 12, one": last}
 
 
 def test_a_benchmark_that_lacks_figures_has_not_passed(tmp_path: Path) -> None:
