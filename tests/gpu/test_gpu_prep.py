@@ -7,6 +7,7 @@ check of each GOP, and what is done when a GPU fails.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +18,10 @@ import pytest
 
 import shortgop
 from cuda_ffmpeg import (
+    BITS_LOST,
+    GPU_GONE,
+    ILLEGAL_ADDRESS,
+    LAUNCH_FAILED,
     LOST_DECODER,
     NO_DRIVER,
     NO_ENGINE,
@@ -28,11 +33,14 @@ from cuda_ffmpeg import (
 )
 from datasets import current_manifest
 from shortgop.jobs.named_options import prepare_without_warning
+from shortgop.manifests.dataset_files.snapshots import open_current
+from shortgop.manifests.operations.verify import verify
 from shortgop.prep.profile import Profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.tools.doctor import diagnose
 from shortgop.prep.tools.gpu_filters import scaled_on_gpu
 from shortgop.prep.tools.tool_choice import choose_ffmpeg
+from shortgop.storage.disk import DiskStorage
 from sweep import sample
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number
 
@@ -213,6 +221,33 @@ def test_a_gpu_that_keeps_failing_leaves_the_source_to_the_cpu(
     assert (recorded["decoding"], recorded["encoder"]) == ("software", "libx264")
     assert recorded["why"] == f"the GPU failed: {why}"
     assert [run["on_gpu"] for run in gpu.runs()] == [True] * attempts + [False]
+
+
+@pytest.mark.parametrize(
+    ("lost", "why", "attempts"),
+    [
+        ({"refuse": ILLEGAL_ADDRESS}, ILLEGAL_ADDRESS, 1),
+        ({"refuse": BITS_LOST}, BITS_LOST, 1),
+        ({"refuse": LAUNCH_FAILED}, LAUNCH_FAILED, 1),
+        ({"refuse": GPU_GONE}, "no GPU was at hand", 1),
+        ({"refuse": NO_MEMORY}, "the GPU was out of memory", 3),
+        ({"refuse": "it crashes", "signal": signal.SIGSEGV}, "ffmpeg stalled or was killed", 3),
+    ],
+    ids=["address", "bits", "launch", "gone", "memory", "crash"],
+)
+def test_a_gpu_that_is_lost_within_a_source_leaves_it_to_the_cpu(
+    lost: dict[str, Any], why: str, attempts: int, gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
+) -> None:
+    """What it had made until then is of no use: the CPU begins at the first frame, and nothing twice is in the file."""
+    gpu = gpu_machine(refusals=9, refuse_after=40, **lost)
+    (video,) = prepared(source.path, tmp_path / "dataset")
+    assert numbers(video) == list(range(100))
+    (recorded,) = pipelines(tmp_path / "dataset")
+    assert (recorded["decoding"], recorded["encoder"]) == ("software", "libx264")
+    assert recorded["why"] == f"the GPU failed: {why}"
+    assert [run["on_gpu"] for run in gpu.runs()] == [True] * attempts + [False]
+    dataset = DiskStorage(tmp_path / "dataset")
+    assert list(verify(dataset, open_current(dataset)[1])) == []
 
 
 def test_a_decoder_that_leaves_out_a_frame_is_noticed(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -28,6 +29,16 @@ OLD_DRIVER = (
     "The minimum required Nvidia driver for nvenc is 610.00 or newer"
 )
 NO_B_FRAMES = "Max B-frames 3 exceed 0\nNo capable devices found"
+# A GPU that is lost while ffmpeg runs, in the words of its filters, of its copies and of its decoders.
+ILLEGAL_ADDRESS = (
+    "cu->cuLaunchKernel(func, x, y, 1, 32, 16, 1, 0, cu_stream, args, NULL) failed -> CUDA_ERROR_ILLEGAL_ADDRESS: "
+    "an illegal memory access was encountered"
+)
+BITS_LOST = "cu->cuMemAlloc(&data, size) failed -> CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error encountered"
+LAUNCH_FAILED = (
+    "decoder->cvdl->cuvidDecodePicture(decoder->decoder, &ctx->pic_params) failed -> CUDA_ERROR_LAUNCH_FAILED"
+)
+GPU_GONE = "cu->cuInit(0) failed -> CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
 LOST_DECODER = "cuvidCreateDecoder failed -> CUDA_ERROR_NOT_SUPPORTED: operation not supported"
 
 _SOFTWARE = {"h264_nvenc": "libx264", "hevc_nvenc": "libx265"}
@@ -39,11 +50,13 @@ _OF_NVENC = {
 
 
 # What the machine has. Texts are what ffmpeg says where something is missing. `refuse` says what the first `refusals`
-# encodes on the GPU fail with. A session lasts `session_seconds` at least. `skips`: the decoder on the GPU leaves out a
+# encodes on the GPU fail with, after so many frames (`refuse_after`), or after them a signal ends ffmpeg (`signal`), as
+# where the driver crashes. A session lasts `session_seconds` at least. `skips`: the decoder on the GPU leaves out a
 # frame, and says nothing. `forced_keyframes`: the encoder on the GPU starts GOPs where it is told to.
 L4 = {
     "nvdec": "", "scale_cuda": True, "nvenc": "", "most_b_frames": 4,
-    "refuse": "", "refusals": 0, "session_seconds": 0.0, "skips": False, "forced_keyframes": True,
+    "refuse": "", "refusals": 0, "refuse_after": 0, "signal": 0, "session_seconds": 0.0, "skips": False,
+    "forced_keyframes": True,
 }  # fmt: skip
 
 
@@ -181,6 +194,13 @@ def main() -> None:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES")
         line = {"argv": argv, "on_gpu": on_gpu, "said": said, "from": started, "to": time.time(), "visible": visible}
         log.write(json.dumps(line) + "\n")
+    if said and gpu.refuse_after:
+        # What was made before is in the output, as of a GPU that fails within a source.
+        some = in_software(argv)
+        some[-1:-1] = ["-frames:v", str(gpu.refuse_after)]
+        subprocess.run([gpu.real, *some], close_fds=False, check=True)
+        if gpu.signal:
+            os.kill(os.getpid(), gpu.signal)
     if said:
         sys.exit("\n".join(f"[h264_nvenc @ 0x55] {each}" for each in said.splitlines()))
     if argv[-1] == "filter=scale_cuda" and not gpu.scale_cuda:
