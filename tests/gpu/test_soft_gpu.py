@@ -45,7 +45,8 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_reader_and_the_checks_for_gpus(libraries: Path, datasets: Path) -> None:
     """In one child: each takes seconds to start."""
-    names = ("soft_reader_cases.py", "soft_error_cases.py", "soft_nvcuvid_cases.py", "soft_check_cases.py")
+    kinds = ("reader", "error", "nvcuvid", "pool", "check")
+    names = [f"soft_{kind}_cases.py" for kind in kinds]
     run_cases(names, libraries, SOFT_GPU_DATASETS=str(datasets))
 
 

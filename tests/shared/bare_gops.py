@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,11 @@ WIDTH, HEIGHT = 96, 64
 @lru_cache
 def gops(codec: str, *, b_frames: int = 3, more: tuple[str, ...] = ()) -> tuple[GopRequest, ...]:
     """Three GOPs of a test pattern, each as a request for all of its frames; `more` are options of ffmpeg."""
-    init_bytes, fragments = encode(codec, frames=3 * GOP_FRAMES, gop=GOP_FRAMES, b_frames=b_frames, more=more)
+    return requests_of(*encode(codec, frames=3 * GOP_FRAMES, gop=GOP_FRAMES, b_frames=b_frames, more=more))
+
+
+def requests_of(init_bytes: bytes, fragments: Sequence[bytes]) -> tuple[GopRequest, ...]:
+    """GOPs as requests for all of their frames."""
     init = parse_init(init_bytes)
     config = CodecConfig(init.codec, init.extradata, init.width, init.height, 2, 2, 2, False)
     return tuple(_request(config, fragment) for fragment in fragments)

@@ -170,7 +170,7 @@ int cuvidGetDecoderCaps(Caps *caps) {
         || (caps->codec == VP9 && !caps->bits_minus8);
     caps->supported = caps->chroma == 1 && known;
     if (!caps->supported) return SUCCESS;
-    caps->engines = 7;
+    caps->engines = soft_plays("a slice with one engine") ? 1 : soft_plays("a slice without engines") ? 0 : 7;
     caps->formats = caps->bits_minus8 ? 2 : caps->codec == HEVC ? 3 : 1;
     caps->max_width = caps->max_height = caps->codec == H264 ? 4096 : 8192;
     caps->max_mbs = caps->max_width * caps->max_height / 256;
