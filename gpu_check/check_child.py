@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import importlib
+import signal
 import sys
 import threading
 import traceback
@@ -14,12 +16,16 @@ from typing import Any
 from check_record import OutOfTime, Record, Skipped
 from error_places import places_of
 
+# linux/prctl.h
+_PR_SET_PDEATHSIG = 1
 # This long before the process is killed it prints where each of its threads is.
 _BEFORE_SECONDS = 1.0
 
 
 def main() -> None:
     function, report, samples, seconds = sys.argv[1:]
+    # Where the harness is killed, nobody else ends this process, and it would use the GPU beside the next run.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), *[ctypes.c_ulong(0)] * 3)
     faulthandler.enable()
     faulthandler.dump_traceback_later(max(0.1, float(seconds) - _BEFORE_SECONDS), exit=False)
     record = Record(Path(report), Path(samples), float(seconds))

@@ -1,9 +1,15 @@
-"""What a check of `make gpu-check` tells beside its result: what it had no time for, and what shortgop warned of."""
+"""What a check of `make gpu-check` tells beside its result: what it had no time for, and what shortgop warned of. And
+what is left of it where the harness is killed."""
 
 from __future__ import annotations
 
 import os
 import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +17,8 @@ import torch
 from check_process import run_check
 from check_report import Check, Outcome, again, outcome_of
 from gpu_environment import why_not_torch
+
+from started_processes import descendants
 
 SHARED = Path(__file__).parents[1] / "shared"
 
@@ -60,3 +68,38 @@ def test_where_torch_does_not_use_a_gpu_it_is_said_why() -> None:
     said = why_not_torch()
     assert said.startswith(f"torch {torch.__version__} does not use the GPU: ")
     assert "compiled" in said or "driver" in said.lower()
+
+
+HARNESS = """
+import sys
+from pathlib import Path
+from check_process import run_check
+from check_report import Check
+run_check(Check("hangs", "what happens?", "made_up_checks:hangs", 60), Path(sys.argv[1]), 60)
+"""
+
+
+def test_a_check_ends_where_the_harness_is_killed(tmp_path: Path) -> None:
+    """As by what bounds the time of all: the next run would share the GPU with it."""
+    gpu_check = str(SHARED.parents[1] / "gpu_check")
+    path = os.pathsep.join([gpu_check, os.environ["PYTHONPATH"]])
+    harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path)], env={**os.environ, "PYTHONPATH": path})
+    try:
+        # It has begun once it has started a process of its own.
+        _wait(lambda: len(list(descendants(harness.pid))) == 2)
+        (check, what), (own, _) = descendants(harness.pid)
+        assert "check_child.py" in what
+    finally:
+        harness.kill()
+        harness.wait()
+    try:
+        _wait(lambda: not Path(f"/proc/{check}").exists())
+    finally:
+        os.kill(own, signal.SIGKILL)
+
+
+def _wait(over: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not over():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
