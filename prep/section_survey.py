@@ -80,8 +80,8 @@ class Section:
 
 @dataclass(frozen=True, eq=False)
 class SourceSurvey:
-    """How a source is cut. `key` is the same for equal cuts of equal frames; `dropped` and `repeated` are those of the
-    whole video."""
+    """How a source is cut. `key` is the same for equal cuts of equal frames that are shown alike, at equal times;
+    `dropped` and `repeated` are those of the whole video."""
 
     key: str
     sections: tuple[Section, ...]
@@ -207,9 +207,12 @@ def _with_needs(source: SourceVideo, sections: Sequence[Section], part: PartlyFe
 
 
 def _key(plan: Plan, starts: Sequence[int]) -> str:
-    encode, rule = plan.encode, plan.grid.rule
+    encode, rule, source = plan.encode, plan.grid.rule, plan.encode.source
     settings = [list(starts), str(rule.timebase), str(rule.fps), encode.width, encode.height, encode.pipeline.encoder]
-    digest = hashlib.blake2b(json.dumps(settings).encode(), digest_size=4)
+    # A program may change the header of a file in place, which its fingerprint does not show.
+    tags = [source.primaries, source.transfer, source.matrix]
+    shown_as = [source.rotation, source.picture.mirrored, repr(source.crop), tags, source.cut.begin]
+    digest = hashlib.blake2b(json.dumps([settings, shown_as]).encode(), digest_size=4)
     digest.update(np.ascontiguousarray(plan.grid.source_pts, dtype="<i8").tobytes())
     return digest.hexdigest()
 

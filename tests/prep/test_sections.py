@@ -15,15 +15,16 @@ import pytest
 
 import shortgop
 from datasets import current_manifest, rows_of
-from odd_pictures import joined_h264, remuxed
+from odd_pictures import encode_pictures, ffmpeg, joined_h264, numbered, remuxed
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress.tally import OnProgress, Progress, ignore
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import verify
-from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
+from shortgop.prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from shortgop.prep.profile import Profile, changed_profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.section_plan import expected_seconds
+from shortgop.prep.section_survey import survey
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
 
@@ -297,3 +298,21 @@ def test_pictures_that_change_stay_whole(frames: range, tmp_path: Path) -> None:
         prepare([str(joined)], DiskStorage(tmp_path / name), PROFILE, where=Where("inline"), section_seconds=seconds)
     assert rows_of(tmp_path / "cut") == rows_of(tmp_path / "whole")
     assert numbers(tmp_path / "cut") == list(range(420))
+
+
+def test_sections_of_a_file_that_is_shown_otherwise_are_not_used_for_it(tmp_path: Path) -> None:
+    """Sections that a killed job left are found by this key. The fingerprint of a long file may stay the same where its
+    header was changed in place."""
+    pictures = ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "0", "-g", "24")
+    full = encode_pictures(tmp_path / "full.mp4", numbered(range(400)), *pictures, rate=25)
+    options = Options(PROFILE, section_seconds=0.01)
+
+    def key_of(*how: str) -> str:
+        ffmpeg(*how, "-i", full, "-c", "copy", tmp_path / "x.mp4")
+        return survey(str(tmp_path / "x.mp4"), options, find_ffmpeg().path).key
+
+    # These begin at one keyframe, before the time at which players begin.
+    earlier, later = ("-ss", "1.3"), ("-ss", "1.5")
+    keys = [key_of(*how) for how in (earlier, earlier, later, ("-display_rotation", "180", *earlier))]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
