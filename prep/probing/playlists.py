@@ -21,14 +21,13 @@ from .other_beginnings import Statement, statement_of
 _HEAD_BYTES = 4096
 # A playlist of a day in segments of a second takes 3 MB.
 _MAX_BYTES = 1 << 26
-_ATTRIBUTE = re.compile(r'([A-Z]+)="([^"]*)"')
-_METHOD = re.compile(r'#EXT-X-KEY:(?:.*,)?METHOD="?([^",]+)')
+# Names and values of a tag (RFC 8216, 4.2); a comma within quotes ends no value.
+_ATTRIBUTE = re.compile(r'([A-Z0-9-]+)=("[^"]*"|[^,]*)(?:,|$)')
 # The tags whose files FFmpeg reads; others name, say, advertisements (X-ASSET-URI) and small pictures. It goes on where
 # there are no subtitles, and reads no keys within the line itself (data:).
-_READS = re.compile(r"#EXT-X-(KEY|MAP|MEDIA):")
-_SUBTITLES = re.compile(r"#EXT-X-MEDIA:(.*,)?\s*TYPE=SUBTITLES")
-_URI = re.compile(r'[:,]\s*URI="(?!data:)([^"]*)"')
-_AES = "AES-128"
+_KEY, _MAP = "#EXT-X-KEY", "#EXT-X-MAP"
+_READS = (_KEY, _MAP, "#EXT-X-MEDIA")
+_NOT_ENCRYPTED, _AES = "NONE", "AES-128"
 _USUAL_SUFFIXES = (".ts", ".m4s", ".mp4")
 # FFmpeg takes no file for a key that is not called as a video is.
 _OF_USUAL_SUFFIX = "OUT.mp4 of `ffmpeg -allowed_extensions ALL -i FILE -c copy OUT.mp4`"
@@ -93,12 +92,14 @@ def kind_of(path: str) -> tuple[str, str] | None:
 
 
 def whole_segments(path: str) -> tuple[str, ...]:
-    """The files that an HLS playlist names, if its segments are whole files that begin as any file of theirs."""
+    """The segments of an HLS playlist, or of the only one that it names, if they are whole files that begin as any file
+    of theirs."""
     lines = [line.strip() for line in _text(Path(path)).splitlines()]
-    in_parts = ("#EXT-X-BYTERANGE", "#EXT-X-MAP", "#EXT-X-KEY", "#EXT-X-STREAM-INF")
-    if any(line.startswith(in_parts) for line in lines):
-        return ()
-    return tuple(str(_place_of(line, Path(path))) for line in lines if line and line[0] != "#")
+    places = tuple(str(_place_of(line, Path(path))) for line in lines if line and line[0] != "#")
+    if any(line.startswith("#EXT-X-STREAM-INF") for line in lines):
+        is_only = len(places) == 1 and not any(_named_by(line) for line in lines)
+        return whole_segments(places[0]) if is_only else ()
+    return () if any(line.startswith(("#EXT-X-BYTERANGE", _MAP)) for line in lines) else places
 
 
 def _head(path: str) -> bytes:
@@ -144,12 +145,11 @@ def _check_hls(playlist: Path, given: Path | None = None) -> None:
             file=str(playlist),
         )
     # The command that decrypts it needs its keys. What it does not decrypt is told first.
-    if any(match[1] not in ("NONE", _AES) for match in map(_METHOD.match, lines) if match):
+    if any(_method(line) not in (_NOT_ENCRYPTED, _AES) for line in lines):
         _check_is_no_secret(playlist, lines, given)
     # Keys, inits and renditions are named in attributes.
-    tags = [line for line in lines if _READS.match(line) and not _lacks_subtitles(line, playlist)]
-    names = _URI.findall("\n".join(tags)) + [line for line in lines if line and line[0] != "#"]
-    for name in names:
+    named = [name for line in lines if (name := _named_by(line)) and not _lacks_subtitles(line, playlist)]
+    for name in [*named, *(line for line in lines if line and line[0] != "#")]:
         place = _place_of(name, playlist)
         if has_segments or given is not None:
             _check_is_no_script(place, playlist)
@@ -159,21 +159,39 @@ def _check_hls(playlist: Path, given: Path | None = None) -> None:
     _check_parts(playlist, lines)
 
 
+def _attributes(line: str, *tags: str) -> dict[str, str]:
+    """The attributes of a line that has one of these tags; none of another one."""
+    tag, _, rest = line.partition(":")
+    return {name: value.strip(' "') for name, value in _ATTRIBUTE.findall(rest)} if tag in tags else {}
+
+
+def _method(line: str) -> str:
+    """How the segments behind a line are encrypted, if it says that."""
+    return _attributes(line, _KEY).get("METHOD", _NOT_ENCRYPTED)
+
+
+def _named_by(line: str) -> str:
+    """The file that FFmpeg reads for a tag, "" if it reads none: what is not encrypted has no key."""
+    found = _attributes(line, *_READS)
+    name = found.get("URI", "")
+    has_none = name.startswith("data:") or found.get("METHOD") == _NOT_ENCRYPTED
+    return "" if has_none else name
+
+
 def _lacks_subtitles(line: str, playlist: Path) -> bool:
     """Whether a line names subtitles that are not on this machine."""
-    named = _URI.search(line)
-    if _SUBTITLES.match(line) is None or named is None:
+    if _attributes(line, *_READS).get("TYPE") != "SUBTITLES":
         return False
     try:
-        return not (playlist.parent / named[1].removeprefix("file:")).is_file()
+        return not (playlist.parent / _named_by(line).removeprefix("file:")).is_file()
     except (OSError, ValueError):
         return True
 
 
 def _check_is_no_secret(playlist: Path, lines: list[str], given: Path | None) -> None:
     """NotAVideoError for a playlist whose segments are encrypted, of the one that was `given` if that names it."""
-    found = [(number, match[1]) for number, line in enumerate(lines, 1) if (match := _METHOD.match(line))]
-    secret = [(number, method) for number, method in found if method != "NONE"]
+    found = [(number, _method(line)) for number, line in enumerate(lines, 1)]
+    secret = [(number, method) for number, method in found if method != _NOT_ENCRYPTED]
     if secret:
         # No command decrypts the others.
         number, method = min(secret, key=lambda line: line[1] == _AES)
@@ -195,7 +213,7 @@ def _check_parts(playlist: Path, lines: list[str]) -> None:
     # Which bytes of its file the next segment has, and where those of the segment before end in theirs.
     part, ends = "", dict[Path, int]()
     for number, line in enumerate(lines, 1):
-        attributes = dict(_ATTRIBUTE.findall(line)) if line.startswith("#EXT-X-MAP:") else {}
+        attributes = _attributes(line, _MAP)
         why = ""
         if "URI" in attributes:
             other = _statement(_place_of(attributes["URI"], playlist), attributes.get("BYTERANGE", ""))

@@ -36,9 +36,20 @@ def write_playlist(clip: Path, playlist: Path) -> str:
     return playlist.read_text()
 
 
-@pytest.mark.parametrize("key", ["METHOD=NONE", 'METHOD="NONE"'])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "METHOD=NONE",
+        'METHOD="NONE"',
+        'METHOD=NONE,URI="lost.key"',
+        'URI="https://example.com/key",METHOD=NONE',
+        'KEYFORMAT="METHOD=AES-128,",METHOD=NONE',
+        'METHOD=NONE,KEYFORMAT="com.example,METHOD=AES-128"',
+    ],
+)
 def test_an_hls_playlist_that_says_that_it_is_not_encrypted_is_prepared(key: str, clip: Path, tmp_path: Path) -> None:
-    """The standard has no quotes there, and FFmpeg takes both."""
+    """The standard has no quotes there, and FFmpeg takes both. Of a key that nothing needs it was said that it is not
+    there."""
     text = write_playlist(clip, tmp_path / "x.m3u8")
     (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", f"#EXT-X-KEY:{key}\n#EXTINF", 1))
     assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))

@@ -53,6 +53,12 @@ def test_segments_of_a_playlist_whose_counters_begin_anew_have_no_loss(coded: tu
     report, shown = prepared(playlist(tmp_path / "whole", parts))
     assert report.failures == ()
     assert shown == list(range(100))
+    # A playlist that names one, and one that says that nothing is encrypted, are no others.
+    listed = playlist(tmp_path / "plain", parts)
+    listed.write_text(listed.read_text().replace("#EXTINF", "#EXT-X-KEY:METHOD=NONE\n#EXTINF", 1))
+    report, shown = prepared(written(listed.with_name("m.m3u8"), [b"#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=9\nx.m3u8\n"]))
+    assert report.failures == ()
+    assert shown == list(range(100))
     middle = len(parts[1]) // 376 * 188
     parts[1] = parts[1][:middle] + parts[1][middle + 188 :]
     report, _ = prepared(playlist(tmp_path / "lacking", parts))
