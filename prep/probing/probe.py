@@ -26,6 +26,7 @@ from .containers.edit_list import NO_CUT, TrackEdits, changes_speed, cut_of, tra
 from .containers.matroska_elements import has_file_behind
 from .containers.next_file import Chain, chain_of
 from .containers.ordered_chapters import has_other_order
+from .containers.reference_movies import why_reference_movie
 from .containers.sample_entry import is_index_cut_off
 from .containers.unread import is_fragmented
 from .edited_times import edited_times, retimed
@@ -115,6 +116,8 @@ def _stream_to_encode(path: str, container: InputContainer) -> VideoStream:
     best = best_video(container)
     if "mp4" in container.format.name and is_index_cut_off(path, best.id if best else None):
         raise NotAVideoError(f"{path} does not open as a video: {MOOV_IS_CUT}", file=path)
+    if "mp4" in container.format.name and (why := why_reference_movie(path, best)):
+        raise NotAVideoError(f"{path} is {why}", file=path)
     stream = video_stream(path, container)
     if stream.codec_context is None:
         raise _unknown_codec(path, container, stream)

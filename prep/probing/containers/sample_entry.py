@@ -58,6 +58,12 @@ def track_box(path: str, track_id: int, *kinds: bytes) -> bytes:
     return b""
 
 
+def movie_boxes(path: str, *kinds: bytes) -> Iterator[bytes]:
+    """What the boxes of an MP4's movie hold that lie below boxes of these kinds. Errors as of `track_box`."""
+    moov = _read_moov(Path(path))
+    return (moov[box.body : box.stop] for box in _children(moov, boxes(moov), *kinds))
+
+
 def movie_timescale(path: str) -> int:
     """The units in a second of an MP4's movie, in which edits last; 1 where it states none."""
     moov = _read_moov(Path(path))
