@@ -26,6 +26,11 @@ _STILL = (
     "list that has videos too each of them is a video of one frame"
 )
 _UNKNOWN_CODEC = "has a video codec that FFmpeg does not know; convert it first"
+_CONVERTED = "and give OUT.mkv of `ffmpeg -i FILE -c:v ffv1 OUT.mkv`"
+_ANIMATED_JPEG_XL = (
+    "is an animated JPEG XL, which PyAV does not decode; convert it with an FFmpeg that was built with libjxl (as "
+    f"imageio-ffmpeg's), {_CONVERTED}"
+)
 
 
 def why_still(path: str, container: InputContainer) -> str:
@@ -33,8 +38,8 @@ def why_still(path: str, container: InputContainer) -> str:
     demuxer = demuxer_of(container)
     if demuxer == "webp_pipe" and _is_animated_webp(path):
         return (
-            "an animated WebP, which FFmpeg 8 does not read as a video; convert it with FFmpeg 9 or newer, and give "
-            "OUT.mkv of `ffmpeg -i FILE -c:v ffv1 OUT.mkv`"
+            "an animated WebP, which FFmpeg 8 does not read as a video; convert it with FFmpeg 9 or newer, "
+            f"{_CONVERTED}"
         )
     is_picture = is_picture_format(demuxer) or demuxer in _MOVING_PICTURES
     return _STILL if is_picture or container.metadata.get("major_brand") in _BRANDS else ""
@@ -42,7 +47,10 @@ def why_still(path: str, container: InputContainer) -> str:
 
 def why_not_decoded(container: InputContainer) -> str:
     """Why a file is not prepared whose codec FFmpeg does not know, by its demuxer: the end of a sentence about it."""
-    return f"is {_STILL}" if is_picture_format(demuxer_of(container)) else _UNKNOWN_CODEC
+    demuxer = demuxer_of(container)
+    if demuxer == "jpegxl_anim":
+        return _ANIMATED_JPEG_XL
+    return f"is {_STILL}" if is_picture_format(demuxer) else _UNKNOWN_CODEC
 
 
 def why_motion_photo(path: str) -> str:

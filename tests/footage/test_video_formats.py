@@ -143,12 +143,18 @@ def test_an_animation_in_a_format_of_stills_is_prepared_where_it_is_named(suffix
     assert [number for number, _ in itertools.groupby(shown)] == list(range(5))
 
 
-def test_an_animated_webp_is_refused_with_the_command_that_converts_it(tmp_path: Path) -> None:
-    save(tmp_path / "a.webp", pictures(5), duration=[100, 200, 100, 100, 300], lossless=True)
-    (failure,) = make_dataset([tmp_path / "a.webp"], tmp_path / "dataset").failures
-    assert "is an animated WebP" in failure.reason
+@pytest.mark.parametrize("kind", ["WebP", "JPEG XL"])
+def test_an_animation_that_is_not_read_is_refused_with_the_command_that_converts_it(kind: str, tmp_path: Path) -> None:
+    """Of JPEG XL it was said that FFmpeg does not know its codec."""
+    delays_ms = [100, 200, 100, 100, 300]
+    save(tmp_path / "a", pictures(5), format="WebP", duration=delays_ms, lossless=True)
+    if kind == "JPEG XL":
+        ffmpeg("-i", tmp_path / "a", "-c:v", "libjxl_anim", "-f", "image2pipe", tmp_path / "b")
+        (tmp_path / "b").rename(tmp_path / "a")
+    (failure,) = make_dataset([tmp_path / "a"], tmp_path / "dataset").failures
+    assert f"is an animated {kind}" in failure.reason
     (command,) = re.findall("`ffmpeg (.*?)`", failure.reason)
-    made = {"FILE": tmp_path / "a.webp", "OUT.mkv": tmp_path / "OUT.mkv"}
+    made = {"FILE": tmp_path / "a", "OUT.mkv": tmp_path / "OUT.mkv"}
     ffmpeg(*[made.get(word, word) for word in command.split()])
     assert make_dataset([tmp_path / "OUT.mkv"], tmp_path / "dataset").failures == ()
     video = shortgop.open(tmp_path / "dataset")["OUT.mkv"]
