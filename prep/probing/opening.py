@@ -32,6 +32,7 @@ from .containers.mp4_fragments import ends_in_moof
 from .containers.sample_entry import track_box
 from .containers.transport_packets import has_transport_packets
 from .headers.access_units import has_only_headers
+from .headers.gif_blocks import has_picture
 from .playlists import OF_ANY_SUFFIX, SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .pyav_version import check_pyav
 from .signs import promised_end, why_mp4_does_not_open
@@ -284,8 +285,8 @@ def packets_of(
 
     Instead of the empty one, PyAV raises IndexError where a stream was found after the file was opened, as in transport
     streams whose programme changes. Left out are packets without a picture: some recorders of cameras write parameter
-    sets as samples of their own, of ASF, FFmpeg splits headers of H.264 from the frame behind them, and an Ogg stream
-    behind another one in a file begins with headers too.
+    sets as samples of their own, of ASF, FFmpeg splits headers of H.264 from the frame behind them, an Ogg stream
+    behind another one in a file begins with headers too, and a GIF may end in comments.
     """
     decoder = stream.codec_context
     may_be_split, headers = decoder.name in ("h264", "hevc"), _OGG_HEADERS.get(decoder.name)
@@ -296,6 +297,8 @@ def packets_of(
             # Packets are not copied to look at them, but for the shortest ones, and the first: some encoders say in it
             # at length what they are.
             if headers is not None and packet.size and headers.match(memoryview(packet)):
+                continue
+            if decoder.name == "gif" and packet.size and not has_picture(bytes(packet)):
                 continue
             is_short = may_be_split and (packet.size <= _MOST_HEADER_BYTES or number == 0)
             if not (is_short and has_only_headers(decoder.name, bytes(packet), decoder.extradata)):

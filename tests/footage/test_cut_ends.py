@@ -126,9 +126,15 @@ def test_a_gif_that_is_cut_off_is_a_shorter_one(part: float, tmp_path: Path) -> 
     assert FRAMES * part - 3 <= max(numbers) + 1 < FRAMES * part + 3
 
 
-@pytest.mark.parametrize("behind", [b"\0;", b"\0", b"", b"\0\x21\xfe\x05hello\0", b"\0\x21\xfe\x05hello\0;"])
+COMMENT = b"\0\x21\xfe\x0cmade by hand\x05, all\0"
+
+
+@pytest.mark.parametrize(
+    "behind", [b"\0;", b"\0", b"", b";", COMMENT + b";", COMMENT, COMMENT[:-1], COMMENT[:9], COMMENT[:2]]
+)
 def test_a_gif_that_has_all_data_of_its_last_picture_loses_none(behind: bytes, tmp_path: Path) -> None:
-    """It may lack the marks behind them, or end in a comment."""
+    """It may lack the marks behind them, or end in a comment. Even a whole GIF was refused that has more than a few
+    words there, and one that ends within them was said to lack a frame."""
     whole = encode_pictures(tmp_path / "whole.gif", numbered(range(FRAMES)), rate=25).read_bytes()
     data = whole.removesuffix(b"\0;")
     assert len(data) == len(whole) - 2
@@ -143,3 +149,11 @@ def test_a_gif_that_has_all_data_of_its_last_picture_loses_none(behind: bytes, t
 def test_a_gif_that_lacks_data_of_its_last_picture_ends_before_it(tmp_path: Path) -> None:
     whole = encode_pictures(tmp_path / "whole.gif", numbered(range(FRAMES)), rate=25).read_bytes()
     assert shown(whole.removesuffix(b"\0;")[:-1], tmp_path / "x.gif") == list(range(FRAMES - 1))
+
+
+def test_a_gif_that_is_cut_off_at_a_byte_like_the_mark_of_its_end_is_a_shorter_one(tmp_path: Path) -> None:
+    """It was taken for a whole one, and refused as damaged."""
+    whole = encode_pictures(tmp_path / "whole.gif", numbered(range(FRAMES)), rate=25).read_bytes()
+    pictures = whole.split(b"\x21\xf9\x04")
+    end = len(pictures[-1]) - pictures[-1].index(b";", len(pictures[-1]) // 3) - 1
+    assert shown(whole[: len(whole) - end], tmp_path / "x.gif") == list(range(FRAMES - 1))

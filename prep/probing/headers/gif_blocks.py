@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 _HEADER, _HEADER_BYTES, _FLAGS = b"GIF8", 13, 10
-_EXTENSION, _PICTURE, _END = 0x21, 0x2C, b";"
+_EXTENSION, _PICTURE = 0x21, 0x2C
 # What an extension is that says how long the picture behind it is shown.
 _CONTROL = 0xF9
 # Encoders fill all blocks of a picture but its last one.
@@ -13,8 +13,8 @@ _HAS_COLOURS, _NUM_COLOURS = 0x80, 0x07
 
 
 class GifEnds:
-    """Whether the last picture of a GIF ends within its blocks, without the mark with which a whole GIF ends: FFmpeg's
-    decoder may show what there is of it without a message."""
+    """Whether the last picture of a GIF ends within its blocks: FFmpeg's decoder may show what there is of it without a
+    message."""
 
     def __init__(self) -> None:
         self._last = b""
@@ -24,24 +24,37 @@ class GifEnds:
 
     @property
     def is_missing(self) -> bool:
-        return not self._last.endswith(_END) and _lacks_end(self._last)
+        return _lacks_end(self._last)
 
 
-def _lacks_end(packet: bytes) -> bool:
+def has_picture(packet: bytes) -> bool:
+    """Whether a packet has a picture, or the extension that says that one follows, even if that is cut off. What lies
+    behind the last picture, such as a comment, is a packet of its own."""
+    at, is_announced = _picture_at(packet)
+    return at is not None or is_announced
+
+
+def _picture_at(packet: bytes) -> tuple[int | None, bool]:
+    """Where the picture of a packet begins, None if none does, and whether an extension says that one follows."""
     at, is_announced = 0, False
     try:
         if packet.startswith(_HEADER):
             at = _HEADER_BYTES + _colour_bytes(packet[_FLAGS])
-        while at < len(packet) and packet[at] == _EXTENSION:
+        while packet[at] == _EXTENSION:
             is_announced = is_announced or packet[at + 1] == _CONTROL
             at = _behind_blocks(packet, at + _EXTENSION_BYTES)
-        if at == len(packet):
-            return is_announced
-        if packet[at] != _PICTURE:
-            return False
+        return (at if packet[at] == _PICTURE else None), is_announced
+    except IndexError:
+        return None, is_announced
+
+
+def _lacks_end(packet: bytes) -> bool:
+    at, is_announced = _picture_at(packet)
+    if at is None:
+        return is_announced
+    try:
         # Behind the colours a byte says how the picture is coded.
-        at += _PICTURE_BYTES + _colour_bytes(packet[at + _PICTURE_BYTES - 1]) + 1
-        return _lacks_data(packet, at)
+        return _lacks_data(packet, at + _PICTURE_BYTES + _colour_bytes(packet[at + _PICTURE_BYTES - 1]) + 1)
     except IndexError:
         return True
 
@@ -62,10 +75,11 @@ def _lacks_data(packet: bytes, at: int) -> bool:
     """Whether the blocks of a picture that begin at a place end within its data. All are there where the last one is
     shorter than others, even without the 0 behind it."""
     lengths: list[int] = []
-    while at < len(packet) and packet[at]:
+    # The last byte may also be the mark with which a GIF ends.
+    while at < len(packet) - 1 and packet[at]:
         lengths.append(packet[at])
         at += packet[at] + 1
-    if at < len(packet):
+    if at < len(packet) and not packet[at]:
         return False
     *earlier, last = lengths or [_FULL]
     return at > len(packet) or last >= max(earlier, default=_FULL)
