@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import av
 import pytest
 
 import shortgop
@@ -78,6 +79,13 @@ def test_segments_of_which_the_first_begins_in_mid_gop_are_joined_without_a_loss
         report, shown = prepared(source)
         assert report.failures == ()
         assert shown[-80:] == list(range(20, 100))
+    # Of two, counters begin at zero in one only.
+    report, shown = prepared(written(tmp_path / "two" / "x.ts", parts[:2]))
+    assert report.failures == ()
+    assert shown[0] <= 20
+    assert shown == list(range(shown[0], shown[0] + len(shown)))
+    with av.open(tmp_path / "1.ts") as container:
+        assert len(shown) >= sum(packet.size > 0 for packet in container.demux(video=0))
 
 
 def test_losses_after_which_the_counters_are_the_same_are_no_joins_of_segments(tmp_path: Path) -> None:

@@ -31,9 +31,8 @@ _TIMED_START_BYTES, _TIMES, _TABLES_PID = 19, 1 << 33, 0
 # Frames by which it is known how far apart they are, and how much of a file may lie between two of them.
 _STARTS_TIMED, _MOST_BETWEEN_BYTES = 2000, 1 << 20
 # Where a frame is missing, the next one comes at least twice as long after the one before as usual. In a variable rate
-# one in ten intervals may be longer than those that count as usual.
-_MOST_STEPS, _ORDINARY_PART = 1.75, 0.9
-
+# one in ten intervals may be longer than those that count as usual; in a constant one they differ by what was rounded.
+_MOST_STEPS, _ORDINARY_PART, _ROUNDED_STEPS = 1.75, 0.9, 1.25
 # By more, in units of 1/90000 s, times jump to another recording: back, or ahead past what are lost frames.
 _MOST_BACK, _MOST_AHEAD = 90_000, 900_000
 # The stream_id of video in a PES header: 0xE0 to 0xEF.
@@ -156,9 +155,10 @@ def _joins_of_segments(
     """The joins of segments, of the transport packets in `breaks`, where the counters of a stream do not go on.
 
     Each segment begins as the file does: with tables, a PES packet, and the same counters. Where the file lacks its
-    beginning, they are zero, as muxers begin, in two segments at least: after losses they may be the same by chance.
-    The segment before ends with a whole PES packet. The frame of the next one follows as usual, so that nothing is
-    missing; or it follows later, or at another time, and counters may be others. `befores`: the positions of the
+    beginning, they are zero, as muxers begin. After losses they may be zero by chance: so there are two such segments,
+    or a constant rate, whose times say that no frame is missing. The segment before ends with a whole PES packet. The
+    frame of the next one follows as usual, so that nothing is missing; or it follows later, or at another time, and
+    counters may be others. `befores`: the positions of the
     stream's packets before the breaks. `ends_are_told`: a decoder notices where the end of a frame is missing.
     """
     found: list[int] = []
@@ -170,7 +170,7 @@ def _joins_of_segments(
     size = layout[1]
     with open_joined(path) as file:
         known = [_decode_time(_rows_at(file, at, at + size, size)[-1]) for at in starts[:_STARTS_TIMED].tolist()]
-        longest = _longest_step(np.array([time for time in known if time is not None], np.int64))
+        even, longest = _longest_steps(np.array([time for time in known if time is not None], np.int64))
         first = _begin_counters(_rows_at(file, layout[0], int(starts[0]) + size, size)) if len(starts) else None
         begun: list[tuple[int, int, tuple[int, int]]] = []
         for at, before in zip(breaks[candidates].tolist(), befores[candidates].tolist(), strict=True):
@@ -185,17 +185,23 @@ def _joins_of_segments(
     counted = Counter(counters for _, _, counters in begun)
     for at, step, counters in begun:
         # A recorder may write the frame at which it begins a file into both.
-        if -longest / 4 <= step <= longest and (counters == first or (not any(counters) and counted[counters] > 1)):
+        is_begin = counters == first or (not any(counters) and (counted[counters] > 1 or step <= even))
+        if -longest / 4 <= step <= longest and is_begin:
             found.append(at)
         elif longest < step or step < -_MOST_BACK:
             (holes if 0 < step <= _MOST_AHEAD else others).append(at)
     return _Joins(*(np.array(sorted(each), np.int64) for each in ([*found, *others, *holes], others, holes)))
 
 
-def _longest_step(times: Array) -> float:
-    """The longest step from one frame to the next between which no frame is missing."""
+def _longest_steps(times: Array) -> tuple[float, float]:
+    """The longest step from one frame to the next between which no frame is missing: of a constant rate, 0 if this is
+    none, and of any rate."""
+    if len(times) < 2:
+        return 0.0, 0.0
     steps = np.diff(times) % _TIMES
-    return max(_MOST_STEPS * float(np.median(steps)), float(np.quantile(steps, _ORDINARY_PART))) if len(steps) else 0.0
+    usual, ordinary = float(np.median(steps)), float(np.quantile(steps, _ORDINARY_PART))
+    even = _ROUNDED_STEPS * usual
+    return even if ordinary <= even else 0.0, max(_MOST_STEPS * usual, ordinary)
 
 
 def _begin_counters(rows: _Rows) -> tuple[int, int] | None:
