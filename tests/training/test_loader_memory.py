@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from loader_helpers import (
     all_shown,
     loader_of,
 )
-from shortgop.errors import DatasetWarning
+from shortgop.errors import DatasetWarning, UsageError
 from shortgop.machine_memory import memory_limit_bytes
-from shortgop.training.loader.arena import Arena
+from shortgop.training.loader import batch_memory
+from shortgop.training.loader.arena import Arena, bytes_held
 from shortgop.training.loader.batch_memory import room_for
 from shortgop.training.loader.batch_rows import Areas, rows_for
 from training_videos import make_videos
@@ -31,6 +33,8 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="processes are looked up in /proc"),
     pytest.mark.usefixtures("no_other_loaders"),
 ]
+
+GIGABYTE = 1 << 30
 
 
 @pytest.fixture(scope="module")
@@ -123,20 +127,56 @@ def test_batches_of_hundreds_of_megabytes_need_no_option(videos: Path) -> None:
     assert batch["frames"].nbytes > (1 << 30) // 3
 
 
-def test_batches_have_a_quarter_of_the_memory_at_most_divided_among_the_ranks() -> None:
-    whole, gigabyte = memory_limit_bytes(), 1 << 30
-    assert room_for(3, 4, 1000, None, ranks=8) == gigabyte
-    assert room_for(3, 4, whole, None, ranks=1) == max(gigabyte, whole // 4)
-    assert room_for(3, 4, whole, None, ranks=4) == max(gigabyte, whole // 16)
+def test_loaders_have_a_quarter_of_the_memory_divided_among_the_ranks() -> None:
+    """And half of it, where that is needed for the fewest batches."""
+    whole, a_batch = memory_limit_bytes(), memory_limit_bytes() // 16
+    room = partial(room_for, 3, 20, given=None, ranks=1, held=0)
+    assert room(1000) == GIGABYTE
+    assert room(a_batch) == max(GIGABYTE, whole // 4)
+    assert room(2 * a_batch) == max(GIGABYTE, 6 * a_batch)
+    assert room(3 * a_batch) == max(GIGABYTE, whole // 2)
+    assert room(a_batch, ranks=4) == max(GIGABYTE, whole // 8)
+    # What other loaders hold counts.
+    assert room(a_batch, held=whole // 4 - 1) == max(GIGABYTE, 3 * a_batch)
+    assert room(a_batch, held=whole // 2) == GIGABYTE
     # What is given is a bound.
-    assert room_for(3, 4, whole, 500, ranks=1) == 500
+    assert room(whole, given=500) == 500
 
 
 def test_batches_for_which_a_gigabyte_is_enough_take_no_more() -> None:
     """Also where more of them would be better: each pass takes its memory at once."""
-    a_third = (1 << 30) // 3
-    assert room_for(3, 4, a_third, None, ranks=1) == 1 << 30
-    assert room_for(3, 4, a_third + 1, None, ranks=1) > 1 << 30
+    room = partial(room_for, 3, 4, given=None, ranks=1, held=0)
+    assert room(GIGABYTE // 3) == GIGABYTE
+    assert room(GIGABYTE // 3 + 1) > GIGABYTE
+
+
+def test_loaders_of_a_process_leave_each_other_memory(videos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as those for training and for validation. Here a gigabyte is a megabyte, and the machine has seven."""
+    monkeypatch.setattr(batch_memory, "_USUAL_BYTES", 1 << 20)
+    monkeypatch.setattr(batch_memory, "memory_limit_bytes", lambda: 7 << 20)
+    dataset = shortgop.ClipDataset(videos, shortgop.AllClips(2), size=(128, 128))
+    before, held = mapped_bytes(), bytes_held()
+
+    def loader() -> shortgop.ClipLoader:
+        return shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 5), workers=0)
+
+    def count(batches: shortgop.ClipLoader) -> int:
+        return sum(1 for _ in batches)
+
+    training, validation, testing = loader(), loader(), loader()
+    assert count(training) == 14
+    assert mapped_bytes() - before == bytes_held() - held > 0
+    # Each has three batches of 500 kB, and the third one would have more than half of the memory with the others.
+    assert count(validation) == 14
+    with pytest.raises(UsageError, match=r"half of the memory .* without the \d+ bytes that other loaders hold"):
+        count(testing)
+    validation.close()
+    assert count(testing) == 14
+    # One that has begun keeps what it has.
+    assert count(training) == 14
+    for each in (training, testing):
+        each.close()
+    assert bytes_held() == held
 
 
 def test_small_columns_hold_no_memory_of_frames(videos: Path) -> None:

@@ -5,6 +5,7 @@ read_units  which clips a worker reads together, and where in which batches they
 batch_rows  what items consist of, and where each part lies in memory
 batch       what the training loop gets
 batch_memory  how much memory batches may take
+machine_share  how many ranks share the machine, and the CPUs that one has
 arena       the shared memory, and which batches of it are free, being filled, or in the consumer's hands
 pool        starts workers, gives them units, notices when one dies; `in_process` is the same without processes
 worker      what a worker process does

@@ -28,6 +28,15 @@ from .batch_rows import Areas
 Tensors = Callable[[int, int], Mapping[str, torch.Tensor]]
 
 
+# Those that were not closed.
+_OPEN: weakref.WeakSet[Arena] = weakref.WeakSet()
+
+
+def bytes_held() -> int:
+    """How much memory the loaders of this process hold for batches."""
+    return sum(arena.areas.num_bytes for arena in _OPEN)
+
+
 class Fence(Protocol):
     """Passed once all that a GPU was told to do before has ended. A CUDA event is one."""
 
@@ -57,11 +66,13 @@ class Arena:
         self._loans: Loans[int] = Loans()
         self._lent_columns: dict[int, int] = {}
         """By leased slot, how many of its columns the consumer's tensors share."""
+        _OPEN.add(self)
 
     def close(self) -> None:
         """Close the file. Memory that tensors share stays until they are gone."""
         self._close_file()
         self.file = -1
+        _OPEN.discard(self)
 
     @property
     def num_leased(self) -> int:

@@ -13,10 +13,10 @@ import torch
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
-from ...machine_cpus import usable_cpus
 from ...stays_as_made import StaysAsMade
 from ..sampling.slices import BatchKind
 from ..which_clips.offsets import at_least_one
+from .arena import bytes_held
 from .batch import Batch, batch_of
 from .batch_memory import room_for
 from .batch_rows import Areas, BatchRows, rows_for
@@ -25,6 +25,7 @@ from .core import Core
 from .delivery import Delivered, Division, Pool
 from .in_process import CallingProcess
 from .loader_stats import LoaderStats
+from .machine_share import cpus_of_rank, ranks_of_machine
 from .messages import ReadsItems
 from .on_device import DeviceReads, check_options, gpu_of
 from .pool import WorkerPool
@@ -77,13 +78,14 @@ class ClipLoader(StaysAsMade):
       epoch may then be smaller, and batches have no state.
     - `workers`: processes, from a fork server; 0 reads in the calling process, when a batch is asked for. By default
       workers and threads take all CPUs that this process may use, as far as the limit of a container leaves them,
-      divided by LOCAL_WORLD_SIZE, but one, which is left for training. A script that has workers runs under
+      divided by the ranks of the machine, but one, which is left for training. A script that has workers runs under
       `if __name__ == "__main__":`.
     - `threads`: how many threads decode in each worker, up to four by default.
     - `prefetch_bytes`: bounds the memory of batches, those in use included. Passes that run at the same time have as
       much each, and copies come on top. UsageError when it is too little. By default it is 1 GiB. Where three batches
       (with a shuffle window the window and two batches) take more, it is what four take (two windows and two batches),
-      as far as that is a quarter of the memory that this process can have, divided by LOCAL_WORLD_SIZE.
+      as far as all loaders of the process then have a quarter of the memory that it can have, divided by the ranks of
+      the machine; the three may bring them to half of it.
     - `collate`: functions by the names of items' entries, such as {"boxes": list} where their shapes differ. Each gets
       the list of this entry of all clips of a batch and returns what the batch has, in the calling process, so it
       should take little time. Such entries are sent through a pipe; frames may be among them.
@@ -188,12 +190,13 @@ class ClipLoader(StaysAsMade):
             self._batches.end_epoch(began)
             return
         kinds = self._batches.kinds(first)
-        if core.kinds is None:
-            core.kinds = tuple(
+        if core.areas is None:
+            rows = [
                 rows_for(self.dataset.example(kind.example), kind.batch_size, tuple(self._collate)) for kind in kinds
-            )
-            check_names(self._collate, list(dict.fromkeys(name for each in core.kinds for name in each.names)))
-        areas = Areas.of(core.kinds, self._num_slots(core.kinds))
+            ]
+            check_names(self._collate, list(dict.fromkeys(name for each in rows for name in each.names)))
+            core.areas = Areas.of(rows, self._num_slots(rows))
+        areas = core.areas
         divisions = [self._division(kind, areas.num_slots) for kind in kinds]
         delivery = core.delivery(
             runs(itertools.chain([first], planned)), divisions, areas, self._batches.window_batches
@@ -259,13 +262,18 @@ class ClipLoader(StaysAsMade):
     def _num_slots(self, kinds: Sequence[BatchRows]) -> int:
         run, batch_bytes = self._batches.window_batches, max(each.num_bytes for each in kinds)
         fewest, better = run + _BATCHES_OUT, 2 * run + _BATCHES_OUT
-        room = room_for(fewest, better, batch_bytes, self.prefetch_bytes, _ranks_of_machine())
+        ranks, held = ranks_of_machine(), bytes_held()
+        room = room_for(fewest, better, batch_bytes, self.prefetch_bytes, ranks=ranks, held=held)
         fitting = room // max(1, batch_bytes)
         if fitting < fewest:
             window = f", since the order shuffles within {run} of them" if run > 1 else ""
-            default = " (a quarter of this process's memory, divided by LOCAL_WORLD_SIZE)"
+            default = ""
+            if self.prefetch_bytes is None:
+                divided = f", divided by the {ranks} ranks of the machine" if ranks > 1 else ""
+                others = f", without the {held} bytes that other loaders hold" if held else ""
+                default = f" (half of the memory that this process can have{divided}{others}, at least 1 GiB)"
             raise UsageError(
-                f"prefetch_bytes is {room}{default if self.prefetch_bytes is None else ''}; the loader has {fewest} "
+                f"prefetch_bytes is {room}{default}; the loader has {fewest} "
                 f"batches of {batch_bytes} bytes at least{window}: give it {fewest * batch_bytes} or more"
             )
         wanted = max(2 * run, min(max(_BATCHES_AHEAD, self.workers), _MOST_AHEAD)) + _BATCHES_OUT
@@ -302,14 +310,8 @@ def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int,
         workers = integer(workers, "workers")
         if workers < 0:
             raise UsageError(f"workers is {workers}; it takes the number of processes that read, 0 or more")
-    cpus = max(1, usable_cpus() // _ranks_of_machine() - 1)
+    cpus = max(1, cpus_of_rank() - 1)
     if threads is None:
         threads = 1 if workers == 0 else min(_MAX_THREADS_EACH, max(1, cpus // (workers or 1)))
     threads = at_least_one(threads, "threads")
     return max(1, cpus // threads) if workers is None else workers, threads
-
-
-def _ranks_of_machine() -> int:
-    """How many ranks share this machine, as torchrun says."""
-    text = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    return int(text) if text.isdecimal() and int(text) else 1

@@ -12,7 +12,7 @@ from ...errors import UsageError
 from ...warned import warn
 from ..sampling.slices import PlannedBatch
 from .arena import Arena
-from .batch_rows import Areas, BatchRows
+from .batch_rows import Areas
 from .collating import Collate
 from .delivery import Delivered, Delivery, Division, Means, Pool
 from .loader_stats import LoaderStats
@@ -28,8 +28,8 @@ class Core:
     """
 
     def __init__(self, pool: Pool, copies: DeviceCopies, before: LoaderStats, collate: Collate) -> None:
-        self.kinds: tuple[BatchRows, ...] | None = None
-        """The rows of one batch of each kind, once an item of each was seen."""
+        self.areas: Areas | None = None
+        """How the memory of each pass is divided, once an item of each kind of batches was seen."""
         self._pool, self._copies, self._collate = pool, copies, collate
         self._arenas: dict[int, Arena] = {}
         self._deliveries: dict[int, Delivery] = {}

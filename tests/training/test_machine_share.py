@@ -1,0 +1,109 @@
+"""Ranks that share a machine: each has its part of the CPUs, whoever started them."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import torch
+
+import shortgop
+from shortgop.training.loader import machine_share
+from shortgop.training.loader.machine_share import cpus_of_rank, ranks_of_machine
+from training_videos import make_videos
+
+STARTERS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE")
+
+
+@pytest.fixture(autouse=True)
+def started_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*STARTERS, "LOCAL_RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def machine_of(cpus: int, usable: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cpus)
+    monkeypatch.setattr(machine_share, "usable_cpus", lambda: usable)
+
+
+@pytest.mark.parametrize("starter", STARTERS)
+def test_the_program_that_started_the_ranks_says_how_many_there_are(
+    starter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ranks_of_machine() == 1
+    monkeypatch.setenv(starter, "8")
+    assert ranks_of_machine() == 8
+
+
+@pytest.mark.parametrize(("text", "ranks"), [("4(x2),3", 4), ("1,12(x10)", 12), ("0", 1), ("many", 1), ("8 ranks", 1)])
+def test_srun_says_it_of_each_machine(text: str, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", text)
+    assert ranks_of_machine() == ranks
+
+
+def test_torchrun_under_srun_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One task on each machine, which starts the ranks."""
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "1(x4)")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert ranks_of_machine() == 8
+
+
+def test_ranks_of_lightning_know_how_many_there_are_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have GPUs of one machine, where there are any: as many ranks as these at most."""
+    monkeypatch.setenv("WORLD_SIZE", "16")
+    # Such as one rank in each of 16 containers, which has its CPUs alone.
+    assert ranks_of_machine() == 1
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert ranks_of_machine() == 16
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    assert ranks_of_machine() == 8
+
+
+@pytest.mark.long
+def test_ranks_that_are_spawned_are_as_many_as_their_group(tmp_path: Path) -> None:
+    """As by `torch.multiprocessing.spawn`: no variable says how many there are."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        assert list(pool.map(ranks_seen_by, range(2), [str(tmp_path / "store")] * 2)) == [(1, 2)] * 2
+
+
+def ranks_seen_by(rank: int, store: str) -> tuple[int, int]:
+    """Before and after this rank is one of a group."""
+    before = ranks_of_machine()
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    try:
+        torch.distributed.barrier()
+        return before, ranks_of_machine()
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_cpus_are_divided_among_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_of(64, 64, monkeypatch)
+    assert cpus_of_rank() == 64
+    for starter in STARTERS:
+        with monkeypatch.context() as context:
+            context.setenv(starter, "8")
+            assert cpus_of_rank() == 8
+            context.setenv(starter, "100")
+            assert cpus_of_rank() == 1
+
+
+def test_cpus_that_a_rank_is_bound_to_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Slurm and Open MPI bind ranks. torchrun binds none: what it may use, all its ranks use."""
+    machine_of(64, 8, monkeypatch)
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "8")
+    assert cpus_of_rank() == 8
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert cpus_of_rank() == 1
+
+
+def test_a_loader_leaves_the_other_ranks_their_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clips = shortgop.ClipDataset(make_videos(tmp_path / "videos"), shortgop.AllClips(2))
+    machine_of(64, 64, monkeypatch)
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "8")
+    loader = shortgop.ClipLoader(clips, shortgop.ElasticSampler(clips, 8))
+    # One is for training.
+    assert loader.workers * loader.threads in (4, 7)
