@@ -6,8 +6,11 @@ import contextlib
 import os
 import re
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
 
+# How many of those that are wrong a message names.
+_NAMED = 8
 _BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -16,6 +19,15 @@ def counted(number: int, noun: str, *, grouped: bool = False) -> str:
     "12,345 frames"."""
     shown = f"{number:,}" if grouped else str(number)
     return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+
+
+def and_others(wrong: Sequence[int | str], total: int, nouns: str) -> str:
+    """What follows a sentence about the first of several that are wrong, of `total`: how many there are, and which;
+    nothing if it is the only one."""
+    if len(wrong) < 2:
+        return ""
+    named = ", ".join(repr(each) for each in wrong[:_NAMED]) + (", ..." if len(wrong) > _NAMED else "")
+    return f" (the first of {len(wrong)} of {total} {nouns} that are wrong: {named})"
 
 
 def whole(number: float) -> str:

@@ -43,7 +43,10 @@ def wrong_rows(output: ClipOutput, shape: tuple[int, ...], tensor: torch.Tensor,
     if shape == tuple(tensor.shape[1:]):
         remedy = "all clips of a batch have one dtype"
     elif shape[time] == tensor.shape[1 + time]:
-        remedy = "open the dataset with size=(height, width), or give its shortgop.Output that"
+        remedy = (
+            "open the dataset with size=(height, width), or give its shortgop.Output that; where sizes are to differ, "
+            "shortgop.BucketSampler makes batches of one size each"
+        )
     else:
         remedy = (
             "all clips of a batch have as many frames; shortgop.BucketSampler makes batches of one length each, and "

@@ -61,6 +61,14 @@ def test_a_table_that_leaves_its_video_is_refused_by_its_line() -> None:
         table_index(ClipsAt([0], frames=cast(Any, [1.5])), videos, np.array([0]), 0)
 
 
+@pytest.mark.parametrize(
+    "places", [{"frames": [0, 31, 7, -1]}, {"seconds": [0, 3.1, 0.7, -1]}, {"frames": [0, 29, 7, 28], "num_frames": 5}]
+)
+def test_all_clips_of_a_table_that_leave_their_videos_are_told_at_once(places: Any) -> None:
+    with pytest.raises(UsageError, match=r"^clip 1 of the table .*\(the first of 2 of 4 clips that are wrong: 1, 3\)"):
+        table_index(ClipsAt([0] * 4, **places), video_table([30], rates=[Fraction(10)]), np.zeros(4, np.int64), 0)
+
+
 def test_a_time_before_the_end_of_its_video_has_a_frame_and_no_other_time_is_taken() -> None:
     """Of a video of 4 s at 30 frames/s frame 119 is the last one, until 4 s."""
     videos = video_table([120], rates=[Fraction(30)])

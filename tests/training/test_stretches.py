@@ -117,6 +117,15 @@ def test_a_stretch_that_makes_no_sense_is_refused(options: Any, said: str) -> No
         within(Stretches(["v0"], **options), video_table([100], rates=[Fraction(10)]))
 
 
+def test_all_stretches_that_do_not_lie_in_their_videos_are_told_at_once() -> None:
+    """Lists of annotations often have some: each was told only once those before it had been corrected."""
+    seconds = [(0, 3), (0, 11), (5, 3)] * 5
+    with pytest.raises(UsageError, match=r"^stretch 1, .* 10 of 15 stretches .*: 1, 2, .*, 11, \.\.\.\).* leave them"):
+        within(Stretches(["v0"] * 15, seconds=seconds), video_table([100] * 15, rates=[Fraction(10)]))
+    with pytest.raises(UsageError, match=r"^stretch 1, .* of 2 of 3 stretches that are wrong: 1, 2\)"):
+        within(Stretches(["v0"] * 3, frames=[(0, 3), (0, 101), (7, 7)]), video_table([100] * 3))
+
+
 def test_stretches_that_are_too_short_are_told_with_their_video() -> None:
     with pytest.raises(UsageError, match="1 of 2 stretches have fewer frames than a clip of .*: 'v1' has 3 of 4"):
         clips_within(CenterClips(4), [(0, 4), (7, 10)])

@@ -147,6 +147,13 @@ def test_some_of_the_videos(folder: Path) -> None:
     assert len(dataset) == 1 + 32
     with pytest.raises(VideoNotFoundError):
         shortgop.ClipDataset(folder, shortgop.AllClips(9), videos=["d.mp4"])
+    # As where some of the videos of a list could not be prepared. What the message advises leaves them out.
+    names = ["d.mp4", "c.mp4", "e.mp4", "a.mp4"]
+    with pytest.raises(VideoNotFoundError, match=r"'d.mp4'; .* 2 of 4 videos .*: 'd.mp4', 'e.mp4'\); .* in dataset\]"):
+        shortgop.ClipDataset(folder, shortgop.AllClips(9), videos=names)
+    videos = shortgop.open(folder)
+    there = shortgop.ClipDataset(videos, shortgop.AllClips(9), videos=[name for name in names if name in videos])
+    assert [there.source[number].id for number in there.video_numbers] == ["c.mp4", "a.mp4"]
 
 
 def test_columns_make_labels_and_weights(folder: Path) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ...arguments import fits_int64, is_boolean
-from ...errors import UsageError, WrongTypeError
+from ...errors import UsageError, VideoNotFoundError, WrongTypeError
 from ...lazy import lazy
 from ...manifests.dataset_files.video_columns import BUILT_IN
 from ...manifests.ragged import Array
@@ -27,7 +27,7 @@ from ...readers.reader import SnapshotReader
 from ...readers.times import seconds_of, seconds_tensor
 from ...readers.video import Video
 from ...warned import warn
-from ...wording import counted
+from ...wording import and_others, counted
 from ..which_clips.offsets import listed
 from ..which_clips.references import ReferencedFrames
 from ..which_clips.video_table import VideoTable
@@ -109,7 +109,17 @@ class OpenedDataset:
                 "videos has objects of Video; it takes ids or numbers, such as video.id of each. A Dataset that has "
                 "these videos alone is given in place of the dataset"
             )
-        return np.array(rows_of(self.dataset, keys), dtype=np.int64)
+        try:
+            return np.array(rows_of(self.dataset, keys), dtype=np.int64)
+        except VideoNotFoundError as error:
+            missing = [key for key in keys if isinstance(key, str) and key not in self.dataset]
+            if len(missing) < 2:
+                raise
+            raise VideoNotFoundError(
+                f"{error}{and_others(missing, len(keys), 'videos')}; to leave out what is not there: "
+                "[name for name in names if name in dataset], dataset being what shortgop.open gives",
+                video=missing[0],
+            ) from None
 
     def rows_at(self, numbers: Array) -> Array:
         """The rows of videos by their numbers, which exist."""

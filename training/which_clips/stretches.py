@@ -12,7 +12,7 @@ import numpy as np
 from ...arguments import integer
 from ...errors import UsageError
 from ...readers.times import seconds_of
-from ...wording import counted
+from ...wording import and_others, counted
 from .offsets import Seconds, exact_seconds, listed, nearest_frame
 from .video_table import VideoTable
 
@@ -75,29 +75,43 @@ def _pair(given: Any, name: str, number: int) -> tuple[Any, Any]:
 
 
 def within(stretches: Stretches, videos: VideoTable) -> VideoTable:
-    """The stretches as entries of a table, from one of their videos, an entry for each. UsageError for a stretch that
-    does not lie in its video."""
+    """The stretches as entries of a table, from one of their videos, an entry for each. UsageError for stretches that
+    do not lie in their videos."""
     bounds = np.zeros((2, len(stretches)), dtype=np.int64)
+    wrong: dict[int, str] = {}
     for number in range(len(stretches)):
         fps, num_frames = videos.fps(number), int(videos.num_frames[number])
         named = f"stretch {number}, of video {videos.name(number)!r},"
-        if stretches.seconds is not None:
-            bounds[:, number] = _of_seconds(stretches.seconds[number], fps, num_frames, named)
-        elif stretches.frames is not None:
-            bounds[:, number] = _of_frames(stretches.frames[number], num_frames, named)
+        try:
+            if stretches.seconds is not None:
+                bounds[:, number] = _of_seconds(stretches.seconds[number], fps, num_frames, named)
+            elif stretches.frames is not None:
+                bounds[:, number] = _of_frames(stretches.frames[number], num_frames, named)
+        except _OutsideError as error:
+            wrong[number] = str(error)
+    if wrong:
+        others = and_others(list(wrong), len(stretches), "stretches")
+        raise UsageError(
+            f"{next(iter(wrong.values()))}{others}: correct them, or leave them out; None stands for the start or the "
+            "end of a video"
+        )
     return videos.within(bounds[0], bounds[1] - bounds[0])
+
+
+class _OutsideError(Exception):
+    """A stretch does not lie in its video."""
 
 
 def _of_seconds(pair: tuple[Any, Any], fps: Fraction, num_frames: int, named: str) -> tuple[int, int]:
     start = Fraction(0) if pair[0] is None else exact_seconds(pair[0], f"the start of {named}")
     end = num_frames / fps if pair[1] is None else exact_seconds(pair[1], f"the end of {named}")
     if not 0 <= start < num_frames / fps or end > num_frames / fps + _SPARE_SECONDS:
-        raise UsageError(
+        raise _OutsideError(
             f"{named} is from {float(start)} s to {float(end)} s, and the video lasts from 0 s to "
             f"{seconds_of(num_frames, fps)} s"
         )
     if end <= start:
-        raise UsageError(f"{named} is from {float(start)} s to {float(end)} s, which is nothing")
+        raise _OutsideError(f"{named} is from {float(start)} s to {float(end)} s, which is nothing")
     # In the last half frame the last one is shown.
     first = min(nearest_frame(start, fps), num_frames - 1)
     return first, min(max(nearest_frame(end, fps), first + 1), num_frames)
@@ -107,7 +121,7 @@ def _of_frames(pair: tuple[Any, Any], num_frames: int, named: str) -> tuple[int,
     first = 0 if pair[0] is None else integer(pair[0], f"the first frame of {named}")
     stop = num_frames if pair[1] is None else integer(pair[1], f"the frame after {named}")
     if not 0 <= first < stop <= num_frames:
-        raise UsageError(
+        raise _OutsideError(
             f"{named} is from frame {first} to before frame {stop}, and the video has {counted(num_frames, 'frame')}"
         )
     return first, stop

@@ -13,7 +13,7 @@ from ...errors import UsageError
 from ...lazy import lazy
 from ...manifests.ragged import Array, offsets_of
 from ...readers.times import seconds_of
-from ...wording import counted
+from ...wording import and_others, counted
 from .clip_reach import columns_of, extents, fingerprint_of, frames_of_draw, from_place, jitter_frames
 from .clips import Clip, OfVideos
 from .draws import split_draws
@@ -78,15 +78,15 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
         clip = int(outside[0])
         raise UsageError(
             f"clip {clip} of the table starts at frame {int(first[clip])} of video {videos.name(int(places[clip]))!r}, "
-            f"which has {counted(int(num_frames[clip]), 'frame')}"
+            f"which has {counted(int(num_frames[clip]), 'frame')}{_and_others(outside, places)}"
         )
     beyond = np.flatnonzero((low < 0) | (high >= num_frames))
     if len(beyond) and common.ends == "error":
         clip = int(beyond[0])
         raise UsageError(
             f"clip {clip} of the table calls for frames {int(low[clip])} to {int(high[clip])} of video "
-            f"{videos.name(int(places[clip]))!r}, which has {int(num_frames[clip])}; give ends= a rule that pads, or "
-            "correct the table"
+            f"{videos.name(int(places[clip]))!r}, which has {int(num_frames[clip])}{_and_others(beyond, places)}; give "
+            "ends= a rule that pads, or correct the table"
         )
     firsts = offsets_of(np.bincount(places, minlength=len(videos)))
     order = np.argsort(places, kind="stable")
@@ -113,14 +113,23 @@ def _check_times(videos: VideoTable, places: Array, starts: Array | list[Fractio
     """UsageError for a time that is not within its video."""
     if not isinstance(starts, list):
         return
+    outside = []
     for clip, (place, start) in enumerate(zip(places.tolist(), starts, strict=True)):
         num_frames, fps = int(videos.num_frames[place]), videos.fps(place)
         # As for get_frame_played_at, a video ends at the float nearest to its end, too.
         if start < 0 or start >= num_frames / fps or float(start) >= seconds_of(num_frames, fps):
-            raise UsageError(
-                f"clip {clip} of the table starts at {float(start)} s of video {videos.name(place)!r}, which lasts "
-                f"from 0 s to just before {seconds_of(num_frames, fps)} s"
-            )
+            outside.append(clip)
+    if outside:
+        clip, place = outside[0], int(places[outside[0]])
+        end = seconds_of(int(videos.num_frames[place]), videos.fps(place))
+        raise UsageError(
+            f"clip {clip} of the table starts at {float(starts[clip])} s of video {videos.name(place)!r}, which lasts "
+            f"from 0 s to just before {end} s{_and_others(outside, places)}"
+        )
+
+
+def _and_others(clips: Sequence[int] | Array, places: Array) -> str:
+    return and_others([int(clip) for clip in clips], len(places), "clips")
 
 
 def _reach(
