@@ -352,7 +352,7 @@ def test_without_cuda_nothing_can_be_pinned(folder: Path) -> None:
 
 def test_what_is_no_clip_dataset_and_what_lacks_a_batch_size(folder: Path) -> None:
     dataset: Any = shortgop.open(folder)
-    with pytest.raises(WrongTypeError, match="a Dataset; ClipLoader takes"):
+    with pytest.raises(WrongTypeError, match="a Dataset; ClipLoader takes .* videos= to choose"):
         shortgop.ClipLoader(dataset, [0], batch_size=1)
     clips = shortgop.ClipDataset(folder, shortgop.AllClips(2))
     with pytest.raises(UsageError, match="batch_size is missing"):
@@ -386,7 +386,9 @@ def test_a_transform_of_batches_returns_as_many_clips_as_it_got(folder: Path) ->
 def test_items_that_differ_in_shape_are_an_error_that_names_the_draw(folder: Path) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), transform=of_another_length)
     loader = shortgop.ClipLoader(dataset, range(3), batch_size=3, workers=0)
-    with pytest.raises(UsageError, match=r"draw 1: 'frames' is torch\.uint8 \(1, .* first item is torch\.uint8 \(2,"):
+    with pytest.raises(
+        UsageError, match=r"draw 1: 'frames' is .* \(1, .* first item .* \(2, .* as collate=\{'frames': list"
+    ):
         list(loader)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing
 import os
 import resource
 import shutil
@@ -170,6 +171,21 @@ def test_a_class_or_a_transform_that_cannot_be_sent_is_refused(clips_folder: Pat
 
 
 # Items fail
+
+
+def test_a_daemon_is_told_that_it_has_no_workers(clips_folder: Path) -> None:
+    """Such as a process of a Pool: it was an AssertionError of Python."""
+    with multiprocessing.get_context("forkserver").Pool(1) as pool:
+        said, read = pool.apply(read_in_a_daemon, [clips_folder])
+    assert "lets daemons start no processes: take workers=0" in said
+    assert read == 20
+
+
+def read_in_a_daemon(folder: Path) -> tuple[str, int]:
+    """The error where there are to be workers, and how many batches there are without."""
+    with pytest.raises(UsageError) as told:
+        next(iter(loader_of(clips(folder), workers=1)))
+    return str(told.value), sum(1 for _ in loader_of(clips(folder), workers=0))
 
 
 def test_an_error_of_a_transform_comes_in_place_of_its_batch(clips_folder: Path, clips_shown: list[Shown]) -> None:

@@ -175,7 +175,8 @@ def write_item(
             found = type(value).__name__ if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
             raise UsageError(
                 f"draw {item.get('draw')}: {name!r} is {found}, that of the first item is {place.dtype} "
-                f"{tuple(place.shape)}; items of a batch have the same shapes and dtypes"
+                f"{tuple(place.shape)}; items of a batch have the same shapes and dtypes, except for entries that "
+                f"ClipLoader has a function for, as collate={{{name!r}: list}}"
             )
         copy_frame(tensor.detach(), place)
     return rest

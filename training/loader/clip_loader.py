@@ -132,7 +132,8 @@ class ClipLoader(StaysAsMade):
             raise WrongTypeError(f"ClipLoader has no parameter {name!r}: {remedy}")
         if not hasattr(dataset, "full_draws"):
             raise WrongTypeError(
-                f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips"
+                f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips "
+                "(give ClipDataset videos= to choose some of its videos, and add to items in `items` of a subclass)"
             )
         dataset.check_items("ClipLoader")
         self._batches = batches_of(dataset, sampler, batch_size)

@@ -305,6 +305,12 @@ def _forkserver() -> Any:
     CUDA and has threads."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         raise UsageError("this system has no fork server, which ClipLoader starts workers with; take workers=0")
+    if multiprocessing.current_process().daemon:
+        raise UsageError(
+            "this process is a daemon, as those of multiprocessing.Pool are, and Python lets daemons start no "
+            "processes: take workers=0, or start it by torch.multiprocessing.spawn or "
+            "concurrent.futures.ProcessPoolExecutor"
+        )
     context = multiprocessing.get_context("forkserver")
     server: Any = forkserver._forkserver  # noqa: SLF001  # it has no other way to ask
     # What the program chose to have imported stays.
