@@ -324,7 +324,8 @@ def main() -> None:
         f"intervals. {machine.cpu}, {machine.cores} cores."
     )
     others = (
-        f"The first batch is there after {_listed(first, 's')}. A training step on one core takes "
+        f"The first batch is there after {_listed(first, 's')}, once a fork server runs: the first loader of a process "
+        "starts it, which takes as long as `import torch`. A training step on one core takes "
         f"{_listed(slowdown, 'times as long')} while one worker runs on the other core."
     )
     missed = [f"Not measured: {name}: {reason}" for name, reason in missing.items()]
