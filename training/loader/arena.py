@@ -28,13 +28,14 @@ from .batch_rows import Areas
 Tensors = Callable[[int, int], Mapping[str, torch.Tensor]]
 
 
-# Those that were not closed.
-_OPEN: weakref.WeakSet[Arena] = weakref.WeakSet()
+# The bytes of the files that were not closed.
+_HELD: dict[int, int] = {}
 
 
 def bytes_held() -> int:
     """How much memory the loaders of this process hold for batches."""
-    return sum(arena.areas.num_bytes for arena in _OPEN)
+    # A list, since another thread may begin with a loader meanwhile.
+    return sum(list(_HELD.values()))
 
 
 class Fence(Protocol):
@@ -53,7 +54,8 @@ class Arena:
         self.areas, self.num_slots = areas, areas.num_slots
         size = max(1, areas.num_bytes)
         self.file = _file_of(size)
-        self._close_file = weakref.finalize(self, os.close, self.file)
+        _HELD[self.file] = size
+        self._close_file = weakref.finalize(self, _close, self.file)
         self._memory = _mapped(self.file, size)
         _prefer_huge_pages(self._memory)
         # All tensors share this array: a finalizer of it runs when the last of them is gone.
@@ -66,13 +68,11 @@ class Arena:
         self._loans: Loans[int] = Loans()
         self._lent_columns: dict[int, int] = {}
         """By leased slot, how many of its columns the consumer's tensors share."""
-        _OPEN.add(self)
 
     def close(self) -> None:
         """Close the file. Memory that tensors share stays until they are gone."""
         self._close_file()
         self.file = -1
-        _OPEN.discard(self)
 
     @property
     def num_leased(self) -> int:
@@ -149,6 +149,12 @@ class MappedArena:
         _prefer_huge_pages(self._memory)
         self.areas = areas
         self.tensors: Tensors = cache(partial(areas.tensors, self._memory))
+
+
+def _close(file: int) -> None:
+    # Once it is closed, another file may have its number.
+    del _HELD[file]
+    os.close(file)
 
 
 def _mapped(file: int, num_bytes: int) -> mmap.mmap:
