@@ -224,7 +224,7 @@ def test_an_entry_that_cannot_be_sent_is_named_an_error(clips_folder: Path) -> N
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (lambda start: [7] * (start % 2 + 2), "the entries 'boxes' .* lists of 2 to 3 values, .* under Lists"),
+        (lambda start: [7] * (start % 2 + 2), "the entries 'boxes' .* lists of 2 to 3 values, "),
         (lambda start: 7 if start % 2 else None, "the entries 'boxes' .* some are or have None"),
         # Torch takes these, and refuses the batch whose first is None.
         (lambda start: None if start % 2 else "cat", "the entries 'boxes' .* some are or have None"),
@@ -237,8 +237,11 @@ def test_entries_that_make_no_batch_are_named(clips_folder: Path, value: Any, wo
             return [{**item, "boxes": value(item["start"])} for item in super().items(draws, rows)]
 
     dataset = WithBoxes(clips_folder, shortgop.AllClips(2))
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=words + r".*collate=\{'boxes': list\}.* under Lists"):
         next(iter(loader_of(dataset, workers=0, order=shortgop.Sequential())))
+    # As it advises.
+    batch = next(iter(loader_of(dataset, workers=0, order=shortgop.Sequential(), collate={"boxes": list})))
+    assert len(batch["boxes"]) == len(batch["draw"])
 
 
 # Nothing is left

@@ -58,8 +58,8 @@ def collated(name: str, items: Sequence[Mapping[str, Any]]) -> Any:
     except (RuntimeError, TypeError, ValueError, KeyError) as error:
         raise UsageError(
             f"the entries {name!r} of the clips of a batch{_differences(values)} do not make one tensor or list "
-            f"({error}): make a tensor of each in `items` of a subclass, or choose one value, as docs/training.md says "
-            "under Lists"
+            f"({error}): make a tensor of each in `items` of a subclass, choose one value, or on the CPU keep them as "
+            f"a list with ClipLoader(collate={{{name!r}: list}}), as docs/training.md says under Lists"
         ) from error
 
 
