@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 import ray
+from ray import _raylet
 from typer.testing import CliRunner
 
 import shortgop
+from bare_ray import bare_nodes
 from datasets import make_dataset, rows_of
 from long_sources import FRAMES, FRAMES_OF_BOTH, assert_undisturbed, make_sources, run_in_sections
 from own_units import make_own_units
@@ -47,6 +49,8 @@ pytestmark = pytest.mark.long
 
 # A look at a long source answers with its grid of frames.
 _MOST_ANSWER_BYTES = 20_000
+# DRAIN_NODE_REASON_PREEMPTION of ray/core/generated/autoscaler_pb2.py.
+_PREEMPTION = 2
 _KILL_THE_WORKER = f"kill -{int(signal.SIGKILL)} $PPID"
 
 
@@ -96,8 +100,7 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
 
 @pytest.fixture(scope="module")
 def cluster(stand_in: StandIn) -> Iterator[Any]:
-    with cluster_of({"num_cpus": 1}, {"num_cpus": 1}) as (cluster, (_, second)):
-        cluster.second = second
+    with cluster_of({"num_cpus": 1}, {"num_cpus": 1}) as (cluster, _):
         yield cluster
 
 
@@ -328,21 +331,32 @@ def running_on(source: Path) -> list[str]:
 
 # `test_lost_tasks.py` loses one in the suite, `test_cluster_chaos.py` again and again.
 @only_in_a_sweep
-def test_a_cluster_that_loses_a_node(sources: Path, plain: Path, cluster: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["drained", "killed"])
+def test_a_cluster_that_loses_a_node(sources: Path, plain: Path, cluster: Any, tmp_path: Path, how: str) -> None:
+    """Who takes a spot machine away may have it drained: it gets nothing more, and ends a moment later."""
     dataset = tmp_path / "dataset"
     lost = threading.Event()
+    with bare_nodes():
+        node = cluster.add_node(num_cpus=1, include_dashboard=False, no_monitor=True, include_log_monitor=False)
     seen: list[tuple[int, int]] = []
 
     def watch(progress: Progress) -> None:
         seen.append((progress.frames_done, progress.frames_planned))
         if finished_units(DiskStorage(dataset)) and not lost.is_set():
             lost.set()
-            cluster.remove_node(cluster.second, allow_graceful=False)
+            if how == "killed":
+                cluster.remove_node(node, allow_graceful=False)
+            else:
+                ray_itself: Any = _raylet
+                soon_ms = int(1000 * (time.time() + 0.1))
+                drain = ray_itself.GcsClient(cluster.address).drain_node
+                assert drain(node.node_id, _PREEMPTION, "it is taken away", soon_ms) == (True, "")
 
     where = Where(address=cluster.address)
     report = prepare([str(sources)], DiskStorage(dataset), Profile(), where=where, on_update=watch)
 
     assert lost.is_set()
+    assert "raylet" not in dict(node.live_processes())
     assert (report.videos_added, report.frames_added) == (6, 720)
     assert [failure.id for failure in report.failures] == ["broken.mp4"]
     assert seen[-1] == (720, 720)
