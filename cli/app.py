@@ -140,6 +140,13 @@ def end_tidily_on_signals() -> None:
         signal.signal(signal.SIGHUP, interrupt)
 
 
+def end_if_told() -> None:
+    """End this process if a signal has told it to. For where modules have just been loaded: those that Cython made and
+    that have memoryviews, such as numcodecs', pass over all that is raised while they register these."""
+    if _Told.by is not None:
+        raise _ToldToEndError
+
+
 def tell_warnings_plainly() -> None:
     """From now on this process shows a DatasetWarning as its text alone: the line that it is about is none of a command
     line's user."""

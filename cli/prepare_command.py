@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_signals, err, errors, out
+from .app import EXIT_SOMETHING_MISSING, app, end_if_told, end_tidily_on_signals, err, errors, out
 from .job_reports import print_report, show_types
 from .parameters import (
     AddressOption,
@@ -116,6 +116,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
         from ..jobs.finding.column_types import parse_types
         from ..jobs.named_options import prepare_without_warning
 
+        end_if_told()
         with report_at_the_end(report_path, out_path), job_progress(err) as on_progress:
             report = prepare_without_warning(
                 sources, out_path, profile=profile_name, fps=fps, size=size, fit=fit, upscale=upscale,
