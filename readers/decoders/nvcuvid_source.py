@@ -22,7 +22,7 @@ from ...warned import warn
 from ...wording import counted
 from ..gpu.annex_b import units_for_parser
 from ..gpu.mapped_surfaces import MappedSurfaces
-from ..gpu.nvcuvid import CallError, Nvcuvid, Parser
+from ..gpu.nvcuvid import CallError, Nvcuvid, NvdecError, Parser
 from ..gpu.nvcuvid_structs import (
     CHROMA_420,
     END_OF_PICTURE,
@@ -156,7 +156,7 @@ class NvcuvidSource:
                 # What was launched before the error may still read.
                 self._mapped.read_before(self._memory.record())
             self._close()
-            if isinstance(error, CallError):
+            if isinstance(error, NvdecError):
                 raise whose_error(error, request) from error
             raise
         finally:
@@ -174,7 +174,7 @@ class NvcuvidSource:
             gop.sent, gop.num_decoded = frame, 0
             self._parse(sets + unit_of(sample), frame, END_OF_PICTURE | TIMESTAMP)
             if gop.num_decoded != 1:
-                raise DecodeError(
+                raise NvdecError(
                     f"NVDEC's parser finds {counted(gop.num_decoded, 'picture')} in the data of frame {frame} of a GOP"
                 )
             sets = b""
@@ -221,7 +221,7 @@ class NvcuvidSource:
             self._handles.decoder = self._library.create_decoder(self._create_info(layout))
         elif self._handles.made_for != made_for:
             if gop.waiting or gop.mapped:
-                raise DecodeError("the stream has another coded size within a GOP")
+                raise NvdecError("the stream has another coded size within a GOP")
             self._mapped.unmap_all()
             self._reconfigure(self._handles.decoder, layout)
         self._handles.made_for = made_for
@@ -241,7 +241,7 @@ class NvcuvidSource:
     def _on_decode(self, params: PictureParams) -> int:
         gop = _existing(self._gop)
         if gop.sent is None or self._layout is None:
-            raise DecodeError("NVDEC's parser finds a picture that no packet has, or one without parameter sets")
+            raise NvdecError("NVDEC's parser finds a picture that no packet has, or one without parameter sets")
         gop.num_decoded += 1
         # The decoder is about to write into this surface.
         while params.picture_index in gop.waiting:
@@ -266,7 +266,7 @@ class NvcuvidSource:
         address, pitch = self._library.map_picture(decoder, index, self._memory.stream())
         self._mapped.add(address)
         if self._library.decode_status(decoder, index) in (STATUS_ERROR, STATUS_CONCEALED):
-            raise DecodeError(f"NVDEC says that frame {frame} of the GOP is damaged")
+            raise NvdecError(f"NVDEC says that frame {frame} of the GOP is damaged")
         gop.mapped.append((self._surface(address, pitch, gop.config), gop.places.pop(frame)))
         if len(gop.mapped) == GROUP_PICTURES:
             self._convert(gop)
@@ -293,25 +293,25 @@ class NvcuvidSource:
         )
 
     def _checked_layout(self, found: VideoFormat, config: CodecConfig) -> _Layout:
-        """DecodeError when the stream is not what the manifest says."""
+        """NvdecError when the stream is not what the manifest says."""
         area, coded = found.display_area, (found.coded_width, found.coded_height)
         size = (area.right - area.left, area.bottom - area.top)
         if size != (config.width, config.height):
-            raise DecodeError(f"frames of {size[0]}x{size[1]}, the manifest says {config.width}x{config.height}")
+            raise NvdecError(f"frames of {size[0]}x{size[1]}, the manifest says {config.width}x{config.height}")
         codec, bits = CODEC_NUMBERS[self._kind.codec], self._kind.bit_depth
         depths = (found.bit_depth_luma_minus8 + 8, found.bit_depth_chroma_minus8 + 8)
         if (found.codec, found.chroma_format, *depths) != (codec, CHROMA_420, bits, bits):
-            raise DecodeError(
+            raise NvdecError(
                 f"the stream has codec {found.codec}, chroma format {found.chroma_format} and {depths[0]} and "
                 f"{depths[1]} bits; the manifest says {codec}, {CHROMA_420} and {bits}"
             )
         if coded[0] > self._kind.width or coded[1] > self._kind.height:
-            raise DecodeError(f"frames of {size[0]}x{size[1]} are coded as {coded[0]}x{coded[1]}, which is too large")
+            raise NvdecError(f"frames of {size[0]}x{size[1]} are coded as {coded[0]}x{coded[1]}, which is too large")
         # A stream that does not say its colours has those of its MP4, as with libavcodec.
         matrix = found.matrix_coefficients if found.matrix_coefficients not in (0, _UNSPECIFIED) else config.matrix
         least = found.min_num_decode_surfaces or _UNKNOWN_DECODE_SURFACES
         if least > _MOST_DECODE_SURFACES:
-            raise DecodeError(f"the stream needs {least} surfaces, and NVDEC has {_MOST_DECODE_SURFACES} at the most")
+            raise NvdecError(f"the stream needs {least} surfaces, and NVDEC has {_MOST_DECODE_SURFACES} at the most")
         # A decoder is never given fewer than it has. NVIDIA's DALI keeps the largest number too (pull request 6460).
         surfaces = max(min(least + _EXTRA_DECODE_SURFACES, _MOST_DECODE_SURFACES), self._handles.num_decode_surfaces)
         return _Layout(coded, surfaces, area.left, area.top, matrix, found.full_range or config.full_range)
@@ -390,5 +390,5 @@ def _close(process: int, library: Nvcuvid, memory: SurfaceMemory, handles: _Hand
 def _existing(thing: Thing | None) -> Thing:
     """The thing itself, which the order of the parser's calls guarantees to exist."""
     if thing is None:
-        raise DecodeError("NVDEC's parser calls back out of order")
+        raise NvdecError("NVDEC's parser calls back out of order")
     return thing

@@ -75,7 +75,7 @@ class PyavCudaContext:
 
         try:
             packets = feed_gop(self._codec, request, take)
-        except av.FFmpegError as error:
+        except (av.FFmpegError, DecodeError) as error:
             raise whose_error(error, request) from error
         convert(pictures)
         return packets

@@ -7,7 +7,7 @@ import av
 from ...errors import DecodeError, ToolError
 from ..gpu.cuda_driver import lasting_error
 from .base import DeviceFailsError, GopRequest
-from .pyav import feed_gop, open_context
+from .pyav import check_frame, feed_gop, open_context
 
 
 def whose_error(error: Exception, request: GopRequest) -> DecodeError | ToolError:
@@ -21,7 +21,8 @@ def whose_error(error: Exception, request: GopRequest) -> DecodeError | ToolErro
     if lasting := lasting_error():
         return ToolError(f"NVDEC fails ({error}), as every call to the GPU does now: {lasting}")
     try:
-        feed_gop(open_context(request.config), request, lambda *_: None)
+        size = (request.config.height, request.config.width)
+        feed_gop(open_context(request.config), request, lambda frame, _: check_frame(frame, size))
     except (av.FFmpegError, DecodeError) as on_cpu:
         return DecodeError(f"NVDEC does not decode the GOP ({error}), and the CPU does not either: {on_cpu}")
     return DeviceFailsError(

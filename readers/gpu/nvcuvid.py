@@ -25,8 +25,12 @@ from .nvcuvid_structs import (
 from .nvdec_caps import LIBRARY
 
 
-class CallError(DecodeError):
-    """A call of the driver failed. That does not say whether the data or the GPU is to blame."""
+class NvdecError(DecodeError):
+    """NVDEC did not do what it should. That does not say whether the data or the GPU is to blame."""
+
+
+class CallError(NvdecError):
+    """A call of the driver failed."""
 
 
 @dataclass(frozen=True, eq=False)

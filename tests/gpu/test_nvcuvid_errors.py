@@ -88,14 +88,37 @@ MISBEHAVING: dict[str, tuple[Misbehaving, str]] = {
 
 
 @pytest.mark.parametrize("what", MISBEHAVING)
-def test_what_is_not_as_the_manifest_says_is_an_error(stub: Stub, what: str) -> None:
+def test_what_nvdec_alone_finds_wrong_is_no_error_of_the_data(stub: Stub, what: str) -> None:
+    """The CPU decodes it. A ClipDataset that skips damaged clips would skip all of them."""
     gop = gops("h264")[0]
     source = source_for(stub, gop.config)
     misbehave, text = MISBEHAVING[what]
     misbehave(stub, gop.config)
-    with pytest.raises(DecodeError, match=text):
+    with pytest.raises(ToolError, match=f"NVDEC fails at a GOP that the CPU decodes .*{text}"):
         found_in(stub, source, gop)
     assert stub.open_handles == (0, 0, 0)
+
+
+def test_what_is_not_as_the_manifest_says_is_an_error_of_the_data(stub: Stub) -> None:
+    gop = gops("h264")[0]
+    lower = dataclasses.replace(gop, config=dataclasses.replace(gop.config, height=HEIGHT - 4))
+    source = source_for(stub, lower.config)
+    stub.stream_is(gop.config)
+    with pytest.raises(DecodeError, match="the CPU does not either: frames of 96x64, the manifest says 96x60"):
+        found_in(stub, source, lower)
+
+
+def test_what_cannot_be_converted_is_no_error_of_nvdec(stub: Stub) -> None:
+    """Such as a matrix that nobody knows. The CPU decodes the pictures, and does not convert them either."""
+
+    def convert(_: Pictures) -> None:
+        raise DecodeError("matrix 13 is not known")
+
+    gop = gops("h264")[0]
+    source = source_for(stub, gop.config)
+    stub.stream_is(gop.config)
+    with pytest.raises(DecodeError, match=r"^matrix 13 is not known$"):
+        source.decode(gop, convert)
 
 
 def test_a_stream_may_repeat_its_parameter_sets_but_not_change_them(stub: Stub) -> None:
@@ -103,7 +126,7 @@ def test_a_stream_may_repeat_its_parameter_sets_but_not_change_them(stub: Stub) 
     source = source_for(stub, gop.config)
     stub.library.misbehave(-1, 0, 0, 1)
     assert len(found_in(stub, source, gop)) == 8
-    with pytest.raises(DecodeError, match="another coded size within a GOP"):
+    with pytest.raises(ToolError, match="another coded size within a GOP"):
         source.decode(gop, lambda _: stub.stream_is(gop.config, coded=(WIDTH + 16, HEIGHT)))
     assert stub.of_kind("reconfigure") == []
 

@@ -19,7 +19,7 @@ import torch
 from bare_gops import HEIGHT, WIDTH, asking, gops, pictures_of, pictures_of_stream
 from fake_gpu import OneStream
 from nvcuvid_stub import STREAM, Stub, found_in, shows, source_for
-from shortgop.errors import DecodeError, UsageError
+from shortgop.errors import ToolError, UsageError
 from shortgop.manifests.records import CodecConfig
 from shortgop.readers.decoders.base import Target
 from shortgop.readers.decoders.choose import nvdec_way
@@ -191,7 +191,7 @@ def test_a_stream_that_needs_more_surfaces_is_refused(stub: Stub) -> None:
     gop = gops("h264")[0]
     source = source_for(stub, gop.config)
     stub.stream_is(gop.config, surfaces=32)
-    with pytest.raises(DecodeError, match="needs 32 surfaces, and NVDEC has 31 at the most"):
+    with pytest.raises(ToolError, match="needs 32 surfaces, and NVDEC has 31 at the most"):
         found_in(stub, source, gop)
 
 

@@ -89,7 +89,7 @@ def run_cases(names: Sequence[str], *libraries: Path, **more: str) -> None:
         cwd=_SHARED.parents[1],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

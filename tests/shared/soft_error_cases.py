@@ -50,6 +50,17 @@ def test_a_decoder_that_nvdec_does_not_make_is_no_error_of_the_data(
     assert read_number(dataset[0].get_frames_at([3]).data[0]) == 3
 
 
+def test_a_manifest_that_is_wrong_is_an_error_of_the_data(driver: Driver) -> None:
+    """The CPU is asked the same, and says the same."""
+    gop = gops("h264")[0]
+    lower = dataclasses.replace(gop, config=dataclasses.replace(gop.config, height=gop.config.height - 4))
+    with (
+        primary_context(driver.library, 0),
+        pytest.raises(DecodeError, match="the CPU does not either: frames of 96x64, the manifest says 96x60"),
+    ):
+        surfaces_of(PyavCudaContext(lower.config, CUDA), lower)
+
+
 def test_a_gpu_without_memory_is_no_error_of_the_data(driver: Driver, folder: Path) -> None:
     """Whichever memory is missing: that of a decoder, of a mapped surface, or of the pictures."""
     dataset = opened_through(soft_device_decoder(), folder)
