@@ -18,6 +18,9 @@ how many frames it drops and repeats (`variable_rate`):
    it: recordings that were cut or joined keep their rate, at the price of a frame at each place. Of several, the one at
    which all of these intervals together last as long as they do.
 
+4. If that one drops some, and the mean rate gives each frame a tick of its own and differs from a standard rate by at
+   most one in 2000, take that: clocks of phones are a little fast or slow, and frames jitter past ticks then.
+
 If no candidate drops so few, take the one that drops the fewest, and of several the lowest.
 """
 
@@ -50,6 +53,9 @@ _MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 32, 1 << 28
 _MAX_INFLATION, _ALWAYS_ALLOWED_FRAMES = 30, 10_000
 _NEAR = Fraction(5, 4)
 _MOST_OTHERS_PART, _ROUNDING_SECONDS = 10, Fraction(1, 1000)
+# Half of what lies between 30000/1001 and 30.
+_NEAR_PART = Fraction(1, 2000)
+_MOST_OF_A_MEAN = 10**6
 _INTERVALS_TRIED = 32
 # Fields in a second of video that film is shown as; how many intervals tell of it, and at most one in how many is as
 # long as the one before.
@@ -63,27 +69,39 @@ def constant_rate(pts: Array, timebase: Fraction, hints: tuple[Fraction, ...]) -
     they are not evenly spaced.
 
     `hints` are the rates that the container states. Standard rates are tried before other ones, which demuxers may have
-    worked out from the times of a few frames. A rate is accepted only if every pts lies within one unit of the timebase
-    of its place at that rate, each frame has its own tick, and an MP4 can have the rate. For a single frame it is the
-    first hint, or 25 frames/s.
+    worked out from the times of a few frames, and those nearest to the mean first. A rate is accepted only if every pts
+    lies within one unit of the timebase of its place at that rate, each frame has its own tick, and an MP4 can have the
+    rate. One that is a standard rate but for how its intervals were rounded is that, if each frame has its own tick at
+    that, too. For a single frame it is the first hint, or 25 frames/s.
     """
     if len(pts) == 1:
         return next((hint for hint in hints if _possible(hint)), _USUAL_RATE)
     spans = pts - pts[0]
-    mean = Fraction(len(pts) - 1) / (int(spans[-1]) * timebase)
+    mean = _mean_rate(pts, timebase)
     standard = [hint for hint in hints if hint in STANDARD_RATES]
+    is_even = bool((np.diff(pts) == pts[1] - pts[0]).all())
     # In a coarse timebase, another standard rate lies within a unit of it for minutes.
-    exact = [mean] if mean in STANDARD_RATES and (np.diff(pts) == pts[1] - pts[0]).all() else []
-    for rate in (*standard, *exact, *STANDARD_RATES, *hints, mean):
+    exact = [mean] if mean in STANDARD_RATES and is_even else []
+    by_nearness = sorted(STANDARD_RATES, key=lambda known: abs(known - mean))
+    nearest = by_nearness[0]
+    for rate in (*standard, *exact, *by_nearness, *hints, mean):
         # Check the last frame first, which is cheap: a wrong rate has drifted by then.
         if (
             _possible(rate)
             and _lies_on(spans[-1:], np.array([len(pts) - 1]), timebase, rate)
             and _lies_on(spans, np.arange(len(pts)), timebase, rate)
-            and np.array_equal(TickRule.of(pts, timebase, rate, 1 / rate).ticks(pts), np.arange(len(pts)))
+            and _has_own_ticks(pts, timebase, rate)
         ):
-            return rate
+            # As where one interval in hundreds is longer by a unit. The last frame has to end at its tick, too.
+            is_near = rate not in STANDARD_RATES and not is_even and abs(nearest / mean - 1) <= _NEAR_PART
+            ends = np.append(pts, 2 * pts[-1] - pts[-2])
+            return nearest if is_near and _has_own_ticks(ends, timebase, nearest) else rate
     return None
+
+
+def _has_own_ticks(pts: Array, timebase: Fraction, rate: Fraction) -> bool:
+    """Whether each frame has its own tick at a rate, and each tick a frame."""
+    return np.array_equal(TickRule.of(pts, timebase, rate, 1 / rate).ticks(pts), np.arange(len(pts)))
 
 
 def _possible(rate: Fraction) -> bool:
@@ -119,8 +137,18 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
     near = [rate for rate in affordable if lowest <= rate <= lowest * _NEAR]
     cut = [rate for rate in near if rate in STANDARD_RATES and dropped[rate] <= _shorter_intervals(pts, timebase, rate)]
     if cut:
-        return min(cut, key=lambda rate: (_misfit(pts, timebase, rate), dropped[rate]))
-    return min(near, key=dropped.__getitem__)
+        best = min(cut, key=lambda rate: (_misfit(pts, timebase, rate), dropped[rate]))
+    else:
+        best = min(near, key=dropped.__getitem__)
+    # A clock that is a little fast or slow moves frames past ticks of the standard rate, and those of the mean fit.
+    mean = _mean_rate(pts, timebase).limit_denominator(_MOST_OF_A_MEAN)
+    nearest = min(abs(mean / known - 1) for known in STANDARD_RATES)
+    is_off = dropped[best] > 0 and _possible(mean) and nearest <= _NEAR_PART
+    return mean if is_off and _has_own_ticks(pts, timebase, mean) else best
+
+
+def _mean_rate(pts: Array, timebase: Fraction) -> Fraction:
+    return Fraction(len(pts) - 1) / (int(pts[-1] - pts[0]) * timebase)
 
 
 def _shorter_intervals(pts: Array, timebase: Fraction, rate: Fraction) -> int:

@@ -158,6 +158,42 @@ def test_a_rate_that_a_coarse_timebase_has_exactly_is_no_other_one(
     assert planned(pts, Fraction(1, units), () if hint is None else (hint,)).rule.fps == Fraction(units, step)
 
 
+@pytest.mark.parametrize(("microseconds", "rate"), [(33333, 30), (16667, 60), (41667, 24), (40000, 25)])
+@pytest.mark.parametrize("frames", [60, 400])
+def test_an_avi_whose_interval_is_in_whole_microseconds_has_the_rate_nearest_to_it(
+    microseconds: int, rate: int, frames: int
+) -> None:
+    """In clips of some seconds 30 frames/s became 29.97, which lies within a unit of it as well."""
+    timebase = Fraction(microseconds, 1_000_000)
+    assert planned(np.arange(frames), timebase, (1 / timebase,)).rule.fps == rate
+
+
+@pytest.mark.parametrize(
+    ("units", "interval", "every"), [(30_000, 1001, 333), (90_000, 3003, 100), (90_000, 3003, -100)]
+)
+@pytest.mark.parametrize("frames", [1800, 18_000])
+def test_a_rate_that_slips_by_a_unit_now_and_then_stays_a_standard_one(
+    units: int, interval: int, every: int, frames: int
+) -> None:
+    """It became the exact mean, such as 30000000/1001003. No frame is lost or repeated at the standard rate."""
+    intervals = np.full(frames - 1, interval)
+    intervals[abs(every) - 1 :: abs(every)] += np.sign(every)
+    pts = np.cumsum([0, *intervals])
+    grid = planned(pts, Fraction(1, units), (Fraction(frames * units, int(pts[-1]) + interval),))
+    assert (grid.rule.fps, grid.dropped, grid.repeated) == (Fraction(30_000, 1001), 0, 0)
+
+
+@pytest.mark.parametrize("fast", [5e-5, 3e-4, -3e-4])
+@pytest.mark.parametrize("units", [1000, 90_000, 1_000_000])
+def test_a_phone_whose_clock_is_a_little_off_loses_no_frame(units: int, fast: float) -> None:
+    """Frames jitter, too. In ten minutes 30 frames/s or 29.97 left out up to 145 of them, and repeated as many."""
+    times = np.arange(18_000) / 30 * (1 - fast) + np.random.default_rng(2).normal(0, 3e-4, 18_000)
+    pts = np.round(times * units).astype(np.int64)
+    grid = planned(pts, Fraction(1, units), (Fraction(18_000 * units, int(pts[-1] - pts[0])),))
+    assert (grid.dropped, grid.repeated) == (0, 0)
+    assert float(grid.rule.fps) == pytest.approx(30 * (1 + fast), abs=1e-3)
+
+
 @pytest.mark.parametrize("places", [(3, 7), (2, 5, 8), (4, 12, 20, 28)])
 def test_several_pairs_of_frames_that_nearly_coincide_do_not_multiply_a_short_clip(places: tuple[int, ...]) -> None:
     pts = steps(*[33, 33, 34] * (3 if places[-1] < 10 else 10))
