@@ -134,7 +134,9 @@ OTHERS = {
     "vob": ("-f", "vob"), "wmv": ("-c:v", "wmv2", "-f", "asf"), "ogv": ("-c:v", "libtheora"),
     "mxf": ("-c:v", "mpeg2video"), "m2ts": (*H264, "-f", "mpegts", "-mpegts_m2ts_mode", "1"),
     "nut": H264, "ivf": JOINED["ivf"], "y4m": JOINED["y4m"], "rm": ("-c:v", "rv20", "-pix_fmt", "yuv420p"),
-    "wtv": JOINED["wtv"],
+    "wtv": JOINED["wtv"], "264": H264, "aud": (*H264, "-bsf:v", "h264_metadata=aud=insert", "-f", "h264"),
+    "hevc": ("-c:v", "libx265", "-x265-params", "log-level=error"), "m1v": ("-c:v", "mpeg1video", "-f", "mpeg1video"),
+    "m2v": ("-c:v", "mpeg2video", "-f", "mpeg2video"), "dv": ("-s", "720x576", "-r", "25", "-pix_fmt", "yuv420p"),
 }  # fmt: skip
 
 
@@ -149,9 +151,7 @@ def test_a_file_of_another_kind_behind_one_is_not_left_out_in_silence(suffix: st
         assert f"(another file follows in it from byte {one.stat().st_size} on" in reason_of(report), other
 
 
-LEFT_OUT = {
-    "264": (*H264, "-f", "h264"), "m1v": ("-c:v", "mpeg1video", "-f", "mpeg1video"), "gif": ("-f", "gif"),
-}  # fmt: skip
+LEFT_OUT = {"m4v": ("-c:v", "mpeg4", "-f", "m4v"), "gif": ("-f", "gif")}
 
 
 @pytest.mark.first_case_short

@@ -34,11 +34,14 @@ _NO_VIDEO = b"hei[cfmsx]|hev[cmsx]|mif[12]|msf1|avi[fs]|avc[is]|crx |jp2 |M4[ABP
 # The first page of a stream of Ogg in which a video begins: Theora, Daala, Dirac, VP8, and others as OGM.
 _OGG_VIDEO = rb"OggS\0\x02.{20}\x01.(?:\x80theora|\x80daala|BBCD\0|OVP80|\x01video)"
 _NUT_START, _Y4M_START = rb"nut/multimedia container\0", rb"YUV4MPEG2 [WHFIACX]\w"
+# Parameter sets, perhaps behind a delimiter, of a profile that is in use, or with the bits that are reserved.
+_H264_START = rb"\0\0\0\x01(?:\x09[\x10-\xf0]\0\0\0?\x01)?[\x27\x47\x67][\x42\x4d\x58\x64\x6e\x7a\xf4\x2c]"
+_HEVC_START = rb"\0\0\0\x01(?:\x46\x01.\0\0\0?\x01)?\x40\x01..\xff\xff"
 _TRANSPORT_PACKET = rb"\x47[\0-\x7f].[\x10-\x3f]"
 # With what a video of another format begins behind a file: as AVI, Matroska, MP4, FLV, ASF, Ogg, MXF, IVF, NUT,
-# YUV4MPEG2, RealMedia, WTV, and as a program or a transport stream, also of packets with a time each (M2TS), of which
-# several are looked at. Pictures and sound may well lie there, as cameras and programs write them. In Ogg the first
-# page of each stream comes before all others.
+# YUV4MPEG2, RealMedia, WTV, raw H.264, HEVC, MPEG-1, MPEG-2 and DV, and as a program or a transport stream, also of
+# packets with a time each (M2TS), of which several are looked at. Pictures and sound may well lie there, as cameras and
+# programs write them. In Ogg the first page of each stream comes before all others.
 _OTHERS = {
     "avi": rb"RIFF....AVI LIST",
     "matroska": rb"\x1aE\xdf\xa3.{1,40}\x42\x82.(?:matroska|webm)",
@@ -54,6 +57,11 @@ _OTHERS = {
     "yuv4mpegpipe": _Y4M_START,
     "rm": rb"\.RMF\0\0\0[\x10\x12]\0[\0\1]",
     "wtv": re.escape(_WTV_START),
+    "h264": _H264_START,
+    "hevc": _HEVC_START,
+    # Sides of multiples of 16 are no letters, as of a box of this length.
+    "mpegvideo": rb"\0\0\x01\xb3(?![ -~]{4})",
+    "dv": rb"\x1f\x07\0[\x3f\xbf]",
     "m2ts": b"(?:.{4}" + _TRANSPORT_PACKET + b".{184}){4}.{4}" + _TRANSPORT_PACKET,
 }
 _OTHERS_BYTES = 4 * 192 + 8
