@@ -171,10 +171,14 @@ def _input_options(source: SourceVideo) -> list[str]:
         **(WITHOUT_EDITS if source.is_without_edits else {}),
         **(FRAGMENT_BY_FRAGMENT if source.is_by_fragment else {}),
     }
-    held_back = HOLDING_BACK if source.has_unknown_delay else {}
+    told = {
+        **(HOLDING_BACK if source.has_unknown_delay else {}),
+        # FFmpeg takes frames for corrupt behind a first one of which it does not know that decoding may start there.
+        **({"flags": "+output_corrupt"} if source.begins_unmarked else {}),
+    }
     return [
         *([f"-c:{index}", decoder] if decoder else []),
-        *(word for name, value in held_back.items() for word in (f"-{name}:{index}", value)),
+        *(word for name, value in told.items() for word in (f"-{name}:{index}", value)),
         *([f"-bsf:{index}", ",".join(filters)] if (filters := _packet_filters(source)) else []),
         *(word for name, value in opened.items() for word in (f"-{name}", value)),
         # ffmpeg would move a recording that begins earlier than the first by a period, and then the one behind it.

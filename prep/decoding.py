@@ -61,6 +61,7 @@ def look_closer(source: SourceVideo) -> None:
     """Scan the source; DamageFoundError when the scan finds damage."""
     path = source.path
     found, joined = continued_scan(_scanned(source), source.timebase, source.period)
+    source = replace(source, begins_unmarked=found.begins_unmarked)
     evened = None
     if joined is None and source.has_bursts and source.pts is not None:
         if _has_bursts_anyhow(source, found):

@@ -84,7 +84,7 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     behind_hole = _behind_hole(scan)
     said = any(packet.complaint or packet.break_before for packet in packets)
     is_short = bool(scan.stopped or scan.left_out) or (scan.ends_early and scan.lacks_times)
-    if not (said or begins_late or behind_hole or is_short):
+    if not (said or begins_late or behind_hole or is_short or scan.begins_unmarked):
         return None
     clean = {number for number, packet in enumerate(packets) if packet.break_before == MISSING_SEGMENT}
     has_telling_times = scan.holes_tell and not scan.numbers_frames
@@ -98,7 +98,8 @@ def assess(scan: Scan, *, max_hole_units: int) -> Damage | None:
     has_times = not scan.lacks_times and len(mistimed) * _MISTIMED_PART <= len(decoded)
     lost_anyhow = disordered | behind_hole
     sound = [each and number in shown and number not in lost_anyhow for number, each in enumerate(trusted)]
-    if has_times and all(sound) and not (scan.stopped or scan.ends_early or scan.unread or clean):
+    is_whole = not (scan.stopped or scan.ends_early or scan.unread or clean or scan.begins_unmarked)
+    if has_times and all(sound) and is_whole:
         # What was said is harmless: see `_excused`.
         return None
     is_only_cut = _is_only_cut(scan, sound if has_times else trusted)

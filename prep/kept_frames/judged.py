@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..probing.headers.h264_references import CodedFrame
 from .complaints import INCOMPLETE, MISSING_SEGMENT
 from .scanned import ScannedPacket, leads_to
+from .unmarked_entries import unmarked_entries
 
 # Decoders of codecs in which some packets have a frame that is only for reference, and never shown.
 _HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "libaom-av1")
@@ -19,7 +21,7 @@ class Seen:
     `shown`, `fed`: as in `Scan`. `keyframes`, `corrupt`: those whose frames the decoder calls so. `empty`: those that
     only say that nothing was coded. `ends`: the last ones of segments behind which others were joined, and whether
     frames are missing there. `leading`: whether a decoder leaves out their picture behind the entry at which it starts,
-    None where that is not known.
+    None where that is not known. `frames`: what packets of H.264 say of references, None where that is not known.
     """
 
     packets: list[ScannedPacket] = field(default_factory=list)
@@ -30,7 +32,39 @@ class Seen:
     empty: set[int] = field(default_factory=set)
     ends: dict[int, bool] = field(default_factory=dict)
     leading: list[bool | None] = field(default_factory=list)
+    frames: list[CodedFrame | None] = field(default_factory=list)
     is_interlaced: bool = False
+
+
+def with_unmarked_entries(seen: Seen) -> bool:
+    """Make those packets of H.264 entries at which a decoder may start although nothing says so. Whether FFmpeg takes
+    frames for corrupt because it does not know the first entry; these are in `corrupt` no more."""
+    if not any(frame is not None and frame.is_intra for frame in seen.frames):
+        return False
+    packets, places = seen.packets, _places(seen)
+    found = unmarked_entries(seen.frames, [packet.is_entry for packet in packets], places)
+    seen.packets = [replace(each, is_entry=each.is_entry or number in found) for number, each in enumerate(packets)]
+    first = next((number for number, packet in enumerate(seen.packets) if packet.is_entry), None)
+    if first is None or first not in found:
+        return False
+    behind = {number for number, place in places.items() if number >= first and place >= places[first]}
+    known = seen.corrupt & behind
+    seen.corrupt -= known
+    return bool(known)
+
+
+def _places(seen: Seen) -> dict[int, int]:
+    """Where each whole frame comes in the decoder's output, those that an edit hides at its beginning before all."""
+    packets = seen.packets
+    places = {number: place for place, number in enumerate(seen.shown)}
+    begin = min((pts for number in seen.shown if (pts := packets[number].pts) is not None), default=0)
+    hidden = {number for number, each in enumerate(packets) if each.is_hidden and (each.pts or 0) < begin}
+    places.update(dict.fromkeys(hidden, -1))
+    return {
+        number: at
+        for number, at in places.items()
+        if not (packets[number].is_incomplete or packets[number].break_before)
+    }
 
 
 def judged(seen: Seen, decoder: str, *, has_headers: bool) -> Iterator[ScannedPacket]:

@@ -40,7 +40,9 @@ class Scan:
 
     `shown` lists the packets (by number) whose frames the decoder put out, in that order. `fed` says for each of these
     frames which packet the decoder had been given last; after the end of the stream it is the number of packets.
-    `corrupt`: the packets whose frames are shown only if the decoder is told to put out corrupt ones; ffmpeg's is not.
+    `corrupt`: the packets whose frames are shown only if the decoder is told to put out corrupt ones; ffmpeg's is not,
+    unless it `begins_unmarked`: the first entry of H.264 is one that nothing marks as one (`unmarked_entries.py`), so
+    that FFmpeg takes frames behind it for corrupt.
     `stopped`: why reading ended before the end of the file, "" if it did not; `unread`: how many packets an index lists
     after that, or are in fragments that are left out or missing, or in a stream that FFmpeg does not read: `left_out`
     says so then. `ends_early`: the file was cut at its end. `sized`: the container states the size of each packet.
@@ -56,6 +58,7 @@ class Scan:
     shown: tuple[int, ...]
     fed: tuple[int, ...]
     corrupt: frozenset[int] = frozenset()
+    begins_unmarked: bool = False
     stopped: str = ""
     unread: int = 0
     left_out: str = ""

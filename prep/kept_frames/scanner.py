@@ -16,12 +16,13 @@ from ..probing.containers.transport_packets import REPEATED, Continuity
 from ..probing.containers.unread import MISSING_FRAGMENT
 from ..probing.containers.zero_tail import lacks_content
 from ..probing.headers.access_units import HeaderReader, refers_to_others
+from ..probing.headers.h264_references import ReferenceReader
 from ..probing.headers.hevc_end import LastPictures
 from ..probing.headers.picture_ends import picture_ends
 from ..probing.packet_times import falls
 from ..probing.signs import NO_CHAIN, UNSIZED
 from .complaints import HALF, INCOMPLETE, NO_SYNC, complaint_of_packet
-from .judged import Seen, judged
+from .judged import Seen, judged, with_unmarked_entries
 from .scanned import Scan, ScannedPacket, in_doubt
 
 # Formats in which some packets have no timestamp of their own.
@@ -96,6 +97,7 @@ class Scanner:
         self._picture_ends = picture_ends(self._decoder.name)
         # Of these codecs `HeaderReader` reads what a frame is, and its number.
         self._has_headers = self._decoder.name in ("h264", "hevc")
+        self._references = ReferenceReader(self._decoder.extradata) if self._decoder.name == "h264" else None
         self._timed: int | None = None
         self._seen = Seen()
 
@@ -119,11 +121,13 @@ class Scanner:
             stopped = stopped or NO_CHAIN
         is_end = is_unwritten or any(words in broken for words in _ENDS_EARLY)
         ends_early = (is_end and bool(broken)) or bool(seen.packets and seen.packets[-1].is_incomplete)
+        begins_unmarked = with_unmarked_entries(seen)
         return Scan(
             packets=tuple(judged(seen, self._decoder.name, has_headers=self._has_headers)),
             shown=tuple(seen.shown),
             fed=tuple(seen.fed),
-            corrupt=frozenset(seen.corrupt),
+            corrupt=frozenset() if begins_unmarked else frozenset(seen.corrupt),
+            begins_unmarked=begins_unmarked,
             stopped=stopped or ("" if is_end else broken),
             ends_early=ends_early,
             sized=self._sized,
@@ -180,6 +184,7 @@ class Scanner:
             broken = MISSING_FRAGMENT
             del self._missing_before[0]
         seen, number = self._seen, len(self._seen.packets)
+        frame = self._references.read(bytes(packet)) if self._references is not None else None
         if unit.is_second_field and number:
             self._complete(packet, broken)
             return
@@ -190,6 +195,7 @@ class Scanner:
         if packet.size <= _EMPTY_BYTES:
             seen.empty.add(number)
         seen.leading.append(self._headers.leads(bytes(packet)))
+        seen.frames.append(frame)
         if self._break_at is not None and (packet.pos or 0) >= self._break_at:
             broken = broken or NO_CHAIN
             self._timed = number if self._is_avi else None

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import av
-from av.codec.context import CodecContext
+from av.codec.context import CodecContext, Flags
 from av.container import InputContainer
 from av.packet import Packet
 from av.video.frame import VideoFrame
@@ -58,16 +58,23 @@ def states_rate(keyframe: bytes, codec: str) -> bool:
 def first_frames(path: str, stream_index: int, opened: InputContainer | None = None) -> list[VideoFrame]:
     """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
     They are read from `opened`, if it is given, and it is closed."""
+    # FFmpeg takes all frames of H.264 for corrupt where it knows none at which decoding may start. The scan does.
+    for container, also_corrupt in ((opened, False), (None, True)):
+        frames = _first_frames(container or open_source(path), stream_index, also_corrupt=also_corrupt)
+        if frames:
+            return frames
+    raise DamagedSourceError(f"{path}: not one frame decodes; {UNREADABLE_REMEDY}", file=path)
+
+
+def _first_frames(opened: InputContainer, stream_index: int, *, also_corrupt: bool) -> list[VideoFrame]:
     frames: list[VideoFrame] = []
-    with opened or open_source(path) as container, contextlib.suppress(av.error.FFmpegError):
-        for frame in _sound_frames(container, stream_index):
+    with opened as container, contextlib.suppress(av.error.FFmpegError):
+        for frame in _decoded(container, stream_index, also_corrupt=also_corrupt):
             frames.append(frame)
             if len(frames) == FRAMES_LOOKED_AT or frame.interlaced_frame:
                 break
         if frames and not frames[-1].interlaced_frame:
             frames.extend(_later_frames(container, stream_index))
-    if not frames:
-        raise DamagedSourceError(f"{path}: not one frame decodes; {UNREADABLE_REMEDY}", file=path)
     return frames
 
 
@@ -78,12 +85,15 @@ def _video(container: InputContainer, stream_index: int) -> VideoStream:
     return stream
 
 
-def _sound_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
-    for packet in packets_of(container, _video(container, stream_index)):
+def _decoded(container: InputContainer, stream_index: int, *, also_corrupt: bool) -> Iterator[VideoFrame]:
+    stream = _video(container, stream_index)
+    if also_corrupt:
+        stream.codec_context.flags |= Flags.output_corrupt
+    for packet in packets_of(container, stream):
         found: Sequence[object] = ()
         with contextlib.suppress(av.error.InvalidDataError):
             found = packet.decode()
-        yield from _sound(found)
+        yield from (frame for frame in found if isinstance(frame, VideoFrame)) if also_corrupt else _sound(found)
 
 
 def _sound(decoded: Sequence[object]) -> list[VideoFrame]:

@@ -45,6 +45,8 @@ class SourceVideo:
       B-frames. `pts_falls`: how often the pts of packets do not rise in the order of decoding.
     - `has_unknown_delay`: H.264 that does not say how many frames a decoder has to hold back for its B-frames. FFmpeg
       then finds out as it goes, and leaves out a frame each time that it was too few.
+    - `begins_unmarked`: decoding of H.264 starts at a frame that nothing marks for that; ffmpeg is told to put out the
+      frames that it takes for corrupt therefore. Known where it was scanned.
     - `repeats_times`: every packet states a time, and some the same one; ffmpeg is told to keep to these times.
     - `first_counted`: of a raw stream whose headers state several rates, by which pts are counted: the number of its
       first keyframe. None for others.
@@ -90,6 +92,7 @@ class SourceVideo:
     not_coded: Array = field(default_factory=NO_ENTRIES.copy)
     is_cut_off: bool = False
     has_unknown_delay: bool = False
+    begins_unmarked: bool = False
     repeats_times: bool = False
     is_without_edits: bool = False
     cut: Cut = NO_CUT

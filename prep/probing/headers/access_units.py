@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import SupportsBytes
 
 from .h264_sps import Bits, Sps, parse_sps
+from .nal_units import length_bytes_of, split_units, stored_h264_sets, stored_hevc_sets
 
 _H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS = (1, 5), 5, 6, 7
 _H264_HEADERS = range(6, 10)
@@ -26,7 +27,6 @@ _MPEG2_SEQUENCE = b"\0\0\1\xb3"
 # A picture: its number in the GOP, and in an extension behind it which fields it has (1 and 2: one of them, 3: both).
 _MPEG2_PICTURE = re.compile(rb"(?s)\x00\x00\x01\x00(..).*?\x00\x00\x01\xb5[\x80-\x8f].(.)")
 _BOTH_FIELDS = 3
-_START_CODE = b"\0\0\1"
 # With what a picture begins, in codecs whose pictures say what they are: 11172-2 (MPEG-1) 2.4.3.4, 13818-2 6.3.9, and
 # 14496-2 (MPEG-4) 6.3.5.
 _HAVE_B_PICTURES = {"mpeg1video": b"\0\0\1\0", "mpeg2video": b"\0\0\1\0", "mpeg4": b"\0\0\1\xb6"}
@@ -75,7 +75,7 @@ class HeaderReader:
 
     def __init__(self, codec: str, extradata: bytes | None) -> None:
         self._codec = codec
-        self._length_bytes = _length_bytes(codec, extradata or b"")
+        self._length_bytes = length_bytes_of(codec, extradata or b"")
         self._sps: Sps | None = None
         self._expected: int | None = None
         # The packet before, if it is a field without the other one of its frame.
@@ -86,7 +86,9 @@ class HeaderReader:
         self._only_frames: bool | None = None
         self._lacks_delay = False
         self._has_sequence = codec not in _MPEG
-        for nal in _stored_parameter_sets(codec, extradata or b""):
+        stored = stored_h264_sets(extradata or b"") if codec == "h264" else []
+        stored = [nal for nal in stored if nal[0] & 31 == _H264_SPS]
+        for nal in stored[:1] if self._length_bytes else stored:
             self._keep_sps(nal)
 
     def read(self, data: bytes) -> AccessUnit:
@@ -160,7 +162,7 @@ class HeaderReader:
         return (self._expected - 1) % (1 << self._sps.frame_num_bits)
 
     def _nals(self, data: bytes) -> Iterator[bytes]:
-        return _split(data, self._length_bytes)
+        return split_units(data, self._length_bytes)
 
     def _hevc_slices(self, data: bytes) -> list[int]:
         """The types of the NAL units that are slices of a picture. Only the lowest layer is decoded; others are the
@@ -259,7 +261,7 @@ class HeaderReader:
 
 def has_only_headers(codec: str, data: bytes, extradata: bytes | None) -> bool:
     """Whether a packet of H.264 or HEVC has parameter sets, messages or a delimiter, and no picture."""
-    nals = list(_split(data, _length_bytes(codec, extradata or b"")))
+    nals = list(split_units(data, length_bytes_of(codec, extradata or b"")))
     if codec == "hevc":
         return bool(nals) and all(nal[0] >> 1 & 63 in _HEVC_HEADERS for nal in nals)
     return bool(nals) and all(nal[0] & 31 in _H264_HEADERS for nal in nals)
@@ -297,46 +299,11 @@ def _mpeg2_pictures(data: bytes) -> list[_Picture]:
     return found
 
 
-def _split(data: bytes, length_bytes: int) -> Iterator[bytes]:
-    """The NAL units of a packet. Each follows its length in `length_bytes` bytes or, where that is 0, a start code.
-
-    One that is longer than the rest of the packet ends them, for FFmpeg too: a damaged packet must not be taken for
-    parameter sets, by which all later ones would be read.
-    """
-    if length_bytes == 0:
-        yield from (nal for nal in data.split(_START_CODE)[1:] if len(nal) > 1)
-        return
-    at = 0
-    while at + length_bytes < len(data):
-        start = at + length_bytes
-        at = start + int.from_bytes(data[at:start])
-        if start + 1 < at <= len(data):
-            yield data[start:at]
-
-
-def _length_bytes(codec: str, extradata: bytes) -> int:
-    """How many bytes the length of a NAL unit takes; 0 for NAL units with start codes."""
-    if codec == "h264" and len(extradata) > 6 and extradata[0] == 1:
-        return (extradata[4] & 3) + 1
-    if codec == "hevc" and len(extradata) > 22 and extradata[:3] not in (b"\0\0\1", b"\0\0\0"):
-        return (extradata[21] & 3) + 1
-    return 0
-
-
-def _stored_parameter_sets(codec: str, extradata: bytes) -> list[bytes]:
-    if codec != "h264":
-        return []
-    if _length_bytes(codec, extradata):
-        size = int.from_bytes(extradata[6:8])
-        return [extradata[8 : 8 + size]] if extradata[5] & 31 else []
-    return [nal for nal in extradata.split(_START_CODE)[1:] if nal and nal[0] & 31 == _H264_SPS]
-
-
 def has_alpha_layer(extradata: bytes | None, first_packet: bytes) -> bool:
     """Whether an HEVC stream declares one of its layers to be alpha."""
     stored = extradata or b""
-    length_bytes = _length_bytes("hevc", stored)
-    nals = [*_stored_hevc_sets(stored), *_split(first_packet, length_bytes)]
+    length_bytes = length_bytes_of("hevc", stored)
+    nals = [*stored_hevc_sets(stored), *split_units(first_packet, length_bytes)]
     return any(
         kind == _HEVC_ALPHA_INFORMATION and not body[:1] > b"\x7f"  # alpha_channel_cancel_flag
         for nal in nals
@@ -347,22 +314,7 @@ def has_alpha_layer(extradata: bytes | None, first_packet: bytes) -> bool:
 
 def hevc_parameter_sets(extradata: bytes) -> list[bytes]:
     """The parameter sets in an hvcC, without the messages that are beside them."""
-    return [nal for nal in _stored_hevc_sets(extradata) if nal[0] >> 1 & 63 in _HEVC_PARAMETER_SETS]
-
-
-def _stored_hevc_sets(extradata: bytes) -> Iterator[bytes]:
-    """The NAL units of an hvcC (ISO/IEC 14496-15, 8.3.2)."""
-    if not _length_bytes("hevc", extradata):
-        return
-    at = 23
-    for _ in range(extradata[22]):
-        count = int.from_bytes(extradata[at + 1 : at + 3])
-        at += 3
-        for _ in range(count):
-            size = int.from_bytes(extradata[at : at + 2])
-            if size > 2:
-                yield extradata[at + 2 : at + 2 + size]
-            at += 2 + size
+    return [nal for nal in stored_hevc_sets(extradata) if nal[0] >> 1 & 63 in _HEVC_PARAMETER_SETS]
 
 
 def _recovers_at_once(nal: bytes) -> bool:

@@ -39,7 +39,8 @@ class Sps:
     """The fields that are needed to read slice headers, and the sample aspect ratio. `allows_fields`: a picture may be
     a field. `has_only_frames`: decoders mark no picture as one of two fields, since the SPS allows no fields and no
     message says how pictures are to be shown. `states_delay`: the SPS says how many frames a decoder has to hold back,
-    so that they come out in the order in which they are shown."""
+    so that they come out in the order in which they are shown. `order_bits`: how long the number is that orders slices,
+    0 where they have none. `has_order_deltas`: a slice may state how its order differs from the expected one."""
 
     frame_num_bits: int
     separate_planes: bool
@@ -48,6 +49,9 @@ class Sps:
     allows_fields: bool
     has_only_frames: bool
     states_delay: bool = False
+    number: int = 0
+    order_bits: int = 0
+    has_order_deltas: bool = False
 
 
 def parse_sps(nal: bytes) -> Sps:
@@ -55,7 +59,7 @@ def parse_sps(nal: bytes) -> Sps:
     bits = Bits(nal[1:])
     profile = bits.take(8)
     bits.take(16)
-    bits.exp_golomb()
+    number = bits.exp_golomb()
     separate_planes = False
     if profile in _HIGH_PROFILES:
         chroma = bits.exp_golomb()
@@ -69,10 +73,11 @@ def parse_sps(nal: bytes) -> Sps:
                     _skip_scaling_list(bits, 16 if number < 6 else 64)
     frame_num_bits = bits.exp_golomb() + 4
     order_type = bits.exp_golomb()
+    order_bits, has_order_deltas = 0, False
     if order_type == 0:
-        bits.exp_golomb()
+        order_bits = bits.exp_golomb() + 4
     elif order_type == 1:
-        bits.take(1)
+        has_order_deltas = not bits.take(1)  # delta_pic_order_always_zero_flag
         for _ in range(2):
             bits.exp_golomb()
         for _ in range(bits.exp_golomb()):
@@ -88,7 +93,10 @@ def parse_sps(nal: bytes) -> Sps:
     except IndexError:
         return Sps(frame_num_bits, separate_planes, gaps_allowed, (1, 1), allows_fields=False, has_only_frames=False)
     aspect, has_only_frames, states_delay = _shown(bits, frames_only=frames_only)
-    return Sps(frame_num_bits, separate_planes, gaps_allowed, aspect, not frames_only, has_only_frames, states_delay)
+    return Sps(
+        frame_num_bits, separate_planes, gaps_allowed, aspect, not frames_only, has_only_frames, states_delay,
+        number, order_bits, has_order_deltas,
+    )  # fmt: skip
 
 
 def _shown(bits: Bits, *, frames_only: bool) -> tuple[tuple[int, int], bool, bool]:

@@ -1,0 +1,98 @@
+"""At which I pictures of H.264 a decoder may start, by the reference lists of the frames behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shortgop.prep.kept_frames.unmarked_entries import unmarked_entries
+from shortgop.prep.probing.headers.h264_references import CodedFrame, ReferenceList
+
+I = CodedFrame(0, is_reference=True, slices=((),))  # noqa: E741  # what H.264 calls it
+
+
+def p(frame_num: int, references: int, *first: int | None, is_reference: bool = True) -> CodedFrame:
+    """A P frame with so many references, which puts these first."""
+    return CodedFrame(frame_num, is_reference, ((ReferenceList(references, first),),))
+
+
+def b(frame_num: int, before: int, behind: int, *, is_reference: bool = False) -> CodedFrame:
+    return CodedFrame(frame_num, is_reference, ((ReferenceList(before), ReferenceList(behind)),))
+
+
+def entries(frames: Sequence[CodedFrame | None], order: Sequence[int] | None = None, marked: int = -1) -> list[int]:
+    """The entries that nothing marks, of frames that are shown in this order."""
+    places = {number: place for place, number in enumerate(order or range(len(frames)))}
+    return sorted(unmarked_entries(frames, [number == marked for number in range(len(frames))], places))
+
+
+def test_frames_that_refer_to_those_from_the_i_picture_on_begin_there() -> None:
+    assert entries([I, p(1, 1), p(2, 2), p(3, 2)]) == [0]
+
+
+def test_a_list_that_is_longer_than_what_follows_the_i_picture_reaches_before_it() -> None:
+    assert entries([I, p(1, 2), p(2, 2), p(3, 2)]) == []
+    assert entries([I, p(1, 1), p(2, 3), p(3, 3)]) == []
+
+
+def test_frames_to_which_no_other_refers_are_in_no_list() -> None:
+    assert entries([I, p(1, 1, is_reference=False), p(1, 2)]) == []
+
+
+def test_what_is_behind_the_next_entry_says_nothing() -> None:
+    assert entries([I, p(1, 1), I, p(1, 4)], marked=2) == [0]
+    assert entries([I, p(1, 1), I, p(1, 4)]) == []
+
+
+def test_frames_that_a_slice_puts_first_are_known_by_their_frame_num() -> None:
+    assert entries([I, p(1, 1), p(2, 1, 0), p(3, 3, 2, 2, 0)]) == [0]
+    # Frame 9 is before the I picture; a long-term reference may be.
+    assert entries([I, p(1, 1, 9)]) == []
+    assert entries([I, p(1, 1, None)]) == []
+
+
+def test_a_frame_that_is_put_first_twice_leaves_room_for_no_more_others() -> None:
+    assert entries([I, p(1, 1), p(2, 3, 1, 1)]) == [0]
+    assert entries([I, p(1, 1), p(2, 4, 1, 1)]) == []
+
+
+def test_b_frames_refer_to_those_that_are_shown_before_and_behind_them() -> None:
+    assert entries([I, p(1, 1), b(2, 1, 1), b(2, 1, 1)], [0, 2, 3, 1]) == [0]
+    # Of those shown before it only the I picture is there: the second one is before that.
+    assert entries([I, p(1, 1), b(2, 2, 1)], [0, 2, 1]) == []
+    assert entries([I, p(1, 1), b(2, 1, 2)], [0, 2, 1]) == [0]
+
+
+def test_b_frames_behind_all_of_their_references_may_have_them_in_another_order() -> None:
+    """The first two of the second list change places then, so that the second one is the first."""
+    assert entries([I, b(1, 1, 1)]) == []
+    assert entries([I, p(1, 1), b(2, 1, 1)]) == [0]
+
+
+def test_frames_that_lead_it_may_refer_to_anything_but_later_ones_must_not_refer_to_them() -> None:
+    leading = b(1, 4, 1, is_reference=True)
+    assert entries([I, leading, p(2, 1)], [1, 0, 2]) == []
+    assert entries([I, leading, p(2, 1, 0)], [1, 0, 2]) == [0]
+
+
+def test_frames_that_lead_the_next_entry_may_refer_back_to_the_one_before_it() -> None:
+    assert entries([I, p(1, 1), I, b(1, 2, 1), p(1, 9)], [0, 1, 3, 2, 4], marked=2) == [0]
+    assert entries([I, p(1, 1), I, b(1, 3, 1), p(1, 9)], [0, 1, 3, 2, 4], marked=2) == []
+
+
+def test_frames_whose_headers_are_not_known_may_refer_to_anything() -> None:
+    assert entries([I, None, p(2, 1)]) == []
+
+
+def test_frames_behind_one_that_does_not_decode_are_lost_anyhow() -> None:
+    places = {0: 0, 1: 1, 3: 2}
+    assert unmarked_entries([I, p(1, 1), None, p(3, 4)], [False] * 4, places) == {0}
+
+
+def test_each_of_many_i_pictures_is_an_entry() -> None:
+    assert entries([I, I, p(1, 1), I, p(1, 3), I, p(1, 1)]) == [0, 1, 5]
+
+
+def test_a_frame_from_before_it_that_is_shown_behind_it_may_be_referred_to() -> None:
+    frames = [p(1, 1), I, p(1, 1), b(2, 1, 1)]
+    assert entries(frames, [0, 1, 3, 2]) == [1]
+    assert entries(frames, [1, 3, 0, 2]) == []
