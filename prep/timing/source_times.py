@@ -222,10 +222,18 @@ def at_times(source: SourceVideo, times: Array) -> SourceVideo:
 
 def used_numbers(source: SourceVideo, used: range, num_decoded: int) -> Array:
     """The numbers of the frames to use of those in `used`, of the ones that the decoder puts out: int64, rising. Those
-    in place of a pause and before a cut are left out; the decoder may leave out some of the first itself."""
+    in place of a pause and before a cut are left out; the decoder may leave out some of the first itself.
+    DamagedSourceError where none is left."""
     left_out = 0 if source.pts is None or not source.cut.num_hidden else len(source.pts) - num_decoded
     numbers = np.arange(max(used.start, source.cut.num_hidden - left_out), used.stop)
-    return numbers if source.in_pauses is None else np.setdiff1d(numbers, source.in_pauses)
+    numbers = numbers if source.in_pauses is None else np.setdiff1d(numbers, source.in_pauses)
+    if not len(numbers):
+        raise DamagedSourceError(
+            f"{source.path} is damaged: not one of the frames that its edits show is certain to decode as it was "
+            "encoded; copy or download it again",
+            file=source.path,
+        )
+    return numbers
 
 
 def may_have_lost(source: SourceVideo, decoded_pts: Array) -> bool:

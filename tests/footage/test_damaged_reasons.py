@@ -1,9 +1,12 @@
-"""What the reason says where neither all of a damaged source nor its sound frames can be encoded."""
+"""What the reason says where no frames of a damaged source can be encoded."""
 
 from __future__ import annotations
 
+import subprocess
+from fractions import Fraction
 from pathlib import Path
 
+import av
 import imageio_ffmpeg
 import pytest
 
@@ -14,6 +17,7 @@ from shortgop.prep.options import SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
+from synthetic import constant_rate_pts, make_video
 
 # Fails where it encodes a file of this name, and does all else as the real one.
 FAILING = """#!/bin/sh
@@ -44,4 +48,25 @@ def test_where_ffmpeg_fails_on_the_sound_frames_the_reason_is_its_own(
     assert failure.reason.endswith(
         "the frames that are left as planned (from 0.000 s on; ffmpeg failed: Error reinitializing "
         "filters!); remux or re-encode the file first, or give another copy of it"
+    )
+
+
+def test_damage_that_leaves_only_frames_that_an_edit_hides_is_called_that(tmp_path: Path) -> None:
+    """H.264 of an AVI, with the times of decoding, that was cut while it was copied to MP4."""
+    pts = constant_rate_pts(Fraction(25), 40)
+    video = make_video(tmp_path / "v.mp4", pts=pts, timebase=Fraction(1, 25), b_frames=1)
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error"]
+    copied, cut = tmp_path / "v.avi", tmp_path / "cut.mp4"
+    subprocess.run([*ffmpeg, "-i", video.path, "-c", "copy", "-bsf:v", "h264_mp4toannexb", copied], check=True)
+    subprocess.run([*ffmpeg, "-ss", "0.5", "-i", copied, "-c", "copy", cut], check=True)
+    with av.open(cut) as container:
+        at, size = [(packet.pos or 0, packet.size) for packet in container.demux(video=0)][6]
+    data = bytearray(cut.read_bytes())
+    data[at : at + size] = bytes(size)
+    cut.write_bytes(data)
+    out, policy = DiskStorage(tmp_path / "dataset"), SourcePolicy(salvage=True)
+    (failure,) = prepare([str(cut)], out, Profile(), policy=policy, where=Where("inline")).failures
+    assert failure.reason == (
+        f"{cut} is damaged: not one of the frames that its edits show is certain to decode as it was encoded; copy or "
+        "download it again"
     )
