@@ -351,17 +351,21 @@ def _is_only_cut(scan: Scan, sound: list[bool]) -> bool:
     packets = scan.packets
     if scan.stopped or scan.left_out or True not in sound:
         return False
-    first = sound.index(True)
     excused = _excused(scan)
     wrong = [
         number
         for number, packet in enumerate(packets)
         if (packet.complaint or packet.break_before) and number not in excused
     ]
-    head = [number for number in wrong if number <= first and not (packets[number].complaint and sound[number])]
+    # Behind the first entry that is whole nothing is missing because of a cut at the start.
+    begin = next(
+        (number for number, packet in enumerate(packets) if packet.is_entry and number not in wrong), sound.index(True)
+    )
+    head = [number for number in wrong if number <= begin and not (packets[number].complaint and sound[number])]
     # A recording may begin between the two fields of a frame.
     is_half = not packets[0].is_entry and packets[0].complaint == HALF
-    if any(packets[number].promised_entry and packets[number].complaint for number in head[is_half:]):
+    damaged = [number for number in head[is_half:] if packets[number].complaint]
+    if any(packets[number].promised_entry or packets[number].lacks_picture for number in damaged):
         return False
     end = _cut_off_from(scan)
     return all(number >= end for number in wrong if number not in head)

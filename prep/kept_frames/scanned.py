@@ -20,7 +20,8 @@ class ScannedPacket:
     flag. `is_incomplete`: the demuxer did not get all of its bytes. `complaint`: why its frame is not used, "" if it
     is. `break_before`: why something is missing between the previous packet and this one, "" if nothing is.
     `is_hidden`: an edit list does not show its frame, but other frames may refer to it. `is_before_start`: the demuxer
-    gives it no time, because that lies before the start of the file.
+    gives it no time, because that lies before the start of the file. `lacks_picture`: its headers have none, although
+    the container states where each picture begins.
     """
 
     pts: int | None
@@ -32,6 +33,7 @@ class ScannedPacket:
     break_before: str = ""
     is_hidden: bool = False
     is_before_start: bool = False
+    lacks_picture: bool = False
 
 
 @dataclass(frozen=True)

@@ -214,6 +214,7 @@ class Scanner:
                 is_hidden=packet.is_discard,
                 # Matroska's demuxer gives no times before 0.
                 is_before_start=self._is_matroska and packet.pts is None,
+                lacks_picture=self._sized and not unit.has_picture,
             )
         )
 

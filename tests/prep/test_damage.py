@@ -98,6 +98,17 @@ def test_a_first_keyframe_that_is_damaged_is_more_than_a_cut() -> None:
     assert not damage_of(stream("iPPIPP")).is_only_cut
 
 
+def test_damage_behind_a_first_keyframe_that_is_whole_is_more_than_a_cut() -> None:
+    assert not damage_of(stream("IxPPIPP")).is_only_cut
+
+
+def test_a_packet_without_a_picture_is_more_than_a_cut() -> None:
+    """Frames before the first keyframe lack others, but have headers of their own."""
+    packets = list(stream("xPPIPP").packets)
+    assert damage_of(scan_of(packets)).is_only_cut
+    assert not damage_of(scan_of([replace(packets[0], lacks_picture=True), *packets[1:]])).is_only_cut
+
+
 def test_an_incomplete_last_packet_is_only_cut_and_takes_the_frame_before_with_it() -> None:
     packets = list(stream("IPPPPx").packets)
     packets[-1] = replace(packets[-1], is_incomplete=True)

@@ -39,7 +39,8 @@ class AccessUnit:
     `counter` is the codec's frame counter (H.264: frame_num) in this packet, `next_counter` the value expected in the
     next packet; None where they are unknown. `is_second_field`: the packet is the second field of the frame whose first
     one is the packet before. `follows_half`: the packet before is one of two fields, and the other one is missing.
-    `lacks_field`: one is missing within the packet."""
+    `lacks_field`: one is missing within the packet. `has_picture`: False where a packet of H.264, HEVC, MPEG-1, MPEG-2
+    or MPEG-4 has none."""
 
     is_entry: bool | None = None
     counter: int | None = None
@@ -47,6 +48,7 @@ class AccessUnit:
     is_second_field: bool = False
     follows_half: bool = False
     lacks_field: bool = False
+    has_picture: bool = True
 
 
 @dataclass(frozen=True)
@@ -100,11 +102,14 @@ class HeaderReader:
             return AccessUnit()
         if self._codec == "hevc":
             slices = self._hevc_slices(data)
-            return AccessUnit(is_entry=bool(slices) and all(kind in _HEVC_ENTRIES for kind in slices))
+            is_entry = bool(slices) and all(kind in _HEVC_ENTRIES for kind in slices)
+            return AccessUnit(is_entry=is_entry, has_picture=bool(slices))
         if self._codec in _MPEG:
             at = data.find(_MPEG2_SEQUENCE, 0, _LOOKED_AT_BYTES)
             self._has_sequence = self._has_sequence or at >= 0
             self._aspects.update(code >> 4 for code in data[at + 7 : at + 8] if at >= 0)
+        if self._codec in _HAVE_B_PICTURES and _HAVE_B_PICTURES[self._codec] not in data:
+            return AccessUnit(has_picture=False)
         return self._read_mpeg2(data) if self._codec == "mpeg2video" else AccessUnit()
 
     @property
@@ -218,7 +223,7 @@ class HeaderReader:
                     return AccessUnit(is_entry, None, None, is_second, follows_half)
                 expected = (first.frame_num + (1 if ref_idc else 0)) % (1 << self._sps.frame_num_bits)
                 return AccessUnit(is_entry, first.frame_num, expected, is_second, follows_half)
-        return AccessUnit(is_entry=False)
+        return AccessUnit(is_entry=False, has_picture=False)
 
     @staticmethod
     def _completes(before: _Slice | None, field: _Slice) -> bool:
