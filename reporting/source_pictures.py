@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import av
 import numpy as np
+from av.codec.context import Flags
 from av.container import InputContainer
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
@@ -18,14 +20,21 @@ from ..jobs.finding.addresses import is_store_url, parse
 from ..jobs.finding.store_files import StoreFile, copied, told
 from ..manifests.ragged import Array
 from ..prep.probing.containers.edit_list import NO_CUT, Cut, cut_of, track_edits
+from ..prep.probing.headers.stated_rates import RAW_DEMUXERS
 from ..prep.probing.opening import is_without_edits, open_contents, open_source, packets_of, video_stream
+from ..prep.probing.probe import probe
+from ..prep.probing.source_video import SourceVideo
 from ..prep.running.mounts import read_in_time
 from ..prep.running.stalls import in_time, stall_limit
+from ..prep.timing.mended_times import mended_times
+from ..prep.timing.source_times import times_of
 from ..wording import byte_size, three_digits
 
 # A frame that is further from a keyframe than this is not searched for: a page is to be ready in a minute.
 _MOST_DECODED = 800
 _STALL_SECONDS = 10.0
+# Frames come out of a decoder at most so many packets late.
+_MOST_HELD_BACK = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +73,7 @@ def _of_file(path: str, wanted_pts: Sequence[int]) -> SourceFrames:
             raise SourceError("the source is a folder of pictures; only videos are shown here", file=path)
         _refuse_rows(file.name, path)
         if file.is_file():
-            with open_source(path) as container:
-                return _read(path, container, wanted_pts, file.stat().st_size)
+            return _read(path, partial(open_source, path), wanted_pts, file.stat().st_size, probed=partial(probe, path))
     raise SourceError(f"{path} is not a file that can be read on this machine", file=path)
 
 
@@ -80,20 +88,36 @@ def _of_url(url: str, wanted_pts: Sequence[int]) -> SourceFrames:
     with ExitStack() as stack:
         copy = stack.enter_context(copied(StoreFile(address)))
         stack.enter_context(told(address))
-        try:
-            container = stack.enter_context(open_contents(copy.reader()))
-        except av.FFmpegError as error:
-            raise SourceError(f"{url} does not open as a video: {error.strerror}", file=url) from error
-        return _read(url, container, wanted_pts, copy.num_bytes)
+
+        def opened() -> InputContainer:
+            try:
+                return open_contents(copy.reader())
+            except av.FFmpegError as error:
+                raise SourceError(f"{url} does not open as a video: {error.strerror}", file=url) from error
+
+        return _read(url, opened, wanted_pts, copy.num_bytes)
 
 
-def _read(path: str, container: InputContainer, wanted_pts: Sequence[int], file_bytes: int) -> SourceFrames:
+def _read(
+    path: str,
+    opened: Callable[[], InputContainer],
+    wanted_pts: Sequence[int],
+    file_bytes: int,
+    probed: Callable[[], SourceVideo] | None = None,
+) -> SourceFrames:
     try:
-        stream = video_stream(path, container)
-        # The pts of frames that are read without the edits count from elsewhere.
-        begin = _cut_of(path, container, stream).begin
-        in_media = [pts + begin for pts in wanted_pts]
-        found = _search(container, stream, in_media)
+        with opened() as container:
+            stream = video_stream(path, container)
+            # The pts of frames that are read without the edits count from elsewhere.
+            begin = _cut_of(path, container, stream).begin
+            in_media = [pts + begin for pts in wanted_pts]
+            context, rate = stream.codec_context, stream.average_rate
+        source = probed() if probed is not None and context.has_b_frames else None
+        is_by_number = source is not None and (source.has_decode_times or source.demuxer in RAW_DEMUXERS)
+        if source is not None and is_by_number and source.pts is not None and source.in_pauses is None:
+            found = _by_number(opened, source, in_media)
+        else:
+            found = _search(path, opened, in_media)
         missing = [pts for pts in in_media if pts not in found]
         if missing:
             raise SourceError(
@@ -101,8 +125,6 @@ def _read(path: str, container: InputContainer, wanted_pts: Sequence[int], file_
                 "or is part of another video",
                 file=path,
             )
-        context = stream.codec_context
-        rate = stream.average_rate
         about = ", ".join([
             f"{context.width} x {context.height}",
             *([f"{three_digits(float(rate))} frames/s"] if rate else []),
@@ -120,26 +142,74 @@ def _cut_of(path: str, container: InputContainer, stream: VideoStream) -> Cut:
     return cut_of(path, stream, track_edits(path, stream)) if is_without_edits(container) else NO_CUT
 
 
-def _search(container: InputContainer, stream: VideoStream, wanted_pts: Sequence[int]) -> dict[int, SourcePicture]:
-    stream.thread_type = "AUTO"
-    aspect = float(stream.sample_aspect_ratio or 1)
+def _search(path: str, opened: Callable[[], InputContainer], wanted_pts: Sequence[int]) -> dict[int, SourcePicture]:
     found: dict[int, SourcePicture] = {}
     wanted, last = set(wanted_pts), max(wanted_pts)
     # Seeking may end behind the frame where an index is poor; reading from the start finds it then.
-    for start in (min(wanted_pts), stream.start_time or 0):
-        container.seek(start, stream=stream)
-        stream.codec_context.flush_buffers()
-        for frame in _decoded(container, stream):
-            if frame.pts in wanted:
-                found[frame.pts] = _upright(frame, aspect)
-            if frame.pts is None or frame.pts >= last:
-                break
+    for start in (min(wanted_pts), None):
+        with opened() as container:
+            stream = video_stream(path, container)
+            aspect = float(stream.sample_aspect_ratio or 1)
+            if start is not None:
+                # Raw streams have nothing to seek by.
+                with suppress(av.FFmpegError):
+                    container.seek(start, stream=stream)
+            for frame in _decoded(container, stream):
+                if frame.pts in wanted:
+                    found[frame.pts] = _upright(frame, aspect)
+                if frame.pts is None or frame.pts >= last:
+                    break
         if len(found) == len(wanted):
             break
     return found
 
 
+def _by_number(
+    opened: Callable[[], InputContainer], source: SourceVideo, wanted_pts: Sequence[int]
+) -> dict[int, SourcePicture]:
+    """The frames of a source whose packets state when they are decoded: which is shown when, their numbers say."""
+    with opened() as container:
+        num_shown = len(times_of(source)) - _num_left_out(container, _stream(container, source))
+    nothing = np.zeros(num_shown, dtype=np.int64)
+    times = (mended_times(source, nothing) if source.has_decode_times else times_of(source)).tolist()
+    wanted = {number: pts for number, pts in enumerate(times) if pts in wanted_pts}
+    found: dict[int, SourcePicture] = {}
+    with opened() as container:
+        stream = _stream(container, source)
+        aspect = float(stream.sample_aspect_ratio or 1)
+        for number, frame in enumerate(_decoded(container, stream)):
+            if number in wanted:
+                found[wanted[number]] = _upright(frame, aspect)
+            if number >= max(wanted, default=0):
+                break
+    return found
+
+
+def _stream(container: InputContainer, source: SourceVideo) -> VideoStream:
+    stream = container.streams[source.stream_index]
+    if not isinstance(stream, VideoStream):
+        raise TypeError(f"stream {source.stream_index} is no video")
+    return stream
+
+
+def _num_left_out(container: InputContainer, stream: VideoStream) -> int:
+    """How many packets of the first ones have a frame that the decoder leaves out, as it refers to one before the
+    start."""
+    stream.codec_context.flags |= Flags.copy_opaque
+    shown: set[object] = set()
+    count = 0
+    for packet in packets_of(container, stream):
+        if packet.size:
+            packet.opaque = (count,)
+            count += 1
+        shown.update(frame.opaque for frame in packet.decode())
+        if count == 2 * _MOST_HELD_BACK:
+            break
+    return sum((number,) not in shown for number in range(min(count, _MOST_HELD_BACK)))
+
+
 def _decoded(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
+    stream.thread_type = "AUTO"
     count = 0
     for packet in packets_of(container, stream):
         for frame in packet.decode():
