@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache, partial
+from itertools import pairwise
 
 import av
 from av.container import InputContainer
@@ -19,9 +20,11 @@ from ..probing.containers.programs import frames_meanwhile
 from ..probing.containers.transport_packets import Continuity, continuity_of, has_only_zeros_behind
 from ..probing.containers.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MEANWHILE, is_fragmented, left_out, unread_video
 from ..probing.containers.zero_tail import zeros_from
+from ..probing.holes import spacing_of
 from ..probing.opening import HOLDING_BACK, demuxer_of, open_source, packets_from, packets_of
 from ..probing.playlists import whole_segments
 from ..probing.signs import NO_CHAIN, cut_index, may_lack_an_end, promised_end, promises_more_chunks
+from .complaints import first_complaint
 from .scanned import Scan, in_doubt
 from .scanner import Beforehand, Scanner
 
@@ -43,13 +46,16 @@ class _Source:
 
 def scan(path: str, stream_index: int, *, has_unknown_delay: bool = False) -> Scan:
     """Decode a stream packet by packet. The result has what demuxer and decoder log about each packet."""
-    with open_source(path) as container, _complaints_heard():
+    with _complaints_heard(), ExitStack() as stack:
+        with av.logging.Capture() as heard:
+            container = stack.enter_context(open_source(path))
         stream = _video(container, stream_index, has_unknown_delay=has_unknown_delay)
         fragments = unread_fragments(path, stream.id) if is_fragmented(container, stream) else Unread()
         source = _Source(path, container, stream, chain_of(path, demuxer_of(container)), fragments)
         packets = packets_of(container, stream, source.chain.next_begin)
         scanner = Scanner(container, stream, packets, _beforehand(source))
-        found = _with_left_out(scanner.run(), fragments)
+        said = first_complaint([message for _level, name, message in heard if name.startswith("matroska")])
+        found = _with_left_out(_with_said_while_opening(scanner.run(), said), fragments)
         found = _with_end(found, source, scanner)
         return _with_unread(found, source, scanner.last_position)
 
@@ -102,6 +108,23 @@ def _continuity_of_playlist(path: str, stream: VideoStream) -> Continuity | None
         is_transport = container.format.name == "mpegts" and stream.index < len(container.streams)
         pid = container.streams[stream.index].id if is_transport else None
     return None if pid is None else continuity_of(segments, pid, stream.codec_context.name)
+
+
+def _with_said_while_opening(found: Scan, said: str) -> Scan:
+    """The scan with what the demuxer of Matroska said while it opened the file, for which it reads the first packets:
+    it goes on at the next cluster, so that frames are missing before the first one that comes late, if times are even.
+    """
+    times = sorted(packet.pts for packet in found.packets if packet.pts is not None and not packet.is_hidden)
+    spacing = spacing_of(times)
+    if not (said and spacing.is_even):
+        return found
+    behind = next((later for pts, later in pairwise(times) if spacing.is_hole(pts, later, later - pts)), None)
+    packets = list(found.packets)
+    for number, packet in enumerate(packets):
+        if behind is not None and packet.pts is not None and packet.pts >= behind:
+            packets[number] = replace(packet, break_before=packet.break_before or said)
+            break
+    return replace(found, packets=tuple(packets))
 
 
 def _with_left_out(found: Scan, fragments: Unread) -> Scan:

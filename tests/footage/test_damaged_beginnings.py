@@ -71,3 +71,30 @@ def test_damage_elsewhere_is_no_cut_either(number: int, tmp_path: Path) -> None:
     source = damaged(tmp_path, "x.mp4", "libx264", range(number, number + 1))
     (failure,) = job(source, salvage=False).failures
     assert "--salvage prepares the others" in failure.reason
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("codec", ["libx264", "libx265"])
+def test_frames_that_a_demuxer_skips_while_it_opens_a_file_are_not_lost_in_silence(
+    codec: str, number: int, tmp_path: Path
+) -> None:
+    """The demuxer of Matroska goes on at the next cluster. FFmpeg reads the first packets while it opens a file, and
+    says of them what is damaged then."""
+    pts = constant_rate_pts(Fraction(25), FRAMES, Fraction(1, 1000))
+    source = make_video(tmp_path / "x.mkv", pts=pts, timebase=Fraction(1, 1000), codec=codec, gop=GOP).path
+    with av.open(source) as container:
+        # Its position is that of the element around it.
+        at = [packet.pos or 0 for packet in container.demux(video=0)][number]
+    data = bytearray(source.read_bytes())
+    data[at : at + 100] = bytes(100)
+    source.write_bytes(data)
+    (failure,) = job(source, salvage=False).failures
+    assert "invalid as first byte of an EBML number" in failure.reason
+    assert job(source, salvage=True).failures == ()
+    (video,) = open_dataset(tmp_path / "dataset True")
+    marked = {frame for first, stop in video.changes.salvaged for frame in range(first, stop)}
+    shown = [read_number(frame) for frame in video]
+    # The first frame that is whole may not be the first one.
+    numbers = [first - shown[0] for first in shown]
+    assert [at for at, number in enumerate(numbers) if number != at] == sorted(marked)
+    assert shown[-GOP:] == list(range(FRAMES - GOP, FRAMES))
