@@ -52,7 +52,7 @@ def ffmpeg_nvenc(record: Record) -> None:
         trial = try_encoder(path, encoder)
         said[encoder] = WORKS if trial.works else trial.detail
         record.figure(encoder, said[encoder])
-    record.figure("NVENC", verdict(said, chip_lacks_nvenc()))
+    _record_verdict(record, said)
 
 
 def pyav_nvenc(record: Record) -> None:
@@ -63,7 +63,12 @@ def pyav_nvenc(record: Record) -> None:
     for encoder in ENCODERS:
         said[encoder] = _encode(encoder)
         record.figure(encoder, said[encoder])
-    record.figure("NVENC", verdict(said, chip_lacks_nvenc()))
+    _record_verdict(record, said)
+
+
+def _record_verdict(record: Record, said: Mapping[str, str]) -> None:
+    lacks_nvenc = WORKS not in said.values() and chip_lacks_nvenc()
+    record.figure("NVENC", verdict(said, lacks_nvenc))
 
 
 def chip_lacks_nvenc() -> bool:
@@ -80,8 +85,8 @@ def verdict(said: Mapping[str, str], lacks_nvenc: bool = False) -> str:
         return f"{', '.join(working)} encode"
     if said and (lacks_nvenc or all(_NO_ENGINE.search(answer) for answer in said.values())):
         return NO_NVENC
-    if said and all(_NO_LIBRARY.search(answer) for answer in said.values()):
-        raise Skipped(f"the driver's libnvidia-encode.so.1 is missing: {next(iter(said.values()))}")
+    if missing := [answer for answer in said.values() if _NO_LIBRARY.search(answer)]:
+        raise Skipped(f"the driver's libnvidia-encode.so.1 is missing: {missing[0]}")
     raise RuntimeError("; ".join(f"{encoder}: {answer}" for encoder, answer in said.items()) or "no encoder was tried")
 
 

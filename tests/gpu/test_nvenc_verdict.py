@@ -38,3 +38,6 @@ def test_without_the_library_it_is_not_known_whether_there_is_nvenc() -> None:
     said = "Cannot load libnvidia-encode.so.1"
     with pytest.raises(Skipped, match=r"libnvidia-encode\.so\.1 is missing"):
         verdict({"h264_nvenc": said, "hevc_nvenc": cause_of(said)})
+    # An ffmpeg that was built without one of the encoders says that of it.
+    with pytest.raises(Skipped, match=r"is missing: Cannot load libnvidia-encode"):
+        verdict({"av1_nvenc": "Unknown encoder 'av1_nvenc'", "h264_nvenc": said})

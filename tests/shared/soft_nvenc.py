@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import gpu_ffmpeg
-import gpu_prep
 import pytest
 from check_record import Record
 
@@ -32,8 +31,6 @@ def asked_of_nvenc(path: Path, patch: pytest.MonkeyPatch) -> Asked:
 
 def figures_of(check: Any, folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What a check reports when it passes."""
-    for module in (gpu_ffmpeg, gpu_prep):
-        patch.setattr(module, "require_gpu", lambda: None)
     patch.setattr(gpu_ffmpeg, "preload_video_libraries", lambda: None)
     (folder / "report").unlink(missing_ok=True)
     check(Record(folder / "report", folder))

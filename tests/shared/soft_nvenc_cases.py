@@ -171,6 +171,16 @@ def test_the_checks_say_whether_there_is_nvenc(
         assert figures_of(check, tmp_path, monkeypatch)["NVENC"] == "this GPU has no NVENC"
 
 
+def test_that_a_chip_has_no_nvenc_is_known_where_the_driver_is_too_old_for_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine
+) -> None:
+    """The encoders name the driver alone. The driver in software states the compute capability of an H100."""
+    machine(CHIP="H100", API="13.0")
+    figures = figures_of(gpu_ffmpeg.ffmpeg_nvenc, tmp_path, monkeypatch)
+    assert figures["h264_nvenc"] == "NVENC of this ffmpeg needs driver 610.00 or newer"
+    assert figures["NVENC"] == "this GPU has no NVENC"
+
+
 SESSION, MEMORY = "NVENC refused a session, as too many were open", "the GPU was out of memory"
 # What fails from which call on and with what, why that is, and how often prep tries.
 FAILING = {
