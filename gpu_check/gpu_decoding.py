@@ -46,10 +46,12 @@ _SEED = 0
 
 
 def ready() -> None:
-    """Torch's context is made, and current in this thread; Skipped without a GPU, or where torch does not use it."""
+    """Torch's context is made, and current in this thread; Skipped without a GPU, or where torch says that it has none.
+    An error of CUDA's is none of these."""
     driver = require_gpu()
-    if why := why_not_torch():
-        raise Skipped(why)
+    if not torch.cuda.is_available():
+        raise Skipped(why_not_torch())
+    torch.zeros(1, device="cuda")
     preload_video_libraries()
     use_primary_context(driver)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import gpu_decoding
 import gpu_nvcuvid
 import gpu_reader
 import gpu_samples
@@ -124,6 +125,24 @@ def test_clips_for_the_figures_of_speed_are_whole(samples_folder: Path) -> None:
     for clip in clips_of(gops, count=10):
         numbers = [gop.first_number + frame for gop, frames in clip for frame in frames]
         assert numbers == list(range(numbers[0], numbers[0] + CLIP_FRAMES * CLIP_STRIDE, CLIP_STRIDE))
+
+
+def test_an_error_of_the_first_call_of_cuda_is_a_failure_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU with a broken memory was a reason to skip all checks of torch, as one that torch does not use is."""
+    monkeypatch.setattr(gpu_decoding, "require_gpu", lambda: None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(gpu_decoding, "why_not_torch", lambda: "torch does not use the GPU: no driver")
+    with pytest.raises(Skipped, match="no driver"):
+        gpu_decoding.ready()
+
+    def broken(*_shape: int, device: str) -> None:
+        raise RuntimeError(f"{device.upper()} error: uncorrectable ECC error encountered")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "zeros", broken)
+    with pytest.raises(RuntimeError, match="ECC") as caught:
+        gpu_decoding.ready()
+    assert not isinstance(caught.value, Skipped)
 
 
 def test_batches_of_the_samples_are_those_of_the_order_and_others_are_noticed(samples_folder: Path) -> None:
