@@ -1,10 +1,12 @@
-"""The process of one check: `check_child.py MODULE:FUNCTION REPORT SAMPLES SECONDS`."""
+"""The process of one check: `check_child.py MODULE:FUNCTION REPORT SAMPLES SECONDS HARNESS`, where HARNESS is the
+number of the process that starts it."""
 
 from __future__ import annotations
 
 import ctypes
 import faulthandler
 import importlib
+import os
 import signal
 import sys
 import threading
@@ -23,9 +25,12 @@ _BEFORE_SECONDS = 1.0
 
 
 def main() -> None:
-    function, report, samples, seconds = sys.argv[1:]
-    # Where the harness is killed, nobody else ends this process, and it would use the GPU beside the next run.
+    function, report, samples, seconds, harness = sys.argv[1:]
+    # Where the harness is killed, nobody else ends this process, and it would use the GPU beside the next run. The
+    # processes that it starts are not ended so.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), *[ctypes.c_ulong(0)] * 3)
+    if os.getppid() != int(harness):
+        sys.exit("the harness was killed before this process could ask to be killed with it")
     faulthandler.enable()
     faulthandler.dump_traceback_later(max(0.1, float(seconds) - _BEFORE_SECONDS), exit=False)
     record = Record(Path(report), Path(samples), float(seconds))

@@ -30,6 +30,7 @@ def run_check(check: Check, samples: Path, limit_seconds: float) -> Ended:
         report, log = Path(folder, "report"), Path(folder, "log")
         report.touch()
         argv = [sys.executable, "-u", str(CHILD), check.function, str(report), str(samples), f"{limit_seconds:.1f}"]
+        argv.append(str(os.getpid()))
         with log.open("wb") as output:
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from check_process import run_check
+from check_process import CHILD, run_check
 from check_report import Check, Outcome, again, outcome_of
 from gpu_environment import why_not_torch
 
@@ -80,7 +80,8 @@ run_check(Check("hangs", "what happens?", "made_up_checks:hangs", 60), Path(sys.
 
 
 def test_a_check_ends_where_the_harness_is_killed(tmp_path: Path) -> None:
-    """As by what bounds the time of all: the next run would share the GPU with it."""
+    """As by what bounds the time of all: the next run would share the GPU with it. The check's own process ends, and
+    not what it has started."""
     gpu_check = str(SHARED.parents[1] / "gpu_check")
     path = os.pathsep.join([gpu_check, os.environ["PYTHONPATH"]])
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path)], env={**os.environ, "PYTHONPATH": path})
@@ -96,6 +97,13 @@ def test_a_check_ends_where_the_harness_is_killed(tmp_path: Path) -> None:
         _wait(lambda: not Path(f"/proc/{check}").exists())
     finally:
         os.kill(own, signal.SIGKILL)
+
+
+def test_a_check_ends_where_the_harness_was_killed_before_it_began(tmp_path: Path) -> None:
+    """Then it has another parent than the harness."""
+    command = [sys.executable, str(CHILD), "made_up_checks:hangs", str(tmp_path / "report"), str(tmp_path), "60", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, "the harness was killed" in done.stderr) == (1, True)
 
 
 def _wait(over: Callable[[], bool]) -> None:
