@@ -143,28 +143,33 @@ def comparing(
     counted. That takes as long as it takes: where less is left until `deadline` (by time.perf_counter()) than those
     before it need for their rounds, a reader is left out.
 
-    What is known comes after each reader's first requests and after each round, and at last all of it: a library that
-    crashes or hangs takes the process with it.
+    What is known comes after each reader's first requests and after each round: a library that crashes or hangs takes
+    the process with it.
     """
     differences: dict[str, float] = {}
     failed: dict[str, str] = {}
+    left_out: set[str] = set()
     rates: dict[str, list[float]] = {name: [] for name in answers}
     uncounted: dict[str, float] = {}
 
     def known_now() -> dict[str, dict[str, Any]]:
         return {
-            name: _found(failed.get(name), rates[name], differences.get(name), uncounted.get(name)) for name in answers
+            name: {NOT_MEASURED: "there was no time for it"}
+            if name in left_out
+            else _found(failed.get(name), rates[name], differences.get(name), uncounted.get(name))
+            for name in answers
         }
 
     first = draw(random.Random(-1))[:_COMPARED_CLIPS]  # noqa: S311  # no secrets
     known = expected(first)
     for name, answer in answers.items():
         if time.perf_counter() + (rounds - 1) * seconds * (1 + len(differences)) > deadline:
-            continue
-        with _failures(failed, name):
-            difference = _mean_difference(answer(first), known)
-            uncounted[name] = _frames_per_second(answer, draw, 0, seconds)
-            differences[name] = difference
+            left_out.add(name)
+        else:
+            with _failures(failed, name):
+                difference = _mean_difference(answer(first), known)
+                uncounted[name] = _frames_per_second(answer, draw, 0, seconds)
+                differences[name] = difference
         yield known_now()
     for turn in range(1, rounds):
         for name in differences:
@@ -173,13 +178,6 @@ def comparing(
                 with _failures(failed, name):
                     rates[name].append(_frames_per_second(answers[name], draw, turn, seconds))
         yield known_now()
-    yield known_now()
-
-
-def compared(answers: Mapping[str, Answer], expected: Answer, draw: Draw, **options: Any) -> dict[str, dict[str, Any]]:
-    """What comes last of `comparing`."""
-    *_, found = comparing(answers, expected, draw, **options)
-    return found
 
 
 def _found(
@@ -190,7 +188,7 @@ def _found(
     if not rates and uncounted is not None:
         return {NOT_MEASURED: f"its first requests came at {round(uncounted)} frames/s, and no round of all ended"}
     if not rates:
-        return {NOT_MEASURED: "there was no time for it"}
+        return {NOT_MEASURED: "it was not asked yet, or did not end"}
     return {"frames/s": round(median(rates)), "mean difference": difference}
 
 
