@@ -93,8 +93,8 @@ def main(
 
 
 class _ToldToEndError(KeyboardInterrupt):
-    """What a signal becomes here. Python notes each KeyboardInterrupt itself that leaves code which was given as a text
-    (`exec`, and so each dataclass that is made), whoever catches it later, and at its end sends itself a SIGINT."""
+    """What a signal becomes here. Python notes a KeyboardInterrupt, but no subclass of it, that leaves `exec`, and ends
+    itself by SIGINT after that, even where it was caught. Each dataclass that is made goes through `exec`."""
 
 
 class _Told:
@@ -109,12 +109,22 @@ class _Told:
 def _tell_again(ignored: sys.UnraisableHookArgs) -> None:
     """A signal may come while Python ignores what is raised, as in what it calls beside a fork or in a `__del__`. Then
     this process sends it to itself once more, a moment later."""
-    if not issubclass(ignored.exc_type, KeyboardInterrupt):
+    number = _signal_behind(ignored)
+    if number is None:
         _Told.others(ignored)
         return
-    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), _Told.by or signal.SIGINT))
+    again = threading.Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), number))
     again.daemon = True
     again.start()
+
+
+def _signal_behind(ignored: sys.UnraisableHookArgs) -> int | None:
+    """The signal that an ignored exception was raised for; None for one that has another cause."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        return _Told.by or signal.SIGINT
+    # Ray's own handler of SIGTERM raises this while Ray starts.
+    is_rays = isinstance(ignored.exc_value, SystemExit) and ignored.exc_value.code == signal.SIGTERM
+    return signal.SIGTERM if is_rays else None
 
 
 def end_tidily_on_signals() -> None:
