@@ -90,7 +90,8 @@ def collect(
             on_shard()
         # Rows that are hidden in a layer go with it.
         publish(dataset, whole=True)
-        lengths |= _snapshot_lengths(dataset)
+        # A new snapshot may have the number of one that was left over and is removed already.
+        lengths = _snapshot_lengths(dataset) | lengths
         more = _removed(dataset, keep_snapshots_seconds)
         removed, shards = removed + more[0], shards + more[1]
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
@@ -99,12 +100,12 @@ def collect(
         after = shard_lengths(dataset)
         kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
     return Collected(
-        snapshots=tuple(sorted(removed, key=int)),
+        snapshots=tuple(sorted(set(removed) - {root.snapshot}, key=int)),
         shards=tuple(sorted(shards)),
         rewritten=tuple(rewritten),
         parts=tuple(parts),
         bytes_freed=sum(before.values()) - sum(after.values()),
-        snapshot_bytes_freed=sum(lengths.get(name, 0) for name in removed),
+        snapshot_bytes_freed=sum(lengths.get(name, 0) for name in set(removed)),
         bytes_kept=sum(after.get(name, 0) for name in kept),
         skipped=tuple(dict.fromkeys(skipped.values())),
         snapshot=root.snapshot or "",

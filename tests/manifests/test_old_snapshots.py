@@ -23,6 +23,8 @@ from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import Root, read_root
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest
 from shortgop.manifests.dataset_files.tidy import parse_duration, remove_old_snapshots
+from shortgop.manifests.operations.collect import collect
+from shortgop.manifests.operations.drop import drop
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
@@ -134,6 +136,20 @@ def test_a_job_removes_old_snapshots_and_their_readers_are_told(sources: Path, t
         pickle.loads(copy)
     with pytest.raises(UsageError, match="has no snapshot '000001'; its current one is '000003', and jobs remove"):
         shortgop.open(dataset, snapshot="000001")
+
+
+def test_gc_names_no_snapshot_that_it_has_written(sources: Path, tmp_path: Path) -> None:
+    """The one that it writes takes the number of one that was left over, and that it has removed before."""
+    dataset = tmp_path / "dataset"
+    make_dataset([sources], dataset)
+    drop(DiskStorage(dataset), ["a.mp4"])
+    snapshot_path(dataset, "000003").write_bytes(bytes(10**6))
+    aged(dataset, "000003", 2 * 86400)
+    num_bytes = sum(file.stat().st_size for file in (dataset / "manifest").iterdir())
+    done = collect(DiskStorage(dataset))
+    assert (done.snapshot, len(done.rewritten)) == ("000003", 1)
+    assert done.snapshots == ("000001", "000002")
+    assert done.snapshot_bytes_freed == num_bytes
 
 
 def test_a_reader_that_opens_while_the_snapshot_goes_gets_the_next(
