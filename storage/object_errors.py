@@ -84,8 +84,10 @@ def failure(error: BaseException) -> Failure:
     """Read what an error of obstore, or of urllib, says."""
     text = str(error)
     status = re.search(r"non-2xx status code: (\d+)|status: (\d+),|HTTP Error (\d+):", text)
-    # Of a removal of many files S3 answers 200, and says of each file what failed.
-    code = re.search(r"<Code>(\w+)</Code>|\(code: (\w+)\)", text)
+    # Of a removal of many files S3 answers 200, and says of each file what failed. A file's name may look like a code.
+    code = re.search(r"<Code>(\w+)</Code>", text) or re.search(
+        r"DeleteObjects request failed for key .*\(code: (\w+)\)$", text, re.MULTILINE
+    )
     kinds = re.findall(r"kind: (\w+)", text)
     kinds += [kind for said, kind in _CONNECTION_TEXTS.items() if said in text]
     connection = next((kind for kind in _CONNECTION_FAILURES if kind in kinds), "") if not status else ""
@@ -93,7 +95,7 @@ def failure(error: BaseException) -> Failure:
     if "kind: Builder" in text:
         connection = ""
     number = int(status[1] or status[2] or status[3]) if status else 0
-    return Failure(number, (code[1] or code[2]) if code else "", connection, type(error).__name__, text)
+    return Failure(number, code[1] if code else "", connection, type(error).__name__, text)
 
 
 def system_error(error: BaseException, place: str, credentials: str) -> OSError:

@@ -25,7 +25,7 @@ from shortgop.errors import OutputError
 from shortgop.storage.connections import StoreRoot, connect
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import AT_THE_START, NetworkOptions
-from shortgop.storage.object_errors import system_error
+from shortgop.storage.object_errors import failure, system_error
 from shortgop.whole_files import writing
 
 NO_RETRIES = NetworkOptions(retries=0, throttled_seconds=0)
@@ -74,6 +74,16 @@ def test_no_permission_to_remove_files() -> None:
         writing("s3://b/p"),
     ):
         raise system_error(denied, "s3://b/p", "the key AKIA... from AWS_ACCESS_KEY_ID")
+
+
+def test_a_name_that_looks_like_a_code_is_none() -> None:
+    name = "p/clip (code: AccessDenied).mp4"
+    not_removed = f"Generic S3 error: DeleteObjects request failed for key {name}: Reduce your rate (code: SlowDown)"
+    not_there = f"Object at location {name} not found"
+    not_read = f"Generic S3 error: Error performing GET http://host/{name} in 1ms - Server returned non-2xx status code"
+    not_read += ": 500: <Error><Code>InternalError</Code></Error>"
+    texts = (f"{not_removed}\n\nDebug source:\n...", not_there, not_read)
+    assert [failure(GenericError(text)).code for text in texts] == ["SlowDown", "", "InternalError"]
 
 
 def refusal(code: str, method: str = "GET") -> GenericError:
