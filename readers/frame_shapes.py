@@ -10,6 +10,11 @@ from ..manifests.tables import Manifest
 from .frame_format import FrameFormat, Geometry
 
 
+def buckets_by(what: str) -> str:
+    """What makes batches of one size, or one length, each. A BucketSampler takes MixedClips alone."""
+    return f"shortgop.MixedClips of one dataset for each {what}, with a shortgop.BucketSampler"
+
+
 class FrameShapes:
     """The shapes of the frames of each video, which is named by its row.
 
@@ -47,7 +52,7 @@ class FrameShapes:
                 raise UsageError(
                     f"frames of video {other!r} have shape {self.shape(video)}, those of video {one!r} "
                     f"{first}: open the dataset with size=(height, width) to read both in one batch, and with "
-                    'crop="center" to keep proportions',
+                    f'crop="center" to keep proportions; where sizes are to differ, take {buckets_by("size")}',
                     video=other,
                 )
         return first

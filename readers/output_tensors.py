@@ -9,6 +9,7 @@ import torch
 
 from ..errors import UsageError, WrongTypeError
 from .clip_output import ClipOutput
+from .frame_shapes import buckets_by
 
 
 def empty_on(device: torch.device, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
@@ -45,12 +46,12 @@ def wrong_rows(output: ClipOutput, shape: tuple[int, ...], tensor: torch.Tensor,
     elif shape[time] == tensor.shape[1 + time]:
         remedy = (
             "open the dataset with size=(height, width), or give its shortgop.Output that; where sizes are to differ, "
-            "shortgop.BucketSampler makes batches of one size each"
+            f"take {buckets_by('size')}"
         )
     else:
         remedy = (
-            "all clips of a batch have as many frames; shortgop.BucketSampler makes batches of one length each, and "
-            "the collate_fn of a DataLoader may take several"
+            f"all clips of a batch have as many frames; where lengths are to differ, take {buckets_by('length')}, or a "
+            "DataLoader with a collate_fn that takes several"
         )
     return UsageError(
         f"clips of video {video!r} are {output.pixels.dtype} {shape}, and do not go into rows of {tensor.dtype} "
