@@ -22,12 +22,12 @@ def counted(number: int, noun: str, *, grouped: bool = False) -> str:
 
 
 def and_others(wrong: Sequence[int | str], total: int, nouns: str) -> str:
-    """What follows a sentence about the first of several that are wrong, of `total`: how many there are, and which;
-    nothing if it is the only one."""
+    """What follows a sentence about the first of several that are wrong, of `total`: how many there are, and which
+    the first are; nothing if it is the only one."""
     if len(wrong) < 2:
         return ""
     named = ", ".join(repr(each) for each in wrong[:_NAMED]) + (", ..." if len(wrong) > _NAMED else "")
-    return f" (the first of {len(wrong)} of {total} {nouns} that are wrong: {named})"
+    return f"; {len(wrong)} of {total} {nouns} are wrong: {named}"
 
 
 def whole(number: float) -> str:

@@ -149,11 +149,22 @@ def test_some_of_the_videos(folder: Path) -> None:
         shortgop.ClipDataset(folder, shortgop.AllClips(9), videos=["d.mp4"])
     # As where some of the videos of a list could not be prepared. What the message advises leaves them out.
     names = ["d.mp4", "c.mp4", "e.mp4", "a.mp4"]
-    with pytest.raises(VideoNotFoundError, match=r"'d.mp4'; .* 2 of 4 videos .*: 'd.mp4', 'e.mp4'\); .* in dataset\]"):
+    with pytest.raises(
+        VideoNotFoundError, match=r"'d.mp4'; .* 2 of 4 videos are wrong: 'd.mp4', 'e.mp4'; .* in dataset\]"
+    ):
         shortgop.ClipDataset(folder, shortgop.AllClips(9), videos=names)
     videos = shortgop.open(folder)
     there = shortgop.ClipDataset(videos, shortgop.AllClips(9), videos=[name for name in names if name in videos])
     assert [there.source[number].id for number in there.video_numbers] == ["c.mp4", "a.mp4"]
+    # A dataset of some videos has the names of these alone.
+    few = videos[:1]
+    with pytest.raises(VideoNotFoundError, match=r"3 of 4 videos are wrong: .* the one that you gave"):
+        shortgop.ClipDataset(few, shortgop.AllClips(9), videos=names)
+    one = shortgop.ClipDataset(few, shortgop.AllClips(9), videos=[name for name in names if name in few])
+    assert [one.source[number].id for number in one.video_numbers] == ["a.mp4"]
+    # A number that no video has is told as it is, also among such names.
+    with pytest.raises(VideoNotFoundError, match="no video number 99: it has 3 videos$"):
+        shortgop.ClipDataset(folder, shortgop.AllClips(9), videos=[99, *names])
 
 
 def test_columns_make_labels_and_weights(folder: Path) -> None:

@@ -113,11 +113,13 @@ class OpenedDataset:
             return np.array(rows_of(self.dataset, keys), dtype=np.int64)
         except VideoNotFoundError as error:
             missing = [key for key in keys if isinstance(key, str) and key not in self.dataset]
-            if len(missing) < 2:
+            # It may also be about a number among them.
+            if len(missing) < 2 or error.video != missing[0]:
                 raise
             raise VideoNotFoundError(
-                f"{error}{and_others(missing, len(keys), 'videos')}; to leave out what is not there: "
-                "[name for name in names if name in dataset], dataset being what shortgop.open gives",
+                f"{error}{and_others(missing, len(keys), 'videos')}; to leave these out, take "
+                "[name for name in names if name in dataset], where dataset is the one that you gave, opened by "
+                "shortgop.open if it was a path; leave out their intervals and labels, too",
                 video=missing[0],
             ) from None
 

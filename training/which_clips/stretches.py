@@ -78,50 +78,57 @@ def within(stretches: Stretches, videos: VideoTable) -> VideoTable:
     """The stretches as entries of a table, from one of their videos, an entry for each. UsageError for stretches that
     do not lie in their videos."""
     bounds = np.zeros((2, len(stretches)), dtype=np.int64)
-    wrong: dict[int, str] = {}
+    in_seconds = stretches.seconds is not None
+    wrong = []
     for number in range(len(stretches)):
         fps, num_frames = videos.fps(number), int(videos.num_frames[number])
-        named = f"stretch {number}, of video {videos.name(number)!r},"
-        try:
-            if stretches.seconds is not None:
-                bounds[:, number] = _of_seconds(stretches.seconds[number], fps, num_frames, named)
-            elif stretches.frames is not None:
-                bounds[:, number] = _of_frames(stretches.frames[number], num_frames, named)
-        except _OutsideError as error:
-            wrong[number] = str(error)
+        start, end = _ends(stretches, number, videos)
+        length, spare = (num_frames / fps, _SPARE_SECONDS) if in_seconds else (num_frames, 0)
+        if not (0 <= start < length and start < end <= length + spare):
+            wrong.append(number)
+        elif in_seconds:
+            # In the last half frame the last one is shown.
+            first = min(nearest_frame(Fraction(start), fps), num_frames - 1)
+            bounds[:, number] = first, min(max(nearest_frame(Fraction(end), fps), first + 1), num_frames)
+        else:
+            bounds[:, number] = start, end
     if wrong:
-        others = and_others(list(wrong), len(stretches), "stretches")
         raise UsageError(
-            f"{next(iter(wrong.values()))}{others}: correct them, or leave them out; None stands for the start or the "
-            "end of a video"
+            f"{_what_is_wrong(stretches, wrong[0], videos)}{and_others(wrong, len(stretches), 'stretches')}; correct "
+            "them, or leave them out; None stands for the start or the end of a video"
         )
     return videos.within(bounds[0], bounds[1] - bounds[0])
 
 
-class _OutsideError(Exception):
-    """A stretch does not lie in its video."""
-
-
-def _of_seconds(pair: tuple[Any, Any], fps: Fraction, num_frames: int, named: str) -> tuple[int, int]:
-    start = Fraction(0) if pair[0] is None else exact_seconds(pair[0], f"the start of {named}")
-    end = num_frames / fps if pair[1] is None else exact_seconds(pair[1], f"the end of {named}")
-    if not 0 <= start < num_frames / fps or end > num_frames / fps + _SPARE_SECONDS:
-        raise _OutsideError(
-            f"{named} is from {float(start)} s to {float(end)} s, and the video lasts from 0 s to "
-            f"{seconds_of(num_frames, fps)} s"
+def _ends(stretches: Stretches, number: int, videos: VideoTable) -> tuple[Fraction | int, Fraction | int]:
+    """From where to where a stretch is: times, or the first frame and the one after the last."""
+    fps, num_frames = videos.fps(number), int(videos.num_frames[number])
+    named = _named(number, videos)
+    pairs: Any = stretches.frames if stretches.seconds is None else stretches.seconds
+    start, end = pairs[number]
+    if stretches.seconds is None:
+        return (
+            0 if start is None else integer(start, f"the first frame of {named}"),
+            num_frames if end is None else integer(end, f"the frame after {named}"),
         )
-    if end <= start:
-        raise _OutsideError(f"{named} is from {float(start)} s to {float(end)} s, which is nothing")
-    # In the last half frame the last one is shown.
-    first = min(nearest_frame(start, fps), num_frames - 1)
-    return first, min(max(nearest_frame(end, fps), first + 1), num_frames)
+    return (
+        Fraction(0) if start is None else exact_seconds(start, f"the start of {named}"),
+        num_frames / fps if end is None else exact_seconds(end, f"the end of {named}"),
+    )
 
 
-def _of_frames(pair: tuple[Any, Any], num_frames: int, named: str) -> tuple[int, int]:
-    first = 0 if pair[0] is None else integer(pair[0], f"the first frame of {named}")
-    stop = num_frames if pair[1] is None else integer(pair[1], f"the frame after {named}")
-    if not 0 <= first < stop <= num_frames:
-        raise _OutsideError(
-            f"{named} is from frame {first} to before frame {stop}, and the video has {counted(num_frames, 'frame')}"
-        )
-    return first, stop
+def _named(number: int, videos: VideoTable) -> str:
+    return f"stretch {number}, of video {videos.name(number)!r},"
+
+
+def _what_is_wrong(stretches: Stretches, number: int, videos: VideoTable) -> str:
+    """What is said of a stretch that does not lie in its video."""
+    named, num_frames = _named(number, videos), int(videos.num_frames[number])
+    start, end = _ends(stretches, number, videos)
+    if stretches.frames is not None:
+        return f"{named} is from frame {start} to before frame {end}, and the video has {counted(num_frames, 'frame')}"
+    interval = f"{named} is from {float(start)} s to {float(end)} s"
+    length = num_frames / videos.fps(number)
+    if 0 <= start < length and end <= start:
+        return f"{interval}, which is nothing"
+    return f"{interval}, and the video lasts from 0 s to {seconds_of(num_frames, videos.fps(number))} s"
