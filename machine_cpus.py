@@ -12,12 +12,18 @@ from .control_groups import MEMBERSHIP, ROOT, control_groups, number_in
 def usable_cpus() -> int:
     """The CPUs that this process may run on, or as many as its control group gives it the time of: what `docker run
     --cpus` and Kubernetes' limits set, which leave it all CPUs of a machine to run on."""
-    return max(1, min([cpus_to_run_on(), *_limits(MEMBERSHIP, ROOT)]))
+    return max(1, min(cpus_to_run_on(), cpus_in_time()))
 
 
 def cpus_to_run_on() -> int:
     """The CPUs that this process may run on: where the system binds no process to some, as macOS, all."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpus_in_time() -> int:
+    """As many CPUs as the control group of this process gives it the time of, all of its processes together: where it
+    has no limit, those of the machine. It may be 0, where it gives less than the time of one."""
+    return min([os.cpu_count() or 1, *_limits(MEMBERSHIP, ROOT)])
 
 
 def _limits(membership: Path, root: Path) -> Iterator[int]:

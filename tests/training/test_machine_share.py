@@ -11,22 +11,33 @@ import pytest
 import torch
 
 import shortgop
-from shortgop.training.loader import machine_share
+from shortgop import machine_cpus
 from shortgop.training.loader.machine_share import cpus_of_rank, ranks_of_machine
 from training_videos import make_videos
 
-STARTERS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE")
+BINDING = (
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "MV2_COMM_WORLD_LOCAL_SIZE",
+    "SLURM_STEP_TASKS_PER_NODE",
+)
+STARTERS = ("LOCAL_WORLD_SIZE", *BINDING)
 
 
 @pytest.fixture(autouse=True)
 def started_by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (*STARTERS, "LOCAL_RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
+    # On machines that have GPUs, too.
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
 
-def machine_of(cpus: int, usable: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def machine_of(cpus: int, monkeypatch: pytest.MonkeyPatch, *, bound_to: int | None = None, limit: int = 1000) -> None:
+    """A machine of so many CPUs, of which this process may run on some, in a container that has the time of some."""
     monkeypatch.setattr(os, "cpu_count", lambda: cpus)
-    monkeypatch.setattr(machine_share, "usable_cpus", lambda: usable)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(bound_to or cpus)), raising=False)
+    monkeypatch.setattr(machine_cpus, "_limits", lambda *_: iter([limit]))
 
 
 @pytest.mark.parametrize("starter", STARTERS)
@@ -49,6 +60,17 @@ def test_torchrun_under_srun_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "1(x4)")
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     assert ranks_of_machine() == 8
+
+
+@pytest.mark.parametrize("starter", BINDING)
+def test_one_task_on_a_machine_may_have_started_the_ranks(starter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a script of Lightning under `srun`. The CPUs of the task are those of all its ranks."""
+    machine_of(64, monkeypatch)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    monkeypatch.setenv(starter, "1")
+    assert (ranks_of_machine(), cpus_of_rank()) == (1, 64)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert (ranks_of_machine(), cpus_of_rank()) == (8, 8)
 
 
 def test_ranks_of_lightning_know_how_many_there_are_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +103,7 @@ def ranks_seen_by(rank: int, store: str) -> tuple[int, int]:
 
 
 def test_cpus_are_divided_among_the_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine_of(64, 64, monkeypatch)
+    machine_of(64, monkeypatch)
     assert cpus_of_rank() == 64
     for starter in STARTERS:
         with monkeypatch.context() as context:
@@ -93,17 +115,29 @@ def test_cpus_are_divided_among_the_ranks(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_cpus_that_a_rank_is_bound_to_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Slurm and Open MPI bind ranks. torchrun binds none: what it may use, all its ranks use."""
-    machine_of(64, 8, monkeypatch)
-    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "8")
-    assert cpus_of_rank() == 8
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    machine_of(64, monkeypatch, bound_to=4)
+    for starter in BINDING:
+        with monkeypatch.context() as context:
+            context.setenv(starter, "8")
+            assert cpus_of_rank() == 4
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert cpus_of_rank() == 2
+
+
+@pytest.mark.parametrize("starter", STARTERS)
+def test_the_time_of_a_container_is_that_of_all_its_ranks(starter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine_of(64, monkeypatch, limit=16)
+    assert cpus_of_rank() == 16
+    monkeypatch.setenv(starter, "4")
+    assert cpus_of_rank() == 4
+    monkeypatch.setenv(starter, "17")
     assert cpus_of_rank() == 1
 
 
 def test_a_loader_leaves_the_other_ranks_their_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clips = shortgop.ClipDataset(make_videos(tmp_path / "videos"), shortgop.AllClips(2))
-    machine_of(64, 64, monkeypatch)
+    machine_of(64, monkeypatch)
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "8")
     loader = shortgop.ClipLoader(clips, shortgop.ElasticSampler(clips, 8))
-    # One is for training.
-    assert loader.workers * loader.threads in (4, 7)
+    # One of 8 is for training, and workers have as many threads each.
+    assert (loader.workers, loader.threads) == (2, 3)

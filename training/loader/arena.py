@@ -33,7 +33,7 @@ _HELD: dict[int, int] = {}
 
 
 def bytes_held() -> int:
-    """How much memory the loaders of this process hold for batches."""
+    """How much memory the loaders of this process that were not closed hold for batches."""
     # A list, since another thread may begin with a loader meanwhile.
     return sum(list(_HELD.values()))
 

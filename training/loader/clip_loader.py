@@ -10,9 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Never, Self
 
 import torch
+from torch.utils.data import Subset
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
+from ...readers.dataset import Dataset
 from ...stays_as_made import StaysAsMade
 from ..sampling.slices import BatchKind
 from ..which_clips.offsets import at_least_one
@@ -77,7 +79,7 @@ class ClipLoader(StaysAsMade):
       there is none by default. Any other sampler, or iterable of indices, comes with `batch_size`; the last batch of an
       epoch may then be smaller, and batches have no state.
     - `workers`: processes, from a fork server; 0 reads in the calling process, when a batch is asked for. By default
-      workers and threads take all CPUs that this process may use, as far as the limit of a container leaves them,
+      workers and threads take about all CPUs that this process may use, as far as the limit of a container leaves them,
       divided by the ranks of the machine, but one, which is left for training. A script that has workers runs under
       `if __name__ == "__main__":`.
     - `threads`: how many threads decode in each worker, up to four by default.
@@ -85,7 +87,7 @@ class ClipLoader(StaysAsMade):
       much each, and copies come on top. UsageError when it is too little. By default it is 1 GiB. Where three batches
       (with a shuffle window the window and two batches) take more, it is what four take (two windows and two batches),
       as far as all loaders of the process then have a quarter of the memory that it can have, divided by the ranks of
-      the machine; the three may bring them to half of it.
+      the machine; the three may take half of it, whatever other loaders have.
     - `collate`: functions by the names of items' entries, such as {"boxes": list} where their shapes differ. Each gets
       the list of this entry of all clips of a batch and returns what the batch has, in the calling process, so it
       should take little time. Such entries are sent through a pipe; frames may be among them.
@@ -132,8 +134,8 @@ class ClipLoader(StaysAsMade):
             raise WrongTypeError(f"ClipLoader has no parameter {name!r}: {remedy}")
         if not hasattr(dataset, "full_draws"):
             raise WrongTypeError(
-                f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips "
-                "(give ClipDataset videos= to choose some of its videos, and add to items in `items` of a subclass)"
+                f"the dataset is a {type(dataset).__name__}; ClipLoader takes a shortgop.ClipDataset or MixedClips: "
+                f"{_remedy_for(dataset)}"
             )
         dataset.check_items("ClipLoader")
         self._batches = batches_of(dataset, sampler, batch_size)
@@ -263,16 +265,15 @@ class ClipLoader(StaysAsMade):
     def _num_slots(self, kinds: Sequence[BatchRows]) -> int:
         run, batch_bytes = self._batches.window_batches, max(each.num_bytes for each in kinds)
         fewest, better = run + _BATCHES_OUT, 2 * run + _BATCHES_OUT
-        ranks, held = ranks_of_machine(), bytes_held()
-        room = room_for(fewest, better, batch_bytes, self.prefetch_bytes, ranks=ranks, held=held)
+        ranks = ranks_of_machine()
+        room = room_for(fewest, better, batch_bytes, self.prefetch_bytes, ranks=ranks, held=bytes_held())
         fitting = room // max(1, batch_bytes)
         if fitting < fewest:
             window = f", since the order shuffles within {run} of them" if run > 1 else ""
             default = ""
             if self.prefetch_bytes is None:
                 divided = f", divided by the {ranks} ranks of the machine" if ranks > 1 else ""
-                others = f", without the {held} bytes that other loaders hold" if held else ""
-                default = f" (half of the memory that this process can have{divided}{others}, at least 1 GiB)"
+                default = f" (half of the memory that this process can have{divided}, at least 1 GiB)"
             raise UsageError(
                 f"prefetch_bytes is {room}{default}; the loader has {fewest} "
                 f"batches of {batch_bytes} bytes at least{window}: give it {fewest * batch_bytes} or more"
@@ -305,13 +306,24 @@ class ClipLoader(StaysAsMade):
         return self._core
 
 
+def _remedy_for(dataset: Any) -> str:
+    """What becomes a ClipDataset in place of what is none."""
+    if isinstance(dataset, Subset):
+        return "give ClipDataset videos= to choose some of its videos"
+    if isinstance(dataset, (str, os.PathLike, Dataset)):
+        return "make one of it, such as shortgop.ClipDataset(dataset, shortgop.RandomClips(16))"
+    return "add to items in `items` of a subclass of ClipDataset"
+
+
 def _workers_and_threads(workers: int | None, threads: int | None) -> tuple[int, int]:
-    """What was given, or what takes all CPUs but one that training has."""
+    """What was given, or what takes about all CPUs but one that training has."""
     if workers is not None:
         workers = integer(workers, "workers")
         if workers < 0:
             raise UsageError(f"workers is {workers}; it takes the number of processes that read, 0 or more")
     cpus = max(1, cpus_of_rank() - 1)
+    if workers is None and threads is None:
+        workers = -(-cpus // _MAX_THREADS_EACH)
     if threads is None:
         threads = 1 if workers == 0 else min(_MAX_THREADS_EACH, max(1, cpus // (workers or 1)))
     threads = at_least_one(threads, "threads")

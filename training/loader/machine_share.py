@@ -8,13 +8,13 @@ import re
 
 import torch
 
-from ...machine_cpus import usable_cpus
+from ...machine_cpus import cpus_in_time, cpus_to_run_on, usable_cpus
 from ..datasets.ranks import num_ranks
 
 # Where programs that start ranks say how many of them they start on a machine: torchrun, Accelerate and Ray Train,
-# which bind no rank to CPUs,
+# which bind no rank to CPUs unless they are asked to (torchrun's --numa-binding, by which several ranks share CPUs),
 _UNBOUND = ("LOCAL_WORLD_SIZE",)
-# and Open MPI, Intel MPI and MPICH, MVAPICH, and Slurm's srun, which mostly do.
+# and Open MPI, Intel MPI, MVAPICH and Slurm's srun, which mostly do, and MPICH, which does if it is asked (-bind-to).
 _BOUND = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 # One number, or, as srun writes it, those of all machines: "4(x2),3" is 4 on two machines and 3 on one.
 _NUMBERS = re.compile(r"\d+(\(x\d+\))?(,\d+(\(x\d+\))?)*")
@@ -27,22 +27,32 @@ def ranks_of_machine() -> int:
     Ranks that torch.multiprocessing.spawn or Lightning started are told no number: then it is that of all ranks, or of
     the GPUs here if these are fewer.
     """
-    told = _told(_UNBOUND) or _told(_BOUND)
-    if told:
-        return told
-    if multiprocessing.parent_process() is None and "LOCAL_RANK" not in os.environ:
-        return 1
-    ranks = num_ranks()
-    return min(ranks, torch.cuda.device_count() or ranks) if ranks > 1 else 1
+    return _ranks_and_bound()[0]
 
 
 def cpus_of_rank() -> int:
     """The CPUs that this rank has, where all ranks of the machine have as many."""
-    usable, ranks = usable_cpus(), ranks_of_machine()
-    if not _told(_UNBOUND) and _told(_BOUND):
-        # A rank that is bound may use its own CPUs alone: these are not divided once more.
-        return max(1, min(usable, (os.cpu_count() or 1) // ranks))
-    return max(1, usable // ranks)
+    ranks, bound = _ranks_and_bound()
+    if bound:
+        # Those that a rank is bound to are its own, and not divided once more. It may be bound to all of the machine,
+        # and the time that a container has is that of all its ranks.
+        return max(1, min(cpus_to_run_on(), cpus_in_time() // ranks))
+    return max(1, usable_cpus() // ranks)
+
+
+def _ranks_and_bound() -> tuple[int, bool]:
+    """How many ranks share this machine, and whether they were started by what mostly binds them to CPUs."""
+    if told := _told(_UNBOUND):
+        return told, False
+    told = _told(_BOUND)
+    started_from_python = multiprocessing.parent_process() is not None or "LOCAL_RANK" in os.environ
+    # A single task on a machine, as of srun, may have started the ranks itself.
+    if told > 1 or (told and not started_from_python):
+        return told, True
+    if not started_from_python:
+        return 1, False
+    ranks = num_ranks()
+    return (min(ranks, torch.cuda.device_count() or ranks) if ranks > 1 else 1), False
 
 
 def _told(names: tuple[str, ...]) -> int:
