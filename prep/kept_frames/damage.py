@@ -210,7 +210,7 @@ def _excused(scan: Scan) -> set[int]:
         if packet.is_entry and (not packet.complaint or (fresh and _forgets_another(packet))):
             entry, started_here, is_broken = number, is_broken, False
         leads = entry is not None and leads_to(packet, packets[entry].pts)
-        if entry in position and number in position and packet.pts is None:
+        if entry in position and number in position and None in (packet.pts, packets[entry].pts):
             leads = position[number] < position[entry]
         is_whole = not (packet.is_incomplete or packet.break_before)
         if packet.complaint and is_whole and ((fresh and leads) or (started_here and _forgets_another(packet))):

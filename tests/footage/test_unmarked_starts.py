@@ -152,3 +152,17 @@ def test_an_i_picture_behind_which_frames_refer_to_earlier_ones_is_no_start(tmp_
     video = prepared(source)
     assert numbers(video) == list(range(48, FRAMES))
     assert video.changes.dropped == 36
+
+
+@pytest.mark.parametrize("part", [3, 7, 12])
+def test_a_program_stream_may_be_cut_anywhere(part: int, tmp_path: Path) -> None:
+    """Few packets of one state their times: which frames come before the I picture, the decoder's order says."""
+    whole = open_gops(tmp_path, "ref=3")
+    stream = tmp_path / "cut.mpg"
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(whole), "-c", "copy"]
+    subprocess.run([*ffmpeg, "-bsf:v", "h264_mp4toannexb,dump_extra", "-f", "vob", str(stream)], check=True)
+    data = stream.read_bytes()
+    stream.write_bytes(data[len(data) * part // 40 :])
+    shown = numbers(prepared(stream))
+    assert shown == list(range(shown[0], FRAMES))
+    assert shown[0] in {GOP, 2 * GOP}
