@@ -35,18 +35,26 @@ def unmarked_entries(
     do not come end what is looked at: they are lost, and others up to the next entry with them.
     """
     is_entry, found = list(is_marked), set[int]()
+    # Whether I pictures reach a frame that is not known, without an entry between. None of them is one then.
+    reaches_unknown = False
     for number in range(len(frames) - 1, -1, -1):
         frame = frames[number]
-        if not is_entry[number] and number in places and frame is not None and frame.is_intra:
-            is_entry[number] = _begins(number, frames, is_entry, places)
-            found |= {number} if is_entry[number] else set()
+        if is_entry[number] or number not in places:
+            reaches_unknown = False
+        elif frame is not None and frame.is_intra and not reaches_unknown:
+            begins = _begins(number, frames, is_entry, places)
+            reaches_unknown = begins is None
+            if begins:
+                is_entry[number] = True
+                found.add(number)
     return frozenset(found)
 
 
 def _begins(
     entry: int, frames: Sequence[CodedFrame | None], is_entry: Sequence[bool], places: Mapping[int, int]
-) -> bool:
-    """Whether no frame from this entry on refers to one before it, up to the next entry and the frames that lead it."""
+) -> bool | None:
+    """Whether no frame from this entry on refers to one before it, up to the next entry and the frames that lead it.
+    None where one of them is not known."""
     if any(places.get(number, 0) > places[entry] for number in range(max(0, entry - _MOST_HELD), entry)):
         return False
     held: list[_Reference] = []
@@ -56,12 +64,17 @@ def _begins(
         if place is None or (next_place is not None and place > next_place):
             return True
         if frame is None:
-            return False
+            return None
         is_clean = place >= places[entry]
         if is_clean and not all(_are_held(lists, held, place) for lists in frame.slices):
             return False
         if is_entry[number] and number > entry:
             next_place = place
+        left = [each for each in held if each.frame_num not in frame.forgotten]
+        # A decoder that starts at the entry may leave out frames that are shown before it.
+        if not is_clean and len(left) < len(held):
+            return False
+        held = left
         if frame.is_reference:
             held = [*held[1 - _MOST_HELD :], _Reference(frame.frame_num, place, is_clean)]
     return True

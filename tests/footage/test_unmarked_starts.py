@@ -16,6 +16,7 @@ import pytest
 import shortgop
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep.probing.headers.h264_references import ReferenceReader
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import burn, constant_rate_pts, make_video, read_number
@@ -166,3 +167,26 @@ def test_a_program_stream_may_be_cut_anywhere(part: int, tmp_path: Path) -> None
     shown = numbers(prepared(stream))
     assert shown == list(range(shown[0], FRAMES))
     assert shown[0] in {GOP, 2 * GOP}
+
+
+@pytest.mark.parametrize("weights", [0, 2])
+@pytest.mark.parametrize("pix_fmt", ["yuv420p", "gray"])
+def test_which_frames_are_to_be_forgotten_is_read_behind_weights_of_references(
+    pix_fmt: str, weights: int, tmp_path: Path
+) -> None:
+    """x264 makes the first P frame behind an I picture that is no IDR picture forget those before it."""
+    made = tmp_path / "fade.mkv"
+    ffmpeg = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-f", "lavfi", "-i", "testsrc2=s=96x64:d=3,fade=d=3"]
+    params = f"{OPEN_GOP}:ref=3:b-pyramid=none:weightp={weights}"
+    subprocess.run([*ffmpeg, "-pix_fmt", pix_fmt, "-c:v", "libx264", "-x264-params", params, str(made)], check=True)
+    with av.open(made) as container:
+        reader = ReferenceReader(container.streams.video[0].codec_context.extradata)
+        frames = [reader.read(bytes(packet)) for packet in container.demux(video=0) if packet.size]
+    held: list[int] = []
+    forgets = 0
+    for frame in frames:
+        assert frame is not None
+        assert set(frame.forgotten) <= set(held[-3:])
+        forgets += bool(frame.forgotten)
+        held += [frame.frame_num] if frame.is_reference else []
+    assert forgets >= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from shortgop.prep.kept_frames.unmarked_entries import unmarked_entries
@@ -10,9 +11,11 @@ from shortgop.prep.probing.headers.h264_references import CodedFrame, ReferenceL
 I = CodedFrame(0, is_reference=True, slices=((),))  # noqa: E741  # what H.264 calls it
 
 
-def p(frame_num: int, references: int, *first: int | None, is_reference: bool = True) -> CodedFrame:
+def p(
+    frame_num: int, references: int, *first: int | None, is_reference: bool = True, forgotten: tuple[int, ...] = ()
+) -> CodedFrame:
     """A P frame with so many references, which puts these first."""
-    return CodedFrame(frame_num, is_reference, ((ReferenceList(references, first),),))
+    return CodedFrame(frame_num, is_reference, ((ReferenceList(references, first),),), forgotten)
 
 
 def b(frame_num: int, before: int, behind: int, *, is_reference: bool = False) -> CodedFrame:
@@ -96,3 +99,33 @@ def test_a_frame_from_before_it_that_is_shown_behind_it_may_be_referred_to() -> 
     frames = [p(1, 1), I, p(1, 1), b(2, 1, 1)]
     assert entries(frames, [0, 1, 3, 2]) == [1]
     assert entries(frames, [1, 3, 0, 2]) == []
+
+
+def test_a_frame_that_is_forgotten_leaves_room_for_one_from_before_the_i_picture() -> None:
+    assert entries([I, p(1, 1), p(2, 2)]) == [0]
+    assert entries([I, p(1, 1, forgotten=(0,)), p(2, 2)]) == []
+    assert entries([I, p(1, 1, forgotten=(0,)), p(2, 1)]) == [0]
+
+
+def test_that_frames_before_the_i_picture_are_forgotten_is_harmless() -> None:
+    assert entries([I, p(1, 1, forgotten=(14, 15)), p(2, 2)]) == [0]
+
+
+def test_a_frame_that_a_decoder_may_leave_out_must_make_it_forget_none_behind_the_i_picture() -> None:
+    for forgotten, found in (((1,), []), ((15,), [0])):
+        leading = CodedFrame(3, is_reference=False, slices=((ReferenceList(1),),), forgotten=forgotten)
+        assert entries([I, p(1, 1), p(2, 1), leading, p(3, 2)], [3, 0, 1, 2, 4]) == found
+
+
+def test_many_i_pictures_before_a_frame_that_is_not_known_take_no_long_time() -> None:
+    frames, count = [I] * 20_000, 20_000
+    begin = time.perf_counter()
+    assert entries([*frames, None]) == []
+    # It is shown before the next entry, behind which it is.
+    assert entries([*frames, I, None], [*range(count), count + 1, count], marked=count) == []
+    assert time.perf_counter() - begin < 5
+
+
+def test_i_pictures_before_the_next_entry_reach_no_frame_behind_it_that_is_not_known() -> None:
+    assert entries([I, p(1, 1), I, p(1, 1), None], marked=2) == [0]
+    assert entries([I, p(1, 1), I, p(1, 1), None]) == []

@@ -40,7 +40,8 @@ class Sps:
     a field. `has_only_frames`: decoders mark no picture as one of two fields, since the SPS allows no fields and no
     message says how pictures are to be shown. `states_delay`: the SPS says how many frames a decoder has to hold back,
     so that they come out in the order in which they are shown. `order_bits`: how long the number is that orders slices,
-    0 where they have none. `has_order_deltas`: a slice may state how its order differs from the expected one."""
+    0 where they have none. `has_order_deltas`: a slice may state how its order differs from the expected one.
+    `has_chroma`: slices have colours, and weights of these."""
 
     frame_num_bits: int
     separate_planes: bool
@@ -52,6 +53,7 @@ class Sps:
     number: int = 0
     order_bits: int = 0
     has_order_deltas: bool = False
+    has_chroma: bool = True
 
 
 def parse_sps(nal: bytes) -> Sps:
@@ -60,17 +62,18 @@ def parse_sps(nal: bytes) -> Sps:
     profile = bits.take(8)
     bits.take(16)
     number = bits.exp_golomb()
-    separate_planes = False
+    separate_planes, has_chroma = False, True
     if profile in _HIGH_PROFILES:
         chroma = bits.exp_golomb()
         separate_planes = chroma == 3 and bool(bits.take(1))
+        has_chroma = chroma != 0 and not separate_planes
         bits.exp_golomb()
         bits.exp_golomb()
         bits.take(1)
         if bits.take(1):
-            for number in range(12 if chroma == 3 else 8):
+            for place in range(12 if chroma == 3 else 8):
                 if bits.take(1):
-                    _skip_scaling_list(bits, 16 if number < 6 else 64)
+                    _skip_scaling_list(bits, 16 if place < 6 else 64)
     frame_num_bits = bits.exp_golomb() + 4
     order_type = bits.exp_golomb()
     order_bits, has_order_deltas = 0, False
@@ -95,7 +98,7 @@ def parse_sps(nal: bytes) -> Sps:
     aspect, has_only_frames, states_delay = _shown(bits, frames_only=frames_only)
     return Sps(
         frame_num_bits, separate_planes, gaps_allowed, aspect, not frames_only, has_only_frames, states_delay,
-        number, order_bits, has_order_deltas,
+        number, order_bits, has_order_deltas, has_chroma,
     )  # fmt: skip
 
 
