@@ -54,12 +54,16 @@ def with_unmarked_entries(seen: Seen) -> bool:
 
 
 def _places(seen: Seen) -> dict[int, int]:
-    """Where each whole frame comes in the decoder's output, those that an edit hides at its beginning before all."""
+    """Where each whole frame comes in the decoder's output, those that an edit hides before or behind all. Nothing
+    where several edits hide some between others: the times do not say where these come."""
     packets = seen.packets
     places = {number: place for place, number in enumerate(seen.shown)}
-    begin = min((pts for number in seen.shown if (pts := packets[number].pts) is not None), default=0)
-    hidden = {number for number, each in enumerate(packets) if each.is_hidden and (each.pts or 0) < begin}
-    places.update(dict.fromkeys(hidden, -1))
+    times = [pts for number in seen.shown if (pts := packets[number].pts) is not None]
+    begin, end = min(times, default=0), max(times, default=0)
+    hidden = sorted((each.pts or 0, number) for number, each in enumerate(packets) if each.is_hidden)
+    if any(begin <= pts <= end for pts, _ in hidden):
+        return {}
+    places.update((number, -1 if pts < begin else len(seen.shown) + rank) for rank, (pts, number) in enumerate(hidden))
     return {
         number: at
         for number, at in places.items()

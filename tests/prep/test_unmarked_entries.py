@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from shortgop.prep.kept_frames.judged import Seen, with_unmarked_entries
+from shortgop.prep.kept_frames.scanned import ScannedPacket
 from shortgop.prep.kept_frames.unmarked_entries import unmarked_entries
 from shortgop.prep.probing.headers.h264_references import CodedFrame, ReferenceList
 
@@ -129,3 +131,28 @@ def test_many_i_pictures_before_a_frame_that_is_not_known_take_no_long_time() ->
 def test_i_pictures_before_the_next_entry_reach_no_frame_behind_it_that_is_not_known() -> None:
     assert entries([I, p(1, 1), I, p(1, 1), None], marked=2) == [0]
     assert entries([I, p(1, 1), I, p(1, 1), None]) == []
+
+
+def found_with_edits(frames: Sequence[CodedFrame], pts: Sequence[int], hidden: set[int]) -> list[int]:
+    """The entries of frames with these pts, some of which edits hide."""
+    packets = [
+        ScannedPacket(pts=time, dts=number, is_hidden=number in hidden, is_entry=False)
+        for number, time in enumerate(pts)
+    ]
+    shown = sorted(set(range(len(pts))) - hidden, key=lambda number: pts[number])
+    seen = Seen(packets=packets, shown=shown, frames=list(frames))
+    with_unmarked_entries(seen)
+    return [number for number, packet in enumerate(seen.packets) if packet.is_entry]
+
+
+def test_a_frame_that_an_edit_hides_at_the_end_is_one_to_which_others_refer() -> None:
+    frames = [I, p(1, 1), b(2, 2, 1)]
+    assert found_with_edits(frames, [0, 2, 1], set()) == []
+    assert found_with_edits(frames, [0, 2, 1], {1}) == []
+    assert found_with_edits([I, p(1, 1), b(2, 1, 2)], [0, 2, 1], {1}) == [0]
+
+
+def test_where_several_edits_hide_frames_between_others_no_i_picture_is_an_entry() -> None:
+    frames = [p(1, 1), I, p(1, 1), p(2, 1)]
+    assert found_with_edits(frames, [-1, 0, 1, 2], {0}) == [1]
+    assert found_with_edits(frames, [-1, 0, 1, 2], {0, 2}) == []
