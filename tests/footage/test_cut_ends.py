@@ -126,15 +126,20 @@ def test_a_gif_that_is_cut_off_is_a_shorter_one(part: float, tmp_path: Path) -> 
     assert FRAMES * part - 3 <= max(numbers) + 1 < FRAMES * part + 3
 
 
+CONTROL = b"\x21\xf9\x04\0\0\0\0"
 COMMENT = b"\0\x21\xfe\x0cmade by hand\x05, all\0"
 
 
 @pytest.mark.parametrize(
-    "behind", [b"\0;", b"\0", b"", b";", COMMENT + b";", COMMENT, COMMENT[:-1], COMMENT[:9], COMMENT[:2]]
+    "behind",
+    [
+        *(b"\0;", b"\0", b"", b";", b"\0" + CONTROL + b"\0;"),
+        *(COMMENT + b";", COMMENT, COMMENT[:-1], COMMENT[:9], COMMENT[:2]),
+    ],
 )
 def test_a_gif_that_has_all_data_of_its_last_picture_loses_none(behind: bytes, tmp_path: Path) -> None:
-    """It may lack the marks behind them, or end in a comment. Even a whole GIF was refused that has more than a few
-    words there, and one that ends within them was said to lack a frame."""
+    """It may lack the marks behind them, or end in a comment, or in an extension that announces a picture. Even a whole
+    GIF was refused that has more than a few words there, and one that ends within them was said to lack a frame."""
     whole = encode_pictures(tmp_path / "whole.gif", numbered(range(FRAMES)), rate=25).read_bytes()
     data = whole.removesuffix(b"\0;")
     assert len(data) == len(whole) - 2
@@ -157,3 +162,13 @@ def test_a_gif_that_is_cut_off_at_a_byte_like_the_mark_of_its_end_is_a_shorter_o
     pictures = whole.split(b"\x21\xf9\x04")
     end = len(pictures[-1]) - pictures[-1].index(b";", len(pictures[-1]) // 3) - 1
     assert shown(whole[: len(whole) - end], tmp_path / "x.gif") == list(range(FRAMES - 1))
+
+
+@pytest.mark.parametrize("picture", [4, 6, 9])
+def test_a_gif_that_is_damaged_in_the_middle_is_not_taken_for_one_that_is_cut_off(picture: int, tmp_path: Path) -> None:
+    """One wrong byte, the length of an extension, hid the pictures behind it: they were left out without a word."""
+    source = tmp_path / "x.gif"
+    parts = encode_pictures(source, numbered(range(FRAMES)), rate=25).read_bytes().split(CONTROL[:3])
+    source.write_bytes(CONTROL[:3].join(parts[:picture]) + CONTROL[:2] + b"\xee" + CONTROL[:3].join(parts[picture:]))
+    (failure,) = make_dataset([source], tmp_path / "dataset").failures
+    assert "--salvage" in failure.reason

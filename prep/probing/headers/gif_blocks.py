@@ -6,6 +6,8 @@ _HEADER, _HEADER_BYTES, _FLAGS = b"GIF8", 13, 10
 _EXTENSION, _PICTURE = 0x21, 0x2C
 # What an extension is that says how long the picture behind it is shown.
 _CONTROL = 0xF9
+# Behind the last picture: the end of its blocks, and the mark with which a GIF ends.
+_WHOLE_END = b"\0;"
 # Encoders fill all blocks of a picture but its last one.
 _FULL = 255
 _EXTENSION_BYTES, _PICTURE_BYTES = 2, 10
@@ -31,11 +33,12 @@ def has_picture(packet: bytes) -> bool:
     """Whether a packet has a picture, or the extension that says that one follows, even if that is cut off. What lies
     behind the last picture, such as a comment, is a packet of its own."""
     at, is_announced = _picture_at(packet)
-    return at is not None or is_announced
+    return is_announced or (at < len(packet) and packet[at] == _PICTURE)
 
 
-def _picture_at(packet: bytes) -> tuple[int | None, bool]:
-    """Where the picture of a packet begins, None if none does, and whether an extension says that one follows."""
+def _picture_at(packet: bytes) -> tuple[int, bool]:
+    """Where the extensions of a packet end, which is where its picture begins if it has one, or the end of a packet
+    that ends within them; and whether one of them says that a picture follows."""
     at, is_announced = 0, False
     try:
         if packet.startswith(_HEADER):
@@ -43,15 +46,19 @@ def _picture_at(packet: bytes) -> tuple[int | None, bool]:
         while packet[at] == _EXTENSION:
             is_announced = is_announced or packet[at + 1] == _CONTROL
             at = _behind_blocks(packet, at + _EXTENSION_BYTES)
-        return (at if packet[at] == _PICTURE else None), is_announced
     except IndexError:
-        return None, is_announced
+        at = len(packet)
+    return at, is_announced
 
 
 def _lacks_end(packet: bytes) -> bool:
     at, is_announced = _picture_at(packet)
-    if at is None:
-        return is_announced
+    is_whole = packet.endswith(_WHOLE_END)
+    if at >= len(packet):
+        return is_announced and not is_whole
+    # Where a GIF goes up to its end, or goes on with something else, it is damaged if it lacks a picture, and not cut.
+    if packet[at] != _PICTURE or is_whole:
+        return False
     try:
         # Behind the colours a byte says how the picture is coded.
         return _lacks_data(packet, at + _PICTURE_BYTES + _colour_bytes(packet[at + _PICTURE_BYTES - 1]) + 1)
