@@ -17,9 +17,10 @@ how many frames it drops and repeats (`variable_rate`):
    in ten intervals are those of a standard rate, and that drops no more frames than there are shorter intervals, take
    it: recordings that were cut or joined keep their rate, at the price of a frame at each place. Of several, the one at
    which all of these intervals together last as long as they do.
-
-4. If that one drops some, and the mean rate gives each frame a tick of its own and differs from a standard rate by at
-   most one in 2000, take that: clocks of phones are a little fast or slow, and frames jitter past ticks then.
+4. If that one drops some, or is no standard rate and does not give each frame a tick of its own, take the mean rate if
+   it gives each frame a tick of its own, differs from a standard rate by at most one in 2000, and no interval differs
+   from its own by half of it or more, as at a join or a cut: clocks of phones are a little fast or slow, and frames
+   jitter past ticks then.
 
 If no candidate drops so few, take the one that drops the fewest, and of several the lowest.
 """
@@ -55,7 +56,8 @@ _NEAR = Fraction(5, 4)
 _MOST_OTHERS_PART, _ROUNDING_SECONDS = 10, Fraction(1, 1000)
 # Half of what lies between 30000/1001 and 30.
 _NEAR_PART = Fraction(1, 2000)
-_MOST_OF_A_MEAN = 10**6
+# By what part of an interval frames jitter, at most.
+_MOST_OF_A_MEAN, _MOST_JITTER = 10**6, 0.5
 _INTERVALS_TRIED = 32
 # Fields in a second of video that film is shown as; how many intervals tell of it, and at most one in how many is as
 # long as the one before.
@@ -140,11 +142,14 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
         best = min(cut, key=lambda rate: (_misfit(pts, timebase, rate), dropped[rate]))
     else:
         best = min(near, key=dropped.__getitem__)
-    # A clock that is a little fast or slow moves frames past ticks of the standard rate, and those of the mean fit.
+    # A clock that is a little fast or slow moves frames past ticks of another rate, and those of the mean fit. Behind a
+    # join or a cut the frames of a whole part may do so.
     mean = _mean_rate(pts, timebase).limit_denominator(_MOST_OF_A_MEAN)
     nearest = min(abs(mean / known - 1) for known in STANDARD_RATES)
-    is_off = dropped[best] > 0 and _possible(mean) and nearest <= _NEAR_PART
-    return mean if is_off and _has_own_ticks(pts, timebase, mean) else best
+    is_even = bool((np.abs(np.diff(pts) * float(mean * timebase) - 1) < _MOST_JITTER).all())
+    is_off = dropped[best] > 0 or (best not in STANDARD_RATES and not _has_own_ticks(pts, timebase, best))
+    fits = is_even and is_off and _possible(mean) and nearest <= _NEAR_PART
+    return mean if fits and _has_own_ticks(pts, timebase, mean) else best
 
 
 def _mean_rate(pts: Array, timebase: Fraction) -> Fraction:

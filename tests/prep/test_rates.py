@@ -185,13 +185,28 @@ def test_a_rate_that_slips_by_a_unit_now_and_then_stays_a_standard_one(
 
 @pytest.mark.parametrize("fast", [5e-5, 3e-4, -3e-4])
 @pytest.mark.parametrize("units", [1000, 90_000, 1_000_000])
-def test_a_phone_whose_clock_is_a_little_off_loses_no_frame(units: int, fast: float) -> None:
-    """Frames jitter, too. In ten minutes 30 frames/s or 29.97 left out up to 145 of them, and repeated as many."""
-    times = np.arange(18_000) / 30 * (1 - fast) + np.random.default_rng(2).normal(0, 3e-4, 18_000)
+@pytest.mark.parametrize("jitter", [1e-4, 3e-4, 1e-3])
+def test_a_phone_whose_clock_is_a_little_off_loses_no_frame(units: int, fast: float, jitter: float) -> None:
+    """Frames jitter, too. In ten minutes 30 frames/s or 29.97 left out up to 145 of them, and repeated as many. At the
+    rate of the median interval, where that is another one, thousands were repeated."""
+    times = np.arange(18_000) / 30 * (1 - fast) + np.random.default_rng(2).normal(0, jitter, 18_000)
     pts = np.round(times * units).astype(np.int64)
     grid = planned(pts, Fraction(1, units), (Fraction(18_000 * units, int(pts[-1] - pts[0])),))
     assert (grid.dropped, grid.repeated) == (0, 0)
     assert float(grid.rule.fps) == pytest.approx(30 * (1 + fast), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rate", "frames", "part"),
+    [(Fraction(30_000, 1001), 600, 0.4), (Fraction(30), 1500, 0.4), (Fraction(25), 3000, 0.2)],
+)
+def test_one_join_in_the_middle_is_no_clock_that_is_a_little_off(rate: Fraction, frames: int, part: float) -> None:
+    """The mean rate, such as 29.999 for 29.97, shows the frame that was left out, and no frame at its time."""
+    intervals = np.full(frames - 1, float(1000 / rate))
+    intervals[frames // 2] *= part
+    grid = planned(np.round(np.cumsum([0, *intervals])).astype(np.int64), hints=(rate,))
+    assert grid.rule.fps == rate
+    assert grid.dropped <= 1
 
 
 @pytest.mark.parametrize("places", [(3, 7), (2, 5, 8), (4, 12, 20, 28)])
