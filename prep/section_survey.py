@@ -211,7 +211,8 @@ def _key(plan: Plan, starts: Sequence[int]) -> str:
     settings = [list(starts), str(rule.timebase), str(rule.fps), encode.width, encode.height, encode.pipeline.encoder]
     # A program may change the header of a file in place, which its fingerprint does not show.
     tags = [source.primaries, source.transfer, source.matrix]
-    shown_as = [source.rotation, source.picture.mirrored, repr(source.crop), tags, source.cut.begin]
+    crop = repr(source.crop)
+    shown_as = [source.stream_index, source.rotation, repr(source.picture), crop, tags, source.cut.begin]
     digest = hashlib.blake2b(json.dumps([settings, shown_as]).encode(), digest_size=4)
     digest.update(np.ascontiguousarray(plan.grid.source_pts, dtype="<i8").tobytes())
     return digest.hexdigest()

@@ -15,7 +15,15 @@ import pytest
 
 import shortgop
 from datasets import current_manifest, rows_of
-from odd_pictures import encode_pictures, ffmpeg, joined_h264, numbered, remuxed
+from odd_pictures import (
+    encode_pictures,
+    ffmpeg,
+    joined_h264,
+    numbered,
+    remuxed,
+    with_clean_aperture,
+    with_pixel_crop,
+)
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.jobs.progress.tally import OnProgress, Progress, ignore
 from shortgop.manifests.dataset_files.snapshots import open_current
@@ -300,19 +308,57 @@ def test_pictures_that_change_stay_whole(frames: range, tmp_path: Path) -> None:
     assert numbers(tmp_path / "cut") == list(range(420))
 
 
-def test_sections_of_a_file_that_is_shown_otherwise_are_not_used_for_it(tmp_path: Path) -> None:
+OPTIONS = Options(PROFILE, section_seconds=0.01)
+
+
+def shown_source(folder: Path, codec: str) -> Path:
+    coded = ("-c:v", codec, "-q:v", "2", "-bf", "0", "-g", "24")
+    return encode_pictures(folder / "shown.mp4", numbered(range(400)), *coded, rate=25)
+
+
+def key_of(file: Path) -> str:
+    return survey(str(file), OPTIONS, find_ffmpeg().path).key
+
+
+SHOWN_OTHERWISE: dict[str, tuple[str, list[tuple[str, ...]], list[tuple[str, ...]]]] = {
+    # These begin at one keyframe, before the time at which players begin.
+    "beginning": ("mp4", [("-ss", "1.3"), ("-ss", "1.5")], [(), ()]),
+    "rotation": ("mp4", [(), ("-display_rotation", "180")], [(), ()]),
+    # A mirrored picture is turned by 180 degrees, too.
+    "mirroring": ("mp4", [("-display_rotation", "180"), ("-display_hflip",)], [(), ()]),
+    "colours": ("mkv", [(), ()], [(), ("-color_primaries", "bt2020")]),
+    "range": ("mkv", [(), ()], [("-color_range", "tv"), ("-color_range", "pc")]),
+    "stream": ("mkv", [(), ()], [
+        ("-map", "0", "-map", "0", "-disposition:v:0", "default", "-disposition:v:1", "0"),
+        ("-map", "0", "-map", "0", "-disposition:v:0", "0", "-disposition:v:1", "default"),
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", SHOWN_OTHERWISE)
+def test_sections_of_a_file_that_is_shown_otherwise_are_not_used_for_it(part: str, tmp_path: Path) -> None:
     """Sections that a killed job left are found by this key. The fingerprint of a long file may stay the same where its
     header was changed in place."""
-    pictures = ("-c:v", "mpeg2video", "-q:v", "2", "-bf", "0", "-g", "24")
-    full = encode_pictures(tmp_path / "full.mp4", numbered(range(400)), *pictures, rate=25)
-    options = Options(PROFILE, section_seconds=0.01)
+    suffix, *options = SHOWN_OTHERWISE[part]
+    # MPEG-2 states its range itself.
+    source = shown_source(tmp_path, "mpeg4" if part == "range" else "mpeg2video")
+    file = tmp_path / f"x.{suffix}"
+    keys = []
+    for of_input, of_output in [*zip(*options, strict=True)] * 2:
+        ffmpeg(*of_input, "-i", source, "-c", "copy", *of_output, file)
+        keys.append(key_of(file))
+    assert keys[0] != keys[1]
+    assert keys[:2] == keys[2:]
 
-    def key_of(*how: str) -> str:
-        ffmpeg(*how, "-i", full, "-c", "copy", tmp_path / "x.mp4")
-        return survey(str(tmp_path / "x.mp4"), options, find_ffmpeg().path).key
 
-    # These begin at one keyframe, before the time at which players begin.
-    earlier, later = ("-ss", "1.3"), ("-ss", "1.5")
-    keys = [key_of(*how) for how in (earlier, earlier, later, ("-display_rotation", "180", *earlier))]
-    assert keys[0] == keys[1]
-    assert len(set(keys)) == 3
+def test_sections_of_a_file_that_is_cropped_otherwise_are_not_used_for_it(tmp_path: Path) -> None:
+    cropped, file = tmp_path / "cropped.mp4", tmp_path / "x.mkv"
+    source = shown_source(tmp_path, "mpeg2video")
+    cropped.write_bytes(with_clean_aperture(source.read_bytes(), 88, 56))
+    ffmpeg("-i", cropped, "-c", "copy", file)
+    data = file.read_bytes()
+    keys = []
+    for left in (2, 6, 2):
+        file.write_bytes(with_pixel_crop(data, left, 8 - left, 4, 4))
+        keys.append(key_of(file))
+    assert keys[0] == keys[2] != keys[1]
