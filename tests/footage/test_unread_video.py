@@ -175,7 +175,8 @@ def test_a_video_in_ogg_behind_the_page_of_its_sound_is_not_left_out_in_silence(
 
 @pytest.mark.parametrize("suffix", ["mp4", "avi", "mkv", "flv"])
 def test_what_is_no_video_behind_a_file_changes_nothing(suffix: str, tmp_path: Path) -> None:
-    """Cameras and programs write thumbnails, photographs, sound, text and zeros there."""
+    """Cameras and programs write thumbnails, photographs, sound, text, zeros and boxes of their own there. A box of 64
+    bits begins as raw H.264 does, and one of 435 bytes as MPEG-2."""
     one = encode_pictures(tmp_path / f"one.{suffix}", numbered(range(FRAMES)), *OTHERS[suffix]).read_bytes()
     photo = encode_pictures(tmp_path / "one.jpg", numbered(range(1)), pix_fmt="rgb24").read_bytes()
     ffmpeg("-i", tmp_path / "one.jpg", "-c:v", "libaom-av1", "-cpu-used", "8", tmp_path / "one.avif")
@@ -186,7 +187,9 @@ def test_what_is_no_video_behind_a_file_changes_nothing(suffix: str, tmp_path: P
     if suffix != "mp4":
         ffmpeg(*TONE, "-c:a", "aac", tmp_path / "one.m4a")
         sound.append((tmp_path / "one.m4a").read_bytes())
-    for number, more in enumerate([photo, avif, *heif, *sound, b"made by a camera\n" * 100, bytes(5000)]):
+    own = [struct.pack(">I4sQ", 1, kind, 116) + bytes(100) for kind in (b"gdat", b"gMet", b"gnss")]
+    own += [struct.pack(">I4s", 435, kind) + bytes(427) for kind in (b"gdat", b"\xa9gps", bytes(4))]
+    for number, more in enumerate([photo, avif, *heif, *sound, *own, b"made by a camera\n" * 100, bytes(5000)]):
         report, shown = prepared(tmp_path / f"{number}.{suffix}", one + more)
         assert report.failures == ()
         assert shown == list(range(FRAMES))

@@ -34,9 +34,14 @@ _NO_VIDEO = b"hei[cfmsx]|hev[cmsx]|mif[12]|msf1|avi[fs]|avc[is]|crx |jp2 |M4[ABP
 # The first page of a stream of Ogg in which a video begins: Theora, Daala, Dirac, VP8, and others as OGM.
 _OGG_VIDEO = rb"OggS\0\x02.{20}\x01.(?:\x80theora|\x80daala|BBCD\0|OVP80|\x01video)"
 _NUT_START, _Y4M_START = rb"nut/multimedia container\0", rb"YUV4MPEG2 [WHFIACX]\w"
-# Parameter sets, perhaps behind a delimiter, of a profile that is in use, or with the bits that are reserved.
-_H264_START = rb"\0\0\0\x01(?:\x09[\x10-\xf0]\0\0\0?\x01)?[\x27\x47\x67][\x42\x4d\x58\x64\x6e\x7a\xf4\x2c]"
+# Parameter sets, perhaps behind a delimiter, of a profile and a level that are in use, or with the bits that are
+# reserved.
+_H264_START = rb"\0\0\0\x01(?:\x09[\x10-\xf0]\0\0\0?\x01)?[\x27\x47\x67][\x42\x4d\x58\x64\x6e\x7a\xf4\x2c].[\x09-\x3e]"
 _HEVC_START = rb"\0\0\0\x01(?:\x46\x01.\0\0\0?\x01)?\x40\x01..\xff\xff"
+# A header with a code of a rate and a marker bit. Sides of multiples of 16 are no letters, as of a box of this length.
+_RATE_CODED = re.escape(bytes(flags for flags in range(256) if 1 <= flags & 0x0F <= 8))
+_MARKED = re.escape(bytes(flags for flags in range(256) if flags & 0x20))
+_MPEG_START = rb"\0\0\x01\xb3(?![ -~]{4})...[" + _RATE_CODED + b"]..[" + _MARKED + b"]"
 _TRANSPORT_PACKET = rb"\x47[\0-\x7f].[\x10-\x3f]"
 # With what a video of another format begins behind a file: as AVI, Matroska, MP4, FLV, ASF, Ogg, MXF, IVF, NUT,
 # YUV4MPEG2, RealMedia, WTV, raw H.264, HEVC, MPEG-1, MPEG-2 and DV, and as a program or a transport stream, also of
@@ -59,8 +64,7 @@ _OTHERS = {
     "wtv": re.escape(_WTV_START),
     "h264": _H264_START,
     "hevc": _HEVC_START,
-    # Sides of multiples of 16 are no letters, as of a box of this length.
-    "mpegvideo": rb"\0\0\x01\xb3(?![ -~]{4})",
+    "mpegvideo": _MPEG_START,
     "dv": rb"\x1f\x07\0[\x3f\xbf]",
     "m2ts": b"(?:.{4}" + _TRANSPORT_PACKET + b".{184}){4}.{4}" + _TRANSPORT_PACKET,
 }
