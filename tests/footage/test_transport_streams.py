@@ -11,7 +11,7 @@ import pytest
 import shortgop
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
 from shortgop.prep.probing.containers.programs import frames_meanwhile
-from shortgop.prep.probing.containers.transport_packets import ends_in_mid_packet
+from shortgop.prep.probing.containers.transport_packets import _longest_steps, ends_in_mid_packet
 from transport_files import PID, packets_in, pes_starts, prepared, written
 
 FRAMES, GOP = 40, 10
@@ -197,3 +197,17 @@ def test_a_last_packet_that_is_cut_off_is_noticed_in_any_layout(
     assert not ends_in_mid_packet(str(written(tmp_path / "whole.ts", parts)), PID)
     cut = written(tmp_path / "cut.ts", parts[: pes_starts(packets)[20] + 1])
     assert ends_in_mid_packet(str(cut), PID)
+
+
+@pytest.mark.parametrize(
+    ("steps", "even"),
+    [
+        ([3600] * 100, 4500),
+        ([3003, 3004] * 100, 3754.375),
+        # A frame that is missing at the higher rate leaves a step as long as the usual one.
+        ([3600] * 1200 + [1800] * 790, 0),
+        ([3600] * 80 + [7200] * 20, 0),
+    ],
+)
+def test_a_rate_is_constant_where_few_steps_are_shorter_or_longer(steps: list[int], even: float) -> None:
+    assert _longest_steps(np.cumsum([0, *steps]))[0] == even

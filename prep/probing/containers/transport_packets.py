@@ -158,8 +158,8 @@ def _joins_of_segments(
     beginning, they are zero, as muxers begin. After losses they may be zero by chance: so there are two such segments,
     or a constant rate, whose times say that no frame is missing. The segment before ends with a whole PES packet. The
     frame of the next one follows as usual, so that nothing is missing; or it follows later, or at another time, and
-    counters may be others. `befores`: the positions of the
-    stream's packets before the breaks. `ends_are_told`: a decoder notices where the end of a frame is missing.
+    counters may be others. `befores`: the positions of the stream's packets before the breaks. `ends_are_told`: a
+    decoder notices where the end of a frame is missing.
     """
     found: list[int] = []
     others: list[int] = []
@@ -199,9 +199,9 @@ def _longest_steps(times: Array) -> tuple[float, float]:
     if len(times) < 2:
         return 0.0, 0.0
     steps = np.diff(times) % _TIMES
-    usual, ordinary = float(np.median(steps)), float(np.quantile(steps, _ORDINARY_PART))
-    even = _ROUNDED_STEPS * usual
-    return even if ordinary <= even else 0.0, max(_MOST_STEPS * usual, ordinary)
+    short, usual, ordinary = np.quantile(steps, [1 - _ORDINARY_PART, 0.5, _ORDINARY_PART]).tolist()
+    is_constant = short * _ROUNDED_STEPS >= usual and ordinary <= _ROUNDED_STEPS * usual
+    return _ROUNDED_STEPS * usual if is_constant else 0.0, max(_MOST_STEPS * usual, ordinary)
 
 
 def _begin_counters(rows: _Rows) -> tuple[int, int] | None:
