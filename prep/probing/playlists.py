@@ -167,7 +167,7 @@ def _attributes(line: str, *tags: str) -> dict[str, str]:
 
 def _method(line: str) -> str:
     """How the segments behind a line are encrypted, if it says that."""
-    return _attributes(line, _KEY).get("METHOD", _NOT_ENCRYPTED)
+    return _attributes(line, _KEY).get("METHOD") or _NOT_ENCRYPTED
 
 
 def _named_by(line: str) -> str:

@@ -45,6 +45,7 @@ def write_playlist(clip: Path, playlist: Path) -> str:
         'URI="https://example.com/key",METHOD=NONE',
         'KEYFORMAT="METHOD=AES-128,",METHOD=NONE',
         'METHOD=NONE,KEYFORMAT="com.example,METHOD=AES-128"',
+        "METHOD=",
     ],
 )
 def test_an_hls_playlist_that_says_that_it_is_not_encrypted_is_prepared(key: str, clip: Path, tmp_path: Path) -> None:
