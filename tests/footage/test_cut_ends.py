@@ -164,7 +164,7 @@ def test_a_gif_that_is_cut_off_at_a_byte_like_the_mark_of_its_end_is_a_shorter_o
     assert shown(whole[: len(whole) - end], tmp_path / "x.gif") == list(range(FRAMES - 1))
 
 
-@pytest.mark.parametrize("picture", [4, 6, 9])
+@pytest.mark.parametrize("picture", [4, 6, 9, 15, 20, 29])
 def test_a_gif_that_is_damaged_in_the_middle_is_not_taken_for_one_that_is_cut_off(picture: int, tmp_path: Path) -> None:
     """One wrong byte, the length of an extension, hid the pictures behind it: they were left out without a word."""
     source = tmp_path / "x.gif"

@@ -5,7 +5,7 @@ from __future__ import annotations
 _HEADER, _HEADER_BYTES, _FLAGS = b"GIF8", 13, 10
 _EXTENSION, _PICTURE = 0x21, 0x2C
 # What an extension is that says how long the picture behind it is shown.
-_CONTROL = 0xF9
+_CONTROL, _CONTROL_LENGTH = 0xF9, 4
 # Behind the last picture: the end of its blocks, and the mark with which a GIF ends.
 _WHOLE_END = b"\0;"
 # Encoders fill all blocks of a picture but its last one.
@@ -36,19 +36,35 @@ def has_picture(packet: bytes) -> bool:
     return is_announced or (at < len(packet) and packet[at] == _PICTURE)
 
 
+def has_wrong_control(packet: bytes) -> bool:
+    """Whether the first extension that says that a picture follows has another length than all have: what it seems to
+    have may be that picture, and others behind it."""
+    at = _extensions_at(packet)
+    try:
+        while packet[at] == _EXTENSION and packet[at + 1] != _CONTROL:
+            at = _behind_blocks(packet, at + _EXTENSION_BYTES)
+        return packet[at] == _EXTENSION and packet[at + _EXTENSION_BYTES] != _CONTROL_LENGTH
+    except IndexError:
+        return False
+
+
 def _picture_at(packet: bytes) -> tuple[int, bool]:
     """Where the extensions of a packet end, which is where its picture begins if it has one, or the end of a packet
     that ends within them; and whether one of them says that a picture follows."""
-    at, is_announced = 0, False
+    at, is_announced = _extensions_at(packet), False
     try:
-        if packet.startswith(_HEADER):
-            at = _HEADER_BYTES + _colour_bytes(packet[_FLAGS])
         while packet[at] == _EXTENSION:
             is_announced = is_announced or packet[at + 1] == _CONTROL
             at = _behind_blocks(packet, at + _EXTENSION_BYTES)
     except IndexError:
         at = len(packet)
     return at, is_announced
+
+
+def _extensions_at(packet: bytes) -> int:
+    """Where the extensions of a packet begin: behind the header of the file, in the first one."""
+    is_first = packet.startswith(_HEADER) and len(packet) > _FLAGS
+    return _HEADER_BYTES + _colour_bytes(packet[_FLAGS]) if is_first else 0
 
 
 def _lacks_end(packet: bytes) -> bool:
