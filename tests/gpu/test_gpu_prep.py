@@ -203,6 +203,14 @@ def test_a_session_that_is_refused_is_asked_for_again(
     assert [bool(run["said"]) for run in gpu.runs()] == [True, True, False]
 
 
+def assert_left_to_the_cpu(source: SyntheticVideo, dataset: Path, why: str) -> None:
+    (video,) = prepared(source.path, dataset)
+    assert numbers(video) == list(range(100))
+    (recorded,) = pipelines(dataset)
+    assert (recorded["decoding"], recorded["encoder"]) == ("software", "libx264")
+    assert recorded["why"] == f"the GPU failed: {why}"
+
+
 @pytest.mark.parametrize(
     ("refuse", "why", "attempts"),
     [
@@ -215,11 +223,7 @@ def test_a_gpu_that_keeps_failing_leaves_the_source_to_the_cpu(
     refuse: str, why: str, attempts: int, gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
     gpu = gpu_machine(refuse=refuse, refusals=9)
-    (video,) = prepared(source.path, tmp_path / "dataset")
-    assert numbers(video) == list(range(100))
-    (recorded,) = pipelines(tmp_path / "dataset")
-    assert (recorded["decoding"], recorded["encoder"]) == ("software", "libx264")
-    assert recorded["why"] == f"the GPU failed: {why}"
+    assert_left_to_the_cpu(source, tmp_path / "dataset", why)
     assert [run["on_gpu"] for run in gpu.runs()] == [True] * attempts + [False]
 
 
@@ -240,11 +244,7 @@ def test_a_gpu_that_is_lost_within_a_source_leaves_it_to_the_cpu(
 ) -> None:
     """What it had made until then is of no use: the CPU begins at the first frame, and nothing twice is in the file."""
     gpu = gpu_machine(refusals=9, refuse_after=40, **lost)
-    (video,) = prepared(source.path, tmp_path / "dataset")
-    assert numbers(video) == list(range(100))
-    (recorded,) = pipelines(tmp_path / "dataset")
-    assert (recorded["decoding"], recorded["encoder"]) == ("software", "libx264")
-    assert recorded["why"] == f"the GPU failed: {why}"
+    assert_left_to_the_cpu(source, tmp_path / "dataset", why)
     assert [run["on_gpu"] for run in gpu.runs()] == [True] * attempts + [False]
     dataset = DiskStorage(tmp_path / "dataset")
     assert list(verify(dataset, open_current(dataset)[1])) == []
