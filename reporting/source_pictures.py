@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import av
@@ -21,7 +22,7 @@ from ..jobs.finding.store_files import StoreFile, copied, told
 from ..manifests.ragged import Array
 from ..prep.probing.containers.edit_list import NO_CUT, Cut, cut_of, track_edits
 from ..prep.probing.headers.stated_rates import RAW_DEMUXERS
-from ..prep.probing.opening import is_without_edits, open_contents, open_source, packets_of, video_stream
+from ..prep.probing.opening import demuxer_of, is_without_edits, open_contents, open_source, packets_of, video_stream
 from ..prep.probing.probe import probe
 from ..prep.probing.source_video import SourceVideo
 from ..prep.running.mounts import read_in_time
@@ -32,9 +33,13 @@ from ..wording import byte_size, three_digits
 
 # A frame that is further from a keyframe than this is not searched for: a page is to be ready in a minute.
 _MOST_DECODED = 800
+# All packets of a source that may state only times of decoding are read.
+_MOST_PROBED_BYTES = 4_000_000_000
 _STALL_SECONDS = 10.0
 # Frames come out of a decoder at most so many packets late.
 _MOST_HELD_BACK = 32
+# Demuxers that do not state, or not always, when a frame is shown.
+_COUNTED = ("avi", "mxf", *RAW_DEMUXERS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +117,13 @@ def _read(
             begin = _cut_of(path, container, stream).begin
             in_media = [pts + begin for pts in wanted_pts]
             context, rate = stream.codec_context, stream.average_rate
-        source = probed() if probed is not None and context.has_b_frames else None
+            is_probed = probed is not None and _may_lack_times(container, stream)
+        if is_probed and file_bytes > _MOST_PROBED_BYTES:
+            raise SourceError(
+                f"{path} may state only when frames are decoded, and is too large to be read as a whole for this page",
+                file=path,
+            )
+        source = probed() if probed is not None and is_probed else None
         is_by_number = source is not None and (source.has_decode_times or source.demuxer in RAW_DEMUXERS)
         if source is not None and is_by_number and source.pts is not None and source.in_pauses is None:
             found = _by_number(opened, source, in_media)
@@ -138,6 +149,15 @@ def _read(
         raise SourceError(f"{path} does not decode: {error}", file=path) from error
 
 
+def _may_lack_times(container: InputContainer, stream: VideoStream) -> bool:
+    """Whether packets may state only when their frames are decoded, or that plus the same for all. Reads a few."""
+    if not stream.codec_context.has_b_frames or demuxer_of(container) in _COUNTED:
+        return bool(stream.codec_context.has_b_frames)
+    packets = islice((packet for packet in packets_of(container, stream) if packet.size), _MOST_HELD_BACK)
+    times = [(packet.pts, packet.dts) for packet in packets]
+    return len({pts - dts for pts, dts in times if pts is not None and dts is not None}) == 1
+
+
 def _cut_of(path: str, container: InputContainer, stream: VideoStream) -> Cut:
     return cut_of(path, stream, track_edits(path, stream)) if is_without_edits(container) else NO_CUT
 
@@ -145,10 +165,12 @@ def _cut_of(path: str, container: InputContainer, stream: VideoStream) -> Cut:
 def _search(path: str, opened: Callable[[], InputContainer], wanted_pts: Sequence[int]) -> dict[int, SourcePicture]:
     found: dict[int, SourcePicture] = {}
     wanted, last = set(wanted_pts), max(wanted_pts)
-    # Seeking may end behind the frame where an index is poor; reading from the start finds it then.
-    for start in (min(wanted_pts), None):
+    # Seeking may end behind the frame where an index is poor; reading from the start finds it then. FFmpeg takes frames
+    # for corrupt if it does not know the keyframe at which the source begins.
+    for start, with_corrupt in ((min(wanted_pts), False), (None, False), (None, True)):
         with opened() as container:
             stream = video_stream(path, container)
+            stream.codec_context.flags |= Flags.output_corrupt if with_corrupt else 0
             aspect = float(stream.sample_aspect_ratio or 1)
             if start is not None:
                 # Raw streams have nothing to seek by.
@@ -167,15 +189,34 @@ def _search(path: str, opened: Callable[[], InputContainer], wanted_pts: Sequenc
 def _by_number(
     opened: Callable[[], InputContainer], source: SourceVideo, wanted_pts: Sequence[int]
 ) -> dict[int, SourcePicture]:
-    """The frames of a source whose packets state when they are decoded: which is shown when, their numbers say."""
+    """The frames of a source whose packets state when they are decoded: which is shown when, their numbers say.
+    SourceError for those that are too far from the start."""
+    found = _counted(opened, source, wanted_pts, flags=0)
+    if len(found) < len(set(wanted_pts)):
+        found = _counted(opened, source, wanted_pts, flags=Flags.output_corrupt)
+    return found
+
+
+def _counted(
+    opened: Callable[[], InputContainer], source: SourceVideo, wanted_pts: Sequence[int], *, flags: int
+) -> dict[int, SourcePicture]:
     with opened() as container:
-        num_shown = len(times_of(source)) - _num_left_out(container, _stream(container, source))
+        stream = _stream(container, source)
+        stream.codec_context.flags |= flags
+        num_shown = len(times_of(source)) - _num_left_out(container, stream)
     nothing = np.zeros(num_shown, dtype=np.int64)
     times = (mended_times(source, nothing) if source.has_decode_times else times_of(source)).tolist()
     wanted = {number: pts for number, pts in enumerate(times) if pts in wanted_pts}
+    if max(wanted, default=0) >= _MOST_DECODED:
+        raise SourceError(
+            f"{source.path} states only when its frames are decoded, so that they are counted from its start; this "
+            f"page shows the first {_MOST_DECODED}",
+            file=source.path,
+        )
     found: dict[int, SourcePicture] = {}
     with opened() as container:
         stream = _stream(container, source)
+        stream.codec_context.flags |= flags
         aspect = float(stream.sample_aspect_ratio or 1)
         for number, frame in enumerate(_decoded(container, stream)):
             if number in wanted:
