@@ -175,8 +175,7 @@ def test_a_video_in_ogg_behind_the_page_of_its_sound_is_not_left_out_in_silence(
 
 @pytest.mark.parametrize("suffix", ["mp4", "avi", "mkv", "flv"])
 def test_what_is_no_video_behind_a_file_changes_nothing(suffix: str, tmp_path: Path) -> None:
-    """Cameras and programs write thumbnails, photographs, sound, text, zeros and boxes of their own there. A box of 64
-    bits begins as raw H.264 does, and one of 435 bytes as MPEG-2."""
+    """Cameras write thumbnails, sound, text, zeros and boxes there, some of which begin as raw H.264 or MPEG-2 do."""
     one = encode_pictures(tmp_path / f"one.{suffix}", numbered(range(FRAMES)), *OTHERS[suffix]).read_bytes()
     photo = encode_pictures(tmp_path / "one.jpg", numbered(range(1)), pix_fmt="rgb24").read_bytes()
     ffmpeg("-i", tmp_path / "one.jpg", "-c:v", "libaom-av1", "-cpu-used", "8", tmp_path / "one.avif")
