@@ -58,15 +58,18 @@ def states_rate(keyframe: bytes, codec: str) -> bool:
 def first_frames(path: str, stream_index: int, opened: InputContainer | None = None) -> list[VideoFrame]:
     """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
     They are read from `opened`, if it is given, and it is closed."""
-    # FFmpeg takes all frames of H.264 for corrupt where it knows none at which decoding may start. The scan does.
-    for container, also_corrupt in ((opened, False), (None, True)):
-        frames = _first_frames(container or open_source(path), stream_index, also_corrupt=also_corrupt)
-        if frames:
-            return frames
+    container = opened or open_source(path)
+    is_h264 = _video(container, stream_index).codec_context.name == "h264"
+    frames = _first_frames(container, stream_index)
+    if not frames and is_h264:
+        # FFmpeg takes all frames of H.264 for corrupt where it knows none at which decoding may start. The scan does.
+        frames = _first_frames(open_source(path), stream_index, also_corrupt=True)
+    if frames:
+        return frames
     raise DamagedSourceError(f"{path}: not one frame decodes; {UNREADABLE_REMEDY}", file=path)
 
 
-def _first_frames(opened: InputContainer, stream_index: int, *, also_corrupt: bool) -> list[VideoFrame]:
+def _first_frames(opened: InputContainer, stream_index: int, *, also_corrupt: bool = False) -> list[VideoFrame]:
     frames: list[VideoFrame] = []
     with opened as container, contextlib.suppress(av.error.FFmpegError):
         for frame in _decoded(container, stream_index, also_corrupt=also_corrupt):
