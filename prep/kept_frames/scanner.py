@@ -173,18 +173,19 @@ class Scanner:
 
     def _take(self, packet: Packet[VideoStream], broken: str) -> None:
         self.last_position, self.last_end = packet.pos, (packet.pos or 0) + packet.size
-        unit = self._headers.read(bytes(packet))
+        data = bytes(packet)
+        unit = self._headers.read(data)
         if self.last_pictures is not None:
             self.last_pictures.see(packet)
         if self._picture_ends is not None:
-            self._picture_ends.see(bytes(packet))
+            self._picture_ends.see(data)
         if self._headers.misses_one(unit):
             broken = broken or "a frame is missing"
         if self._missing_before and (packet.pos or 0) >= self._missing_before[0]:
             broken = MISSING_FRAGMENT
             del self._missing_before[0]
         seen, number = self._seen, len(self._seen.packets)
-        frame = self._references.read(bytes(packet)) if self._references is not None else None
+        frame = self._references.read(data) if self._references is not None else None
         if unit.is_second_field and number:
             self._complete(packet, broken)
             return
@@ -194,7 +195,7 @@ class Scanner:
         packet.opaque = (number,)
         if packet.size <= _EMPTY_BYTES:
             seen.empty.add(number)
-        seen.leading.append(self._headers.leads(bytes(packet)))
+        seen.leading.append(self._headers.leads(data))
         seen.frames.append(frame)
         if self._break_at is not None and (packet.pos or 0) >= self._break_at:
             broken = broken or NO_CHAIN
