@@ -32,7 +32,6 @@ from .containers.mp4_fragments import ends_in_moof
 from .containers.sample_entry import track_box
 from .containers.transport_packets import has_transport_packets
 from .headers.access_units import has_only_headers
-from .headers.gif_blocks import has_picture
 from .playlists import OF_ANY_SUFFIX, SCRIPT_DEMUXERS, kind_of, script_demuxer
 from .pyav_version import check_pyav
 from .signs import promised_end, why_mp4_does_not_open
@@ -289,19 +288,18 @@ def packets_of(
     behind another one in a file begins with headers too, and a GIF may end in comments.
     """
     decoder = stream.codec_context
-    may_be_split, headers = decoder.name in ("h264", "hevc"), _OGG_HEADERS.get(decoder.name)
+    may_be_split, is_gif = decoder.name in ("h264", "hevc"), decoder.name == "gif"
+    headers = _OGG_HEADERS.get(decoder.name)
     with suppress(IndexError):
         for number, packet in enumerate(_demuxed(container, stream)):
             if stop is not None and packet.pos is not None and packet.pos >= stop:
                 return
-            # Packets are not copied to look at them, but for the shortest ones, and the first: some encoders say in it
-            # at length what they are.
+            # Packets are not copied to look at them, but for those of a GIF, the shortest ones, and the first: some
+            # encoders say in it at length what they are.
             if headers is not None and packet.size and headers.match(memoryview(packet)):
                 continue
-            if decoder.name == "gif" and packet.size and not has_picture(bytes(packet)):
-                continue
-            is_short = may_be_split and (packet.size <= _MOST_HEADER_BYTES or number == 0)
-            if not (is_short and has_only_headers(decoder.name, bytes(packet), decoder.extradata)):
+            is_copied = is_gif or (may_be_split and (packet.size <= _MOST_HEADER_BYTES or number == 0))
+            if not (is_copied and has_only_headers(decoder.name, bytes(packet), decoder.extradata)):
                 yield packet
 
 

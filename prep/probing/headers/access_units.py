@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import SupportsBytes
 
-from .gif_blocks import has_wrong_control
+from .gif_blocks import has_picture, has_wrong_control
 from .h264_sps import Bits, Sps, parse_sps
 from .nal_units import length_bytes_of, split_units, stored_h264_sets, stored_hevc_sets
 
@@ -269,7 +269,10 @@ class HeaderReader:
 
 
 def has_only_headers(codec: str, data: bytes, extradata: bytes | None) -> bool:
-    """Whether a packet of H.264 or HEVC has parameter sets, messages or a delimiter, and no picture."""
+    """Whether a packet has no picture: one of H.264 or HEVC has parameter sets, messages or a delimiter, and one of a
+    GIF what lies behind its last picture, such as a comment."""
+    if codec == "gif":
+        return bool(data) and not has_picture(data)
     nals = list(split_units(data, length_bytes_of(codec, extradata or b"")))
     if codec == "hevc":
         return bool(nals) and all(nal[0] >> 1 & 63 in _HEVC_HEADERS for nal in nals)
