@@ -12,13 +12,17 @@ import av
 import imageio_ffmpeg
 import numpy as np
 import pytest
+from av.codec.context import Flags
 
 import shortgop
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep.kept_frames.damage import assess
+from shortgop.prep.kept_frames.scan import scan
 from shortgop.prep.probing.headers.h264_references import ReferenceReader
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
+from sweep import sample
 from synthetic import burn, constant_rate_pts, make_video, read_number
 
 RATE = Fraction(25)
@@ -190,3 +194,58 @@ def test_which_frames_are_to_be_forgotten_is_read_behind_weights_of_references(
         forgets += bool(frame.forgotten)
         held += [frame.frame_num] if frame.is_reference else []
     assert forgets >= 2
+
+
+def changing(path: Path, rng: random.Random) -> Path:
+    """A video of three scenes that change now and then, encoded in one of many ways: frames refer to near and far
+    ones."""
+    params = (
+        f"open-gop={rng.choice([0, 1])}:keyint={rng.choice([12, 24, 250])}:min-keyint={rng.choice([1, 12])}"
+        f":ref={rng.choice([1, 2, 3, 4, 6])}:bframes={rng.choice([0, 1, 3, 5])}:scenecut={rng.choice([0, 40, 80])}"
+        f":b-pyramid={rng.choice(['none', 'strict', 'normal'])}:b-adapt={rng.choice([0, 1, 2])}"
+        f":weightp={rng.choice([0, 1, 2])}:weightb={rng.choice([0, 1])}:slices={rng.choice([1, 1, 3])}"
+        f":direct={rng.choice(['spatial', 'temporal', 'auto'])}:{rng.choice(['interlaced=0', 'interlaced=0', 'tff=1'])}"
+    )
+    noise = np.random.default_rng(rng.randrange(1 << 32))
+    scenes = noise.integers(0, 255, (3, 24, 40, 3), dtype=np.uint8).repeat(4, 1).repeat(4, 2)
+    scene = 0
+    with av.open(path, "w") as out:
+        stream = out.add_stream("libx264", rate=25, options={"preset": "veryfast", "x264-params": params})
+        stream.width, stream.height, stream.pix_fmt = 160, 96, "yuv420p"
+        for number in range(FRAMES):
+            scene = rng.randrange(3) if rng.random() < 0.12 else scene
+            frame = av.VideoFrame.from_ndarray(np.roll(scenes[scene], (2 * number, 3 * number), (0, 1)))
+            frame.pts = number
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode())
+    return path
+
+
+def decoded(path: Path) -> dict[int, np.ndarray]:
+    """The frames by their pts, also those that FFmpeg takes for corrupt."""
+    with av.open(path) as container:
+        container.streams.video[0].codec_context.flags |= Flags.output_corrupt
+        return {frame.pts: frame.to_ndarray() for frame in container.decode(video=0) if frame.pts is not None}
+
+
+# Without the comparison of reference lists, frames of the first two are wrong.
+SEEDS = (5, 47)
+
+
+@pytest.mark.parametrize("seed", sample(SEEDS, more=[seed for seed in range(60) if seed not in SEEDS]))
+def test_no_frame_of_a_stream_that_is_cut_anywhere_counts_as_sound_and_is_not(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    whole = changing(tmp_path / "whole.mkv", rng)
+    right = decoded(whole)
+    for first_packet in [0, *rng.sample(range(1, FRAMES - 10), 6)]:
+        cut = without_marks(whole, tmp_path / f"{first_packet}.mkv", first_packet)
+        found = scan(str(cut), 0)
+        if not any(packet.is_entry for packet in found.packets):
+            # It is taken as FFmpeg takes it: docs/design/prep.md.
+            continue
+        damage = assess(found, max_hole_units=10_000)
+        known = [packet.pts for packet in found.packets if packet.pts is not None]
+        sound = known if damage is None else damage.sound_pts.tolist()
+        shown = decoded(cut)
+        wrong = [pts for pts in sound if not np.array_equal(shown[pts], right[pts])]
+        assert wrong == [], first_packet

@@ -5,10 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+import pytest
+
+from field_pictures import BitWriter
 from shortgop.prep.kept_frames.judged import Seen, with_unmarked_entries
 from shortgop.prep.kept_frames.scanned import ScannedPacket
 from shortgop.prep.kept_frames.unmarked_entries import unmarked_entries
 from shortgop.prep.probing.headers.h264_references import CodedFrame, ReferenceList
+from shortgop.prep.probing.headers.h264_sps import parse_sps
 
 I = CodedFrame(0, is_reference=True, slices=((),))  # noqa: E741  # what H.264 calls it
 
@@ -156,3 +160,19 @@ def test_where_several_edits_hide_frames_between_others_no_i_picture_is_an_entry
     frames = [p(1, 1), I, p(1, 1), p(2, 1)]
     assert found_with_edits(frames, [-1, 0, 1, 2], {0}) == [1]
     assert found_with_edits(frames, [-1, 0, 1, 2], {0, 2}) == []
+
+
+@pytest.mark.parametrize("chroma", [1, 3])
+def test_parameters_are_read_behind_scaling_lists(chroma: int) -> None:
+    """14496-10, 7.3.2.1.1.1: the lists of each size may be left out, or state one difference for each entry."""
+    high, level, number = 100 if chroma == 1 else 244, 30, 3
+    writer = BitWriter().put(high, 8).put(0, 8).put(level, 8).golomb(number, chroma)
+    if chroma == 3:
+        writer.put(0, 1)  # separate_colour_plane_flag
+    writer.golomb(0, 0).put(0, 1).put(1, 1)  # depths, and that lists follow
+    for size in [16] * 6 + [64] * (6 if chroma == 3 else 2):
+        writer.put(1, 1).golomb(*[0] * size)
+    # frame_num of 6 bits, orders of 8 bits, two references, no gaps, 96x64 of frames, no crop, no VUI, the stop bit.
+    writer.golomb(2, 0, 4, 2).put(0, 1).golomb(5, 3).put(0b11001, 5)
+    found = parse_sps(b"\x67" + writer.aligned())
+    assert (found.number, found.frame_num_bits, found.order_bits, found.has_chroma) == (number, 6, 8, True)

@@ -58,15 +58,17 @@ def written(path: Path, packets: list[bytes], left_out: tuple[int, ...] = (), ea
     return path
 
 
-class _Writer:
+class BitWriter:
+    """Writes the fields of headers of H.264: numbers of so many bits, and of Exp-Golomb codes."""
+
     def __init__(self) -> None:
         self._bits: list[str] = []
 
-    def put(self, value: int, count: int) -> _Writer:
+    def put(self, value: int, count: int) -> BitWriter:
         self._bits.append(f"{value:0{count}b}")
         return self
 
-    def golomb(self, *values: int) -> _Writer:
+    def golomb(self, *values: int) -> BitWriter:
         for value in values:
             self.put(value + 1, 2 * (value + 1).bit_length() - 1)
         return self
@@ -80,7 +82,7 @@ class _Writer:
 
 def _sps() -> bytes:
     main_profile, level_3 = 77, 30
-    writer = _Writer().put(main_profile, 8).put(0, 8).put(level_3, 8)
+    writer = BitWriter().put(main_profile, 8).put(0, 8).put(level_3, 8)
     # id 0, frame_num of 4 bits, frames are shown as they are decoded, one reference, no gaps, 96x64 of fields.
     writer.golomb(0, 0, 2, 1).put(0, 1).golomb(WIDTH // _MACROBLOCK - 1, HEIGHT // _MACROBLOCK // 2 - 1)
     # frame_mbs_only_flag 0, no frames of mixed macroblocks, direct_8x8_inference, no crop, no VUI, and the stop bit.
@@ -89,12 +91,12 @@ def _sps() -> bytes:
 
 def _pps() -> bytes:
     # Both ids 0, CAVLC, one slice group and one reference, no weights, deblocking can be switched off.
-    return _Writer().golomb(0, 0).put(0, 2).golomb(0, 0, 0).put(0, 3).golomb(0, 0, 0).put(0b1001, 4).aligned()
+    return BitWriter().golomb(0, 0).put(0, 2).golomb(0, 0, 0).put(0, 3).golomb(0, 0, 0).put(0b1001, 4).aligned()
 
 
 def _slice(field: NDArray[np.uint8], frame_num: int, is_bottom: int, idr_id: int) -> bytes:
     is_idr = frame_num == 0 and not is_bottom
-    writer = _Writer().golomb(0, _ONLY_I_SLICES, 0).put(frame_num % 16, 4).put(1, 1).put(is_bottom, 1)
+    writer = BitWriter().golomb(0, _ONLY_I_SLICES, 0).put(frame_num % 16, 4).put(1, 1).put(is_bottom, 1)
     if is_idr:
         writer.golomb(idr_id).put(0, 2)
     else:
@@ -104,7 +106,7 @@ def _slice(field: NDArray[np.uint8], frame_num: int, is_bottom: int, idr_id: int
     data = b""
     for pixels in _macroblocks(field):
         data += writer.golomb(_I_PCM).aligned() + pixels
-        writer = _Writer()
+        writer = BitWriter()
     return _nal(_IDR if is_idr else _OTHER, data + b"\x80")
 
 
