@@ -5,7 +5,7 @@
 Each loader delivers the same batches in turn, round by round: 16 clips of 16 frames, 224x224 cut from the middle of
 456x256, as float16; from 24 minutes of video, so that few clips overlap. A round is timed between two batches in its
 middle, so that neither what was read ahead before nor the end of an epoch counts. `make bench` leaves it out: the table
-in docs/training.md comes from here, in the environment that `make bench` builds.
+in docs/benchmarks-all.md comes from here, in the environment that `make bench` builds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 import footage
 import numpy as np
 import torch
-from results import RESULTS, ROOT, between_markers, machine_name
+from results import ALL_PAGE, RESULTS, machine_name, write_page
 from torch.utils.data import DataLoader, Dataset
 
 import shortgop
@@ -40,7 +40,6 @@ FRAMES, STRIDE, BATCH = 16, 4, 16
 AHEAD = 6
 """Batches before and after those that are timed: more than any of the loaders reads ahead."""
 DTYPES = {"float16": torch.float16, "uint8": torch.uint8}
-PAGE = ROOT / "docs" / "training.md"
 WORKERS = len(os.sched_getaffinity(0))
 
 Batches = Callable[[int], Iterator[Any]]
@@ -342,7 +341,7 @@ def main() -> None:
         }
         file = RESULTS / f"{machine_name(machine)}-loaders.json"
         file.write_text(json.dumps(content, indent=1, default=str) + "\n")
-        PAGE.write_text(between_markers(PAGE.read_text(), "loaders", text))
+        write_page(ALL_PAGE, "loaders", text)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 pyproject.toml says from which versions on shortgop installs. Here each set of them gets an environment of its own,
 without the extras. What is read there has to be equal to what is read here, in every format, and clips have to come in
-the same order. It ends with 1 where something differs by more than docs/trainers.md says.
+the same order. It ends with 1 where something differs by more than docs/versions.md says.
 """
 
 from __future__ import annotations
