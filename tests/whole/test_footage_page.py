@@ -1,5 +1,5 @@
-"""docs/footage.md names the files of the tests that show each property of sources, and docs/imports.md the tests: all of
-them exist."""
+"""docs/footage.md names the files of the tests that show each property of sources, and docs/imports.md the tests: all
+of them exist."""
 
 from __future__ import annotations
 
