@@ -37,5 +37,7 @@ def test_each_link_leads_to_what_exists(page: Path) -> None:
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# A `b`, and c\n[1](#a-b-and-c) [2](page.md#a-b-and-c) [3](#d) [4](other.md) [5](https://x.y/#z)\n")
+    page.write_text(
+        "# A `b`, and c\n[1](#a-b-and-c) [2](page.md#a-b-and-c) [3](#d) [4](other.md) [5](https://x.y/#z)\n"
+    )
     assert lost_links(page) == ["#d", "other.md"]
