@@ -95,7 +95,7 @@ def start(world_size: int, paths: tuple[Path, Path], workers: int) -> list[BaseP
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=0, help="processes of each rank that read ahead")
     workers = parser.parse_args().workers
     with tempfile.TemporaryDirectory() as folder:

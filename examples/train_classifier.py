@@ -37,7 +37,7 @@ def prepared(frames: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--workers", type=int, default=1, help="processes that read ahead; 0 for none")
     arguments = parser.parse_args()
