@@ -192,7 +192,8 @@ class Storage(Protocol):
         ...
 
     def take(self, key: str) -> Taken:
-        """Take a file aside, where that is possible, to look once more before it is removed. FileNotFoundError."""
+        """Take a file aside, where that is possible, to look once more before it is removed. FileNotFoundError if there
+        is none."""
         ...
 
     def lock(self) -> AbstractContextManager[None]:

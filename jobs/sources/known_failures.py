@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
-from ...manifests.dataset_files.layout import snapshot_key
+from ...manifests.dataset_files.layout import file_at, snapshot_key
 from ...manifests.dataset_files.parts import unit_of_content, write_part
 from ...manifests.dataset_files.root_file import read_root
 from ...manifests.dataset_files.snapshots import open_failures
@@ -41,7 +41,7 @@ def recorded_failures(dataset: Storage) -> RecordedFailures:
     snapshot = read_root(dataset).snapshot
     if snapshot is None:
         return RecordedFailures()
-    stored = dataset.find(snapshot_key(snapshot))
+    stored = file_at(dataset, snapshot_key(snapshot))
     return _failures_in(dataset, snapshot, stored and stored.version)
 
 

@@ -60,6 +60,14 @@ def listed(dataset: Storage, folder: str) -> Iterator[Stored]:
         raise not_read(dataset.place(folder), error) from error
 
 
+def file_at(dataset: Storage, key: str) -> Stored | None:
+    """A file's length, time and version; None if there is none. UnreadableDataError if that cannot be found out."""
+    try:
+        return dataset.find(key)
+    except OSError as error:
+        raise not_read(dataset.place(key), error) from error
+
+
 def shard_lengths(dataset: Storage) -> dict[str, int]:
     """The number of bytes of each file in the shards folder, by its name."""
     return {stored.key.removeprefix(shard_key("")): stored.num_bytes for stored in listed(dataset, "shards")}
@@ -76,17 +84,17 @@ def snapshots(dataset: Storage) -> dict[str, list[Stored]]:
 def time_there(dataset: Storage) -> float:
     """A time that has passed by the clock of the place, in seconds since 1970. For whoever holds the writer lock it is
     about now: that of the lock, or of the latest snapshot."""
-    lock = dataset.find(LOCK_KEY)
+    lock = file_at(dataset, LOCK_KEY)
     times = [stored.modified_ns for files in snapshots(dataset).values() for stored in files]
     return max([*times, 0 if lock is None else lock.modified_ns]) / 1e9
 
 
 def has_snapshot(dataset: Storage, snapshot: str) -> bool:
     """Whether a snapshot is there. Nothing is listed, which not every store allows."""
-    return dataset.find(snapshot_key(snapshot)) is not None or snapshot_folder(dataset, snapshot) is not None
+    return file_at(dataset, snapshot_key(snapshot)) is not None or snapshot_folder(dataset, snapshot) is not None
 
 
 def snapshot_folder(dataset: Storage, snapshot: str) -> str | None:
     """The folder that version 1 of the format wrote as this snapshot; None if there is none."""
     folder = f"manifest/{snapshot}"
-    return folder if any(listed(dataset, folder)) and not dataset.find(snapshot_key(snapshot)) else None
+    return folder if any(listed(dataset, folder)) and not file_at(dataset, snapshot_key(snapshot)) else None

@@ -21,7 +21,7 @@ from ..tables import TABLE_TYPES, Manifest, Table
 from ..zarr_files import zarr_zip as zips
 from ..zarr_files.zarr_read import read_attributes, read_manifest
 from ..zarr_files.zarr_small import is_small, small_files
-from .layout import listed, part_key
+from .layout import file_at, listed, part_key
 from .root_file import version_to_state
 
 
@@ -101,7 +101,7 @@ def write_part(
 def _attempts(dataset: Storage, unit: str) -> list[str]:
     """The parts of a unit, oldest first. They are looked up by name: listing all parts may take many requests."""
     names = (f"{unit}.{number}" if number else unit for number in count())
-    return list(takewhile(lambda part: dataset.find(part_key(part)) is not None, names))
+    return list(takewhile(lambda part: file_at(dataset, part_key(part)) is not None, names))
 
 
 def unit_of_content(content: object) -> str:
@@ -168,7 +168,7 @@ def clean_part(dataset: Storage, part: str, manifest: Manifest, attributes: Mapp
     version = version_to_state(attributes.get("profile"))
     packed = pack(manifest, {**attributes, "format_version": version, "cleaned": True})
     key = part_key(part)
-    stored = dataset.find(key)
+    stored = file_at(dataset, key)
     # If the part was replaced meanwhile, the other writer did the same: both hold what the next merge keeps.
     if stored is not None:
         dataset.replace(key, packed, stored.version)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from ..tables import Manifest
 from ..zarr_files.zarr_small import is_small
 from ..zarr_files.zarr_zip import pack_folder
 from .in_order import in_order
-from .layout import listed, shard_key, snapshot_key, snapshots
+from .layout import file_at, listed, shard_key, snapshot_key, snapshots
 from .parts import finished_parts, open_part, pack
 from .root_file import Root, change_root, read_root, version_to_state
 from .snapshot_files import parts_in, parts_of_layers, snapshot_attributes
@@ -140,7 +141,7 @@ def has_its_shards(dataset: Storage, manifest: Manifest) -> bool:
     """Whether every shard exists. Always true in a dataset without a shards folder, or on a store without any shard:
     manifests may be copied without shards."""
     keys = [shard_key(name) for name in manifest.shards.name.texts()]
-    if all(in_order(dataset, dataset.find, keys)):
+    if all(in_order(dataset, partial(file_at, dataset), keys)):
         return True
     folder = dataset.folder
     return not (any(listed(dataset, "shards")) if folder is None else (folder / "shards").is_dir())

@@ -26,7 +26,7 @@ from ...errors import (
 from ...storage.interface import Storage
 from ...whole_files import writing
 from ..zarr_files.zarr_read import READABLE_VERSIONS
-from .layout import ROOT_KEY
+from .layout import ROOT_KEY, file_at
 from .missing_root import DATASET_REMEDY, is_without_root, lacks_root_text, no_dataset, or_repair
 
 FORMAT_VERSION = 5
@@ -64,16 +64,13 @@ def version_to_state(profile: Mapping[str, Any] | None) -> int:
 
 
 def is_dataset(dataset: Storage) -> bool:
-    try:
-        for _ in range(_MAX_LOOKS):
-            if dataset.find(ROOT_KEY) is not None:
-                return True
-            # As `_root_text` says, it may be missing for a moment.
-            if not is_without_root(dataset):
-                break
-            time.sleep(_SECONDS_TO_LOOK_AGAIN)
-    except OSError as error:
-        raise not_read(dataset.place(ROOT_KEY), error) from error
+    for _ in range(_MAX_LOOKS):
+        if file_at(dataset, ROOT_KEY) is not None:
+            return True
+        # As `_root_text` says, it may be missing for a moment.
+        if not is_without_root(dataset):
+            break
+        time.sleep(_SECONDS_TO_LOOK_AGAIN)
     return False
 
 

@@ -14,9 +14,10 @@ from functools import lru_cache, partial
 
 from ...errors import DatasetError, UnreadableDataError, UsageError
 from ...storage.interface import Storage
+from ...whole_files import writing
 from ..shared_memory.host_copies import copies_in
 from .in_order import in_order
-from .layout import is_shard, shard_key, shard_lengths, snapshot_key, snapshots, time_there, unit_of_shard
+from .layout import file_at, is_shard, shard_key, shard_lengths, snapshot_key, snapshots, time_there, unit_of_shard
 from .parts import finished_parts, had_videos, read_part
 from .root_file import read_root
 from .sections import remove_old_sections, shards_of_sections
@@ -152,11 +153,10 @@ def _named_by(dataset: Storage, parts: Iterable[str]) -> set[str]:
 
 
 def _is_given_up(dataset: Storage, name: str) -> bool:
-    with contextlib.suppress(OSError):
-        stored = dataset.find(shard_key(name))
+    with contextlib.suppress(DatasetError):
+        stored = file_at(dataset, shard_key(name))
         if stored is not None and time.time() - stored.modified_ns / 1e9 >= _ABANDONED_SECONDS:
             return True
-    with contextlib.suppress(DatasetError):
         return had_videos(dataset, unit_of_shard(name))
     return False
 
@@ -168,10 +168,11 @@ def _removed(dataset: Storage, name: str) -> bool:
     The shard is first taken aside, where that is possible, then the parts are read again. A part that came before is
     seen now, and the shard goes back. A part that comes later is not published, because its shard does not exist.
     """
-    try:
-        taken = dataset.take(shard_key(name))
-    except FileNotFoundError:
-        return False
+    with writing(dataset.place(shard_key(name))):
+        try:
+            taken = dataset.take(shard_key(name))
+        except FileNotFoundError:
+            return False
     try:
         is_named = any(name in named for named in _names(dataset))
     except DatasetError:

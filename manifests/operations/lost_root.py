@@ -14,7 +14,7 @@ from ...errors import CorruptDataError, DatasetError, MissingDataError, NotAData
 from ...storage.interface import Storage
 from ..dataset_files.aside import copied_aside
 from ..dataset_files.in_place import repairing
-from ..dataset_files.layout import ROOT_KEY, snapshot_key, snapshots
+from ..dataset_files.layout import ROOT_KEY, file_at, snapshot_key, snapshots
 from ..dataset_files.missing_root import tells_its_root
 from ..dataset_files.parts import finished_parts, open_part
 from ..dataset_files.publish import has_its_shards, next_snapshot, publish
@@ -55,7 +55,7 @@ def restore_root(dataset: Storage) -> RestoredRoot | None:
         why = _trouble(dataset)
         if not why:
             return None
-        stored = dataset.find(ROOT_KEY)
+        stored = file_at(dataset, ROOT_KEY)
         kept = None if stored is None else copied_aside(dataset, ROOT_KEY)
         root = _root(dataset)
         if not dataset.replace(ROOT_KEY, root_document(root), None if stored is None else stored.version):
@@ -76,7 +76,7 @@ def _trouble(dataset: Storage) -> str:
         return error.message.partition("; ")[0] if tells_its_root(dataset) else ""
     except NotADatasetError:
         # A document of another kind may be somebody's, and is not replaced.
-        if dataset.find(ROOT_KEY) is None and tells_its_root(dataset):
+        if file_at(dataset, ROOT_KEY) is None and tells_its_root(dataset):
             return f"{dataset.place(ROOT_KEY)} is missing"
     return ""
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import CorruptDataError, DatasetError, MissingDataError
 from ...storage.interface import Storage
-from ..dataset_files.layout import listed, shard_key, unit_of_shard
+from ..dataset_files.layout import file_at, listed, shard_key, unit_of_shard
 from ..dataset_files.parts import parts_of_unit
 from ..gop_check import check_gop, frame_ticks
 from ..mp4 import Init, parse_init
@@ -100,11 +100,11 @@ class _Checker:
         try:
             # Reading nothing tells whether the file can be read.
             self._source.read(key, 0, 0)
-            stored = self._dataset.find(key)
+            stored = file_at(self._dataset, key)
             # In a store it took no request to read nothing.
             if stored is None:
                 raise MissingDataError("is missing", file=file)
-        except (DatasetError, OSError) as error:
+        except DatasetError as error:
             yield Problem(_without_file(error, file), file)
             for segment in segments:
                 for _ in self._gops(segment):
@@ -221,10 +221,9 @@ def _end_of_segment(manifest: Manifest, video: int, segment: int) -> int:
     return int(manifest.gops.offset[last] + manifest.gops.length[last])
 
 
-def _without_file(error: DatasetError | OSError, file: str) -> str:
+def _without_file(error: DatasetError, file: str) -> str:
     """What an error says, where the file is named anyway."""
-    said = error.message if isinstance(error, DatasetError) else f"cannot be read: {error.strerror}"
-    return said.removeprefix(f"{file} ")
+    return error.message.removeprefix(f"{file} ")
 
 
 def _gap(file: str, end: int, start: int) -> Problem:

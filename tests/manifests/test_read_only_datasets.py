@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from file_permissions import modes_count
 from shortgop.cli import app
 from shortgop.errors import OutputError
 from shortgop.manifests.dataset_files.layout import snapshot_key
+from shortgop.manifests.dataset_files.root_file import Root, change_root
 from shortgop.manifests.operations.drop import drop
 from shortgop.storage.bucket import Bucket
 from shortgop.storage.disk import DiskStorage
@@ -85,6 +88,29 @@ def test_a_job_that_adds_to_it_says_the_same(
     (tmp_path / "dataset").chmod(0o500)
     said = said_by("prep", str(constant_video.path), "--out", dataset.url, "--runner", "inline")
     assert f"permission to write to {dataset}, or `shortgop copy" in said
+
+
+def test_a_shard_that_is_needed_no_more_and_cannot_be_removed(three_videos: Path, tmp_path: Path) -> None:
+    dataset = copied(three_videos, DiskStorage(tmp_path / "dataset"))
+    stray = tmp_path / "dataset" / "shards" / f"{'0' * 16}-0-1a.shard"
+    stray.write_bytes(b"of a worker that died long ago")
+    os.utime(stray, (0, 0))
+    stray.parent.chmod(0o500)
+    said = said_by("gc", dataset.url)
+    stray.parent.chmod(0o700)
+    assert f"cannot write {stray}: Permission denied; this changes the dataset where it is: give" in said
+    assert stray.exists()
+
+
+def test_a_shard_of_a_new_part_that_must_not_be_looked_at(three_videos: Path, tmp_path: Path) -> None:
+    """The part is published only if its shard is there."""
+    dataset = copied(three_videos, DiskStorage(tmp_path / "dataset"))
+    change_root(dataset, lambda root: Root(root.profile, None))
+    dataset.remove(snapshot_key("000001"))
+    (tmp_path / "dataset" / "shards").chmod(0)
+    said = said_by("drop", dataset.url, "a")
+    (tmp_path / "dataset" / "shards").chmod(0o700)
+    assert re.search(r"shards/\w+-\d-\w+\.shard cannot be read: Permission denied; give yourself permission", said)
 
 
 def test_a_new_dataset_can_be_written_somewhere_else(tmp_path: Path, constant_video: SyntheticVideo) -> None:
