@@ -6,6 +6,7 @@ tables. So parts are merged in groups as they come, and the timelines of groups 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -51,8 +52,10 @@ class Folding:
         return [*manifests, *self._waiting], [*(rows for _, rows in self._folded), *_readers(self._waiting)]
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+        # Closing flushes, which fails again on a full disk.
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.close()
 
     def _fold(self) -> None:
         timelines = _readers(self._waiting)
@@ -67,7 +70,7 @@ class Folding:
         for block in timeline_blocks(runs, timelines, block_rows=zarr_sizes.BLOCK_ROWS):
             with writing(Path(self._file.name)):
                 self._file.write(block.tobytes())
-        self._file.flush()
+                self._file.flush()
         rows = np.memmap(self._file, "<i8", "r", start, len(runs)) if len(runs) else np.zeros(0, "<i8")
         self._folded.append((tables, partial(_rows, rows)))
         self._waiting, self._frames_waiting = [], 0

@@ -64,6 +64,15 @@ def test_few_parts_need_no_file(tmp_path: Path) -> None:
         assert len(fold.result()[0]) == 20
 
 
+@pytest.mark.parametrize("frames", [10, 100_000])
+def test_a_disk_that_is_full_is_said_to_be(tmp_path: Path, frames: int) -> None:
+    """Whether the system refuses the first bytes or the last, which are written where the file is flushed or closed."""
+    part = video("a", frames=frames)
+    (tmp_path / "timelines").symlink_to("/dev/full")
+    with closing(tmp_path / "timelines", 1, 1000) as fold, pytest.raises(OutputError, match="No space left on device"):
+        fold.add(part)
+
+
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     with closing(tmp_path / "missing" / "timelines", 2, 1000) as fold:
         fold.add(video("a"))
