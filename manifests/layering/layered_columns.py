@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..label_columns import EXACT_IN_FLOAT, Kind, LabelColumn
+from ..label_columns import Kind, LabelColumn, fits_float
 from ..ragged import Array, Ragged, concatenate, from_rows
 from ..tables import Origins
 
@@ -45,7 +45,7 @@ def column_of_layers(layers: Sequence[LabelColumn | None], kind: Kind, origins: 
     values: list[Array] = []
     for each in there:
         numbers = np.asarray(each.values)
-        if kind != each.kind and (np.abs(numbers.astype(np.float64)) > EXACT_IN_FLOAT).any():
+        if kind != each.kind and not fits_float(numbers):
             return None
         values.append(numbers.astype(np.float64) if kind != each.kind else numbers)
     return LabelColumn(kind, np.concatenate([*values, np.zeros(1, values[0].dtype)])[rows], present)

@@ -241,8 +241,10 @@ def test_columns_of_other_kinds_are_derived(large: Storage) -> None:
     assert columns["label"].array()[:3].tolist() == [0, "seven", 1]
 
 
-def test_integers_that_are_no_floats_are_not_rounded(large: Storage) -> None:
-    add(large, "big", video("v00a", shard="new.shard", attributes=f'{{"label": {2**53 + 1}}}'))
+@pytest.mark.parametrize("frames", [10, 4000])
+def test_integers_that_are_no_floats_are_not_rounded(large: Storage, frames: int) -> None:
+    """Also where they are in another layer than the floats, as the rows of a long video are."""
+    add(large, "big", video("v00a", shard="new.shard", frames=frames, attributes=f'{{"label": {2**53 + 1}}}'))
     add(large, "new", video("v00b", shard="new.shard", attributes='{"label": 0.5}'))
     columns = LabelColumns(large, "000003", open_manifest(large, "000003"))
     assert columns["label"].array()[:3].tolist() == [0, 2**53 + 1, 0.5]
