@@ -300,6 +300,20 @@ def test_a_source_whose_name_is_not_utf8_is_one_as_well(constant_video: Syntheti
         write_export(tmp_path / "dataset", source, overwrite=True)
 
 
+def test_a_file_that_is_called_like_a_source_in_another_folder_is_none(
+    constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exported videos are called like their sources, and sources are given by paths from the current folder."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(constant_video.path, "source.mp4")
+    assert run("prep", "source.mp4", "--out", "dataset", "--runner", "inline").exit_code == 0
+    (tmp_path / "exported").mkdir()
+    for options in ([], ["--overwrite"]):
+        done = run("export", "dataset", "source.mp4", "exported/source.mp4", *options)
+        assert done.exit_code == 0, done.output
+    assert run("export", "dataset", "source.mp4", "source.mp4", "--overwrite").exit_code == 2
+
+
 def test_a_source_that_was_given_in_another_folder_is_one_as_well(
     constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
