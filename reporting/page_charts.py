@@ -13,8 +13,8 @@ from .page_markup import Html, joined, tag
 from .page_words import how_many, moment
 
 _WIDTH, _HEIGHT = 1000.0, 100.0
-# Where one job ends and another begins, some width is left free.
-_GAP_WIDTH = 6.0
+# Where one job ends and another begins, some width is left free, of all of it together at most a part.
+_GAP_WIDTH, _MOST_FOR_GAPS = 6.0, 0.25
 _NEW_JOB_SECONDS = 2.0
 # Without the one at 0.
 _MOST_TICKS = 4
@@ -36,10 +36,11 @@ def throughput_chart(history: Sequence[TimeStretch]) -> Html:
     begins = [
         number > 0 and each.start - history[number - 1].stop > _NEW_JOB_SECONDS for number, each in enumerate(history)
     ]
-    width_of_second = (_WIDTH - _GAP_WIDTH * sum(begins)) / sum(each.seconds for each in history)
+    gap = min(_GAP_WIDTH, _MOST_FOR_GAPS * _WIDTH / max(1, sum(begins)))
+    width_of_second = (_WIDTH - gap * sum(begins)) / sum(each.seconds for each in history)
     shapes, x = [], 0.0
     for stretch, rate, begins_anew in zip(history, rates, begins, strict=True):
-        x += _GAP_WIDTH if begins_anew else 0.0
+        x += gap if begins_anew else 0.0
         width, height = stretch.seconds * width_of_second, _HEIGHT * rate / ticks[-1]
         failed = f", {stretch.failed} failed" if stretch.failed else ""
         hint = tag(
@@ -105,7 +106,8 @@ def percent(part: float, total: float) -> str:
         return "< 0.1\u00a0%"
     if 99.9 < value < 100:
         return "> 99.9\u00a0%"
-    return f"{value:.0f}\u00a0%" if value >= 9.95 or value == 0 else f"{value:.1f}\u00a0%"
+    is_rounded = value == 0 or 9.95 <= value < 99.5 or value >= 100
+    return f"{value:.{0 if is_rounded else 1}f}\u00a0%"
 
 
 def _rect(hint: Html, kind: str, *, x: float, y: float, width: float, height: float) -> Html:

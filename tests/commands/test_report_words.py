@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -139,6 +140,7 @@ def test_ticks_are_few_and_reach_the_largest_value(largest: float) -> None:
         (three_digits(0.012), "0.012"), (three_digits(9.996), "10.0"), (three_digits(1234.5), "1,234"),
         (how_many(1, "video"), "1 video"), (how_many(12_345, "video"), "12,345 videos"),
         (percent(0, 3), "0\u00a0%"), (percent(3, 3), "100\u00a0%"), (percent(999_999, 1_000_000), "> 99.9\u00a0%"),
+        (percent(994, 1000), "99\u00a0%"), (percent(996, 1000), "99.6\u00a0%"), (percent(1004, 1000), "100\u00a0%"),
         (percent(1, 1_000_000), "< 0.1\u00a0%"), (percent(1, 3), "33\u00a0%"), (percent(1, 30), "3.3\u00a0%"),
         (name("a\x1bb\u202ec"), "a\\x1bb\\u202ec"), (name("x" * 1000, 10), "xxxxx … xxxxx"),
     ],
@@ -165,6 +167,14 @@ def test_breaks_between_jobs_are_left_out_of_the_chart() -> None:
     assert chart.count('class="failed"') == 1
     # Frames of a failed source are taken back, and nothing is drawn below the line.
     assert 'height="-' not in throughput_chart([stretch(0, 10, -5)])
+
+
+def test_a_chart_has_room_for_many_jobs() -> None:
+    """As where one runs each night: all breaks together leave most of the width to the work."""
+    chart = throughput_chart([stretch(86_400 * number, 60, 100) for number in range(MAX_STRETCHES)])
+    widths = [float(width) for width in re.findall(r' width="(.*?)"', chart)]
+    assert len(widths) == MAX_STRETCHES
+    assert 0.7 * 1000 < sum(widths) < 1000 + MAX_STRETCHES
 
 
 def found(status: JobStatus | None, videos: int = 1, lost: int = 0) -> Dataset:
