@@ -91,11 +91,11 @@ def frame_rate(value: Any, what: str, *, video: str | None = None) -> float | Fr
 
 
 def exact_seconds(value: Any, option: str) -> Fraction:
-    """The seconds that a number or a text stands for. UsageError names `option`."""
-    if is_boolean(value) or not isinstance(value, int | float | Fraction | str):
-        raise WrongTypeError(f"{option} is {_shown(value)}; it has to be a number of seconds")
+    """The seconds that a number or a text stands for; a float counts as the decimal number that it is printed as.
+    UsageError names `option`."""
+    seconds = value if isinstance(value, str) else number(value, option)
     try:
-        return exact(str(value))
+        return exact(str(seconds))
     except ValueError:
         raise UsageError(f"{option} is {value!r}; it takes a number of seconds") from None
 

@@ -33,7 +33,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 def parse_duration(text: str) -> float:
     """The number of seconds that a text such as 90s, 30m, 12h, 7d, 2w or 0 stands for. UsageError for other text: a
     number alone might be meant as a number of snapshots."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]?)", text.strip().lower())
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d+)?)\s*([a-z]?)", text.strip().lower())
     if match is not None and not match[2] and not Fraction(match[1]):
         return 0.0
     if match is None or match[2] not in _UNITS:

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortgop.arguments import byte_count, exact, integer, number
+from shortgop.arguments import byte_count, exact, exact_seconds, integer, number
 from shortgop.errors import UsageError, WrongTypeError
 
 INTEGER_TYPES = [int, np.int8, np.uint64, np.array, torch.tensor, lambda value: torch.tensor([value])]
@@ -87,6 +87,18 @@ def test_a_text_stands_for_an_exact_number() -> None:
 def test_a_text_that_no_arithmetic_can_hold_is_no_number(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # each of them has other words for it
         exact(text)
+
+
+@pytest.mark.parametrize("kind", [str, float, Fraction, Decimal, np.float32, torch.tensor])
+def test_seconds_of_any_type(kind: Any) -> None:
+    assert exact_seconds(kind("2.5") if kind in (str, Decimal) else kind(2.5), "--max-gap") == Fraction(5, 2)
+    assert exact_seconds(0.1, "--max-gap") == Fraction(1, 10)
+
+
+@pytest.mark.parametrize("value", ["soon", "1/0", float("inf"), np.nan, None, True, [1]])
+def test_seconds_that_make_no_sense(value: Any) -> None:
+    with pytest.raises(UsageError, match="--max-gap is "):
+        exact_seconds(value, "--max-gap")
 
 
 @pytest.mark.parametrize(
