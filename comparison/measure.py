@@ -25,13 +25,14 @@ from .files import VideoFile, scan
 from .machine import Machine, this_machine
 from .peers import load
 from .tasks import FileSet, our_task, peer_task, shown, source_of
-from .timing import Figures, alternate
+from .timing import LEAST_REQUESTS, Figures, alternate
 
 OURS = "shortgop"
 DEFAULT_PEERS = ("torchcodec", "pyav", "opencv", "decord")
 # Enough for random access. The packets of each source are read before anything is timed, which takes time.
 _MAX_VIDEOS = 200
-_MOST_REQUESTS = 5000
+# They are drawn before anything is read. A clip takes some 200 bytes.
+_MOST_REQUESTS, _MOST_CLIPS = 5000, 200_000
 _MOST_SECONDS = 86_400
 _SEED = 0
 
@@ -109,13 +110,13 @@ def measure(path: str, options: Options, on_note: OnNote = lambda _: None) -> Re
         for access in options.accesses:
             on_note(f"reading {access}")
             lengths = [len(dataset[number]) for number in numbers]
-            requests = draw(lengths, access, _MOST_REQUESTS, _SEED)
+            requests = draw(lengths, access, num_requests(access), _SEED)
             tasks = {(OURS, "dataset"): our_task(dataset, numbers, requests)}
             for files in of_peers:
                 tasks |= {(name, files.name): peer_task(read, files, requests, pool) for name, read in readers.items()}
             measured = alternate(
                 {f"{name} ({files})": task for (name, files), task in tasks.items()},
-                requests=_MOST_REQUESTS,
+                requests=len(requests),
                 seconds=options.seconds,
             )
             missing.update({f"{name}, {access}": why for name, why in measured.problems.items()})
@@ -129,6 +130,11 @@ def measure(path: str, options: Options, on_note: OnNote = lambda _: None) -> Re
     return Report(
         str(path), len(numbers), options.threads, options.seconds, tuple(results), missing, left_out, this_machine()
     )
+
+
+def num_requests(access: Access) -> int:
+    """How many batches to draw."""
+    return max(LEAST_REQUESTS, min(_MOST_REQUESTS, _MOST_CLIPS // access.batch))
 
 
 def _frames_per_second(access: Access, figures: Figures) -> float:

@@ -14,6 +14,8 @@ from .estimates import Estimate, median, ratio_of_sums
 Task = Callable[[int], object]
 """Does the request of this number."""
 
+LEAST_REQUESTS = 5
+"""So many requests are done, however long they take."""
 _SEED = 0
 
 
@@ -66,7 +68,7 @@ def alternate(
     *,
     requests: int,
     seconds: float | None = None,
-    least_requests: int = 5,
+    least_requests: int = LEAST_REQUESTS,
 ) -> Measured:
     """Let the readers do requests 0 to `requests` - 1, each request by all of them, in an order drawn anew.
 

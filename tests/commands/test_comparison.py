@@ -27,9 +27,10 @@ from shortgop.comparison.accesses import Access, draw, parse_clip
 from shortgop.comparison.chart import Bar, Group, check_chart, write_chart
 from shortgop.comparison.estimates import Estimate, median, ratio_of_sums
 from shortgop.comparison.files import runs, scan
+from shortgop.comparison.measure import num_requests
 from shortgop.comparison.peers import PEERS, load
 from shortgop.comparison.tasks import FileSet
-from shortgop.comparison.timing import Measured, alternate
+from shortgop.comparison.timing import LEAST_REQUESTS, Measured, alternate
 from shortgop.errors import SourceError, ToolError, UsageError
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.storage.disk import DiskStorage
@@ -61,6 +62,11 @@ def test_every_clip_is_as_likely_as_any_other() -> None:
     counts = Counter(clip for request in requests for clip in request)
     assert set(counts) == {(0, (f, f + 1)) for f in range(2)} | {(2, (f, f + 1)) for f in range(6)}
     assert all(1800 < count < 2200 for count in counts.values())
+
+
+def test_large_batches_are_drawn_less_often() -> None:
+    """All are in memory before the first is read."""
+    assert [num_requests(Access(16, batch=batch)) for batch in (1, 40, 256, 10**9)] == [5000, 5000, 781, LEAST_REQUESTS]
 
 
 def test_a_clip_is_frames_by_stride() -> None:
