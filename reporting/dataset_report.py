@@ -65,7 +65,8 @@ def write_report(
     """
     check_report(out, place, clips=clips, overwrite=overwrite)
     page = read_page(place, clips=clips, seed=seed)
-    data = page_html(page).encode()
+    # Bytes of paths that are not UTF-8 are in errors, too.
+    data = page_html(page).encode(errors="backslashreplace")
     check_report(out, place, clips=clips, overwrite=overwrite)
     page_file(out).write(data, overwrite=overwrite)
     return Report(page, len(data))

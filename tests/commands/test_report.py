@@ -7,7 +7,9 @@ import dataclasses
 import io
 import json
 import math
+import os
 import re
+import shutil
 import time
 from fractions import Fraction
 from html.parser import HTMLParser
@@ -256,6 +258,15 @@ def test_a_status_without_history_says_that_it_has_none(footage: Path, tmp_path:
     text = text_of(dataset)
     assert "No job has recorded how it went" in text
     assert "How large the sources were is not recorded" in text
+
+
+def test_a_dataset_in_a_folder_whose_name_is_not_utf8(footage: Path, tmp_path: Path) -> None:
+    """A page without a status says why, with the folder's name."""
+    dataset = tmp_path / os.fsdecode(b"caf\xe9")
+    shutil.copytree(footage, dataset)
+    (dataset / STATUS_KEY).unlink()
+    assert run("report", dataset, "--out", tmp_path / "page.html", "--clips", "0").exit_code == 0
+    assert rf"no job has left its progress in {tmp_path}/caf\udce9;" in (tmp_path / "page.html").read_text()
 
 
 def test_an_empty_dataset_has_a_page(empty_dataset: Path) -> None:
