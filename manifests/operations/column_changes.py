@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class MixedColumn:
         return (
             f"column {self.name!r} has values of several types now, so that a comparison finds those of one type "
             f"alone: {counts} (video {self.id!r} has {value}); give a list that has one type, as with --types "
-            f"{self.name}=..."
+            f"{quote(self.name)}=..."
         )
 
 

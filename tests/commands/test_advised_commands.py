@@ -32,6 +32,16 @@ def test_that_removes_the_bytes_of_what_was_dropped(dataset: Path) -> None:
     assert len(snapshots(DiskStorage(dataset))) == 1
 
 
+def test_that_gives_a_column_one_type(dataset: Path) -> None:
+    labels = dataset.parent / "labels.tsv"
+    labels.write_text("id\tshot size\nfilm.mkv\t1\n")
+    assert run("annotate", dataset, labels).exit_code == 0
+    labels.write_text("id\tshot size\nntsc.mp4\tx\n")
+    said = " ".join(run("annotate", dataset, labels).stderr.split())
+    (_, types) = shlex.split(re.search("--types .*?=", said)[0])  # type: ignore[index]
+    assert run("annotate", dataset, labels, "--types", f"{types}text").exit_code == 0
+
+
 @pytest.mark.parametrize("lost", ["zarr.json", "manifest"])
 def test_that_makes_again_what_was_lost(dataset: Path, lost: str) -> None:
     for file in [dataset / lost] if lost == "zarr.json" else (dataset / lost).iterdir():
