@@ -19,8 +19,8 @@ from pathlib import Path
 
 from .errors import OutputError
 
-# Errors of file systems without hard links: FAT, exFAT and some in user space.
-_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
+NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+"""Errors of file systems without hard links: FAT, exFAT and some in user space; AFS has them within a folder only."""
 
 
 def temporary_path(dataset: Path, name: str) -> Path:
@@ -89,7 +89,7 @@ def _named(temporary: Path, final: Path) -> bool:
         if not (final.exists() and temporary.samefile(final)):
             return False
     except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
+        if error.errno not in NO_HARD_LINKS:
             raise
         return _renamed(temporary, final)
     temporary.unlink()

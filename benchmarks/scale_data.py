@@ -18,9 +18,19 @@ from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.root_file import change_root, create
 from shortgop.manifests.label_columns import LabelColumn
 from shortgop.manifests.merging.edits import drops_table, edits_table
-from shortgop.manifests.merging.merge import merge, patterns_table
+from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.ragged import Array, Ragged, from_rows, from_texts, offsets_of
-from shortgop.manifests.tables import Configs, Gops, Manifest, Segments, Shards, Timeline, Videos, failures_table
+from shortgop.manifests.tables import (
+    Configs,
+    Gops,
+    Manifest,
+    Segments,
+    Shards,
+    Timeline,
+    Videos,
+    failures_table,
+    patterns_table,
+)
 from shortgop.manifests.zarr_files.zarr_sizes import BLOCK_ROWS
 from shortgop.manifests.zarr_files.zarr_write import write_manifest
 from shortgop.manifests.zarr_files.zarr_zip import pack_folder

@@ -22,7 +22,7 @@ def near_ids(ids: Ragged, wanted: str) -> list[str]:
     """The wanted text in another form of Unicode, if that is an id. Or up to three ids that hold it, or differ little
     from it; of a column of many ids, which ascend, those are looked at that come shortly before or after it, as they
     begin alike."""
-    if same := [each for each in _other_forms(wanted) if _are_in(ids, each)]:
+    if same := [each for each in _other_forms(wanted) if ids.find(each) is not None]:
         return same
     start, stop = 0, len(ids)
     if stop > _MAX_COMPARED:
@@ -47,9 +47,3 @@ def _other_forms(text: str) -> list[str]:
     if text.isascii():
         return []
     return [other for form in ("NFC", "NFD") if (other := unicodedata.normalize(form, text)) != text]
-
-
-def _are_in(ids: Ragged, wanted: str) -> bool:
-    encoded = wanted.encode(errors="surrogatepass")
-    place = bisect_left(range(len(ids)), encoded, key=ids.bytes)
-    return place < len(ids) and ids.bytes(place) == encoded

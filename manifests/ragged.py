@@ -20,6 +20,8 @@ Array = NDArray[Any]
 _MAX_KEY_BYTES = 128
 # Numbers that are compared at a time: they and the result stay in a processor's cache.
 _COMPARED_ROWS = 1 << 16
+# Rows of text that are decoded at a time where they need not be in memory together.
+_DECODED_ROWS = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,16 @@ class Ragged:
         blob = self.values.tobytes()
         bounds = self.offsets.tolist()
         return [blob[start:stop].decode() for start, stop in pairwise(bounds)]
+
+    def blocks(self, rows: int = _DECODED_ROWS) -> Iterator[Ragged]:
+        """The rows in their order, so many at a time."""
+        for start in range(0, len(self), rows):
+            yield self.between(start, min(start + rows, len(self)))
+
+    def each_text(self) -> Iterator[str]:
+        """The rows as text, like `texts`, of which few are in memory at a time."""
+        for block in self.blocks():
+            yield from block.texts()
 
     def find(self, text: str) -> int | None:
         """The row with this text, where the bytes of the rows ascend; None if there is none. No row is decoded, and few

@@ -18,7 +18,7 @@ start is a running sum and needs no column. `docs/format.md` gives the meaning o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -366,6 +366,14 @@ def failures_table(rows: list[tuple[str, str, str, int, str]]) -> Failures:
         reason=from_texts(row[2] for row in rows),
         attempted_ns=np.array([row[3] for row in rows], dtype="<i8"),
         path=from_texts(row[4] for row in rows),
+    )
+
+
+def patterns_table(rows: Sequence[tuple[Sequence[int], Sequence[bool]]]) -> Patterns:
+    """A patterns table of rows (frames, referenced)."""
+    return Patterns(
+        frames=from_rows((frames for frames, _ in rows), "<i4"),
+        referenced=from_rows((referenced for _, referenced in rows), "u1"),
     )
 
 

@@ -8,11 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..manifests.merging.edits import drops_table, edits_table
-from ..manifests.merging.merge import patterns_table
 from ..manifests.mp4 import Init
 from ..manifests.ragged import Array, from_rows, from_texts
 from ..manifests.records import Pattern, SourceChanges
-from ..manifests.tables import Configs, Gops, Manifest, Segments, Shards, Timeline, Videos, failures_table
+from ..manifests.tables import (
+    Configs,
+    Gops,
+    Manifest,
+    Segments,
+    Shards,
+    Timeline,
+    Videos,
+    failures_table,
+    patterns_table,
+)
 from .command import Encode
 
 

@@ -21,7 +21,7 @@ from ..readers.video import Video
 from ..wording import duration
 from .page_plan import Clip, Picture, Strip
 from .page_words import how_many, name
-from .source_pictures import SourcePicture, source_frames
+from .source_pictures import source_frames
 
 FRAMES = 4
 _APART_SECONDS = Fraction(1, 2)
@@ -98,15 +98,11 @@ def _source(video: Video, frames: Sequence[int]) -> Strip:
         found = source_frames(video.source_path or video.source, video.source_pts(list(frames)).tolist())
     except ShortGopError as error:
         return Strip(trouble=error.message)
-    what = f"the source's frame that frame {{}} of {name(video.id)} shows"
     pictures = [
-        _small_source(picture, what.format(frame)) for picture, frame in zip(found.pictures, frames, strict=True)
+        _small(each.rgb, each.pixel_aspect, f"the source's frame that frame {frame} of {name(video.id)} shows")
+        for each, frame in zip(found.pictures, frames, strict=True)
     ]
     return Strip(tuple(pictures), found.about)
-
-
-def _small_source(picture: SourcePicture, shows: str) -> Picture:
-    return _small(picture.rgb, picture.pixel_aspect, shows)
 
 
 def _small(rgb: Array, pixel_aspect: float, shows: str) -> Picture:

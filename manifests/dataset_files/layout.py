@@ -74,11 +74,11 @@ def shard_lengths(dataset: Storage) -> dict[str, int]:
 
 
 def snapshots(dataset: Storage) -> dict[str, list[Stored]]:
-    """The files of all snapshots that are there, current or not, by name: decimal digits."""
+    """The files of all snapshots that are there, current or not, by name: decimal digits. The latest comes first."""
     found: dict[str, list[Stored]] = {}
     for stored in listed(dataset, "manifest"):
         found.setdefault(stored.key.split("/")[1].removesuffix(".zip"), []).append(stored)
-    return {name: files for name, files in found.items() if name.isdecimal()}
+    return {name: found[name] for name in sorted(filter(str.isdecimal, found), key=int, reverse=True)}
 
 
 def time_there(dataset: Storage) -> float:

@@ -115,7 +115,7 @@ def unpublished(
     were removed as stray shards before a delayed worker wrote the part. If the shards come back, so does the part.
     `published` are the parts of the root's snapshot, if they have been read.
     """
-    known = _parts(dataset, root) if published is None else published
+    known = parts_in(dataset, root.snapshot) if published is None else published
     parts = sorted(finished_parts(dataset).difference(known))
 
     def publishable(part: str) -> Manifest | None:
@@ -126,10 +126,6 @@ def unpublished(
     for part, found in zip(parts, in_order(dataset, publishable, parts), strict=True):
         if found is not None:
             yield part, found
-
-
-def _parts(dataset: Storage, root: Root) -> set[str]:
-    return set() if root.snapshot is None else parts_in(dataset, root.snapshot)
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
@@ -251,7 +247,7 @@ def latest_root(dataset: Storage) -> Root:
 
 
 def _latest(dataset: Storage, root: Root, there: Mapping[str, Sequence[Stored]]) -> Root:
-    for snapshot, files in sorted(there.items(), key=lambda each: int(each[0]), reverse=True):
+    for snapshot, files in there.items():
         if int(snapshot) <= int(root.snapshot or 0):
             break
         # Version 1 wrote folders, and never used those that a dead writer left behind.

@@ -138,6 +138,6 @@ def parts_of_layers(dataset: Storage, snapshot: str) -> dict[str, list[str]]:
     return {name: snapshot_attributes(dataset, name)["parts"] for name in below} | {snapshot: own}
 
 
-def parts_in(dataset: Storage, snapshot: str) -> set[str]:
-    """The parts that a snapshot was made of, with those of its layers."""
-    return set().union(*parts_of_layers(dataset, snapshot).values())
+def parts_in(dataset: Storage, snapshot: str | None) -> set[str]:
+    """The parts that a snapshot was made of, with those of its layers; none where there is no snapshot."""
+    return set() if snapshot is None else set().union(*parts_of_layers(dataset, snapshot).values())

@@ -74,7 +74,7 @@ def old_snapshots(dataset: Storage, keep_seconds: float, now: float | None = Non
     # for years.
     replaced_at = now
     there = snapshots(dataset)
-    for snapshot, files in sorted(there.items(), key=lambda each: int(each[0]), reverse=True):
+    for snapshot, files in there.items():
         changed = max(stored.modified_ns for stored in files) / 1e9
         is_later = int(snapshot) > current
         # A snapshot later than the current one is left over, or about to become current.
@@ -142,7 +142,7 @@ def _names(dataset: Storage, gone_snapshots: Collection[str] = ()) -> Iterator[s
             else open_once(dataset, snapshot)
         )
         yield set(manifest.shards.name.texts())
-    known = set() if current is None else parts_in(dataset, current)
+    known = parts_in(dataset, current)
     yield _named_by(dataset, finished_parts(dataset) - known)
     yield shards_of_sections(dataset)
 

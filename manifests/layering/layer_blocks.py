@@ -28,8 +28,7 @@ def read_tables_of_ids(open_file: OpenFile) -> Manifest:
     version = version_of(open_file)
     tables = {name: read_table(open_file, name, version) for name in TABLES_OF_IDS}
     for name, table in tables.items():
-        keys = table.id.sort_keys()
-        if (keys[1:] < keys[:-1]).any():
+        if not table.id.ascends(may_repeat=True):
             raise _not_ascending(name)
     return replace(empty(), timeline=None, **tables)
 
@@ -128,11 +127,9 @@ def _blocks_of_videos(columns: dict[str, _Column]) -> Iterator[Any]:
 
 def _ascending(ids: Ragged, last_before: Ragged | None) -> Ragged:
     """The last of some ids, which follow `last_before`. CorruptDataError if they do not ascend."""
-    last = ids.take(np.array([len(ids) - 1]))
-    keys = (ids if last_before is None else concatenate([last_before, ids])).sort_keys()
-    if (keys[1:] <= keys[:-1]).any():
+    if not (ids if last_before is None else concatenate([last_before, ids])).ascends():
         raise _not_ascending("videos")
-    return last
+    return ids.between(len(ids) - 1, len(ids))
 
 
 def _not_ascending(table: str) -> CorruptDataError:

@@ -14,14 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from ..ragged import Array, Ragged, concatenate, from_rows, from_texts
+from ..ragged import Array, Ragged, concatenate, from_texts
 from ..stacking import row_content, stacked, take, with_videos
-from ..tables import Edits, Failures, Manifest, Patterns, Table, Timeline, Videos, empty
+from ..tables import Edits, Failures, Manifest, Table, Timeline, Videos, empty
 from .edits import Drop, Edit, drops_of, drops_table, edited, edits_of, joined, merged_edits
 from .frame_runs import FrameRuns, ReadRows, timeline_blocks
-
-# A search takes as long as the entries of so many rows in a dict.
-_SEARCHES_PER_ROW = 20
 
 
 def merge(manifests: Sequence[Manifest]) -> Manifest:
@@ -120,14 +117,6 @@ def _not_dropped(keys: Array, after_edit: Array, drops: Mapping[str, Drop]) -> A
     return stays
 
 
-def _places(ids: Ragged, wanted: Sequence[str]) -> list[int | None]:
-    """The row of each of these texts among ids, which ascend; None for one that is not there."""
-    if len(wanted) < len(ids) // _SEARCHES_PER_ROW:
-        return [ids.find(text) for text in wanted]
-    row_of = {text: row for row, text in enumerate(ids.texts())}
-    return [row_of.get(text) for text in wanted]
-
-
 def _compared(manifest: Manifest, row: int, other: int, frame_runs: FrameRuns, timelines: Sequence[ReadRows]) -> int:
     """-1 if the video in `row` is kept rather than the one in `other`, which has the same id, 1 if it is not, and 0 if
     they differ in nothing but their attributes. The order compares all else that the tables say."""
@@ -202,8 +191,10 @@ def _attributes(
 def _edited_elsewhere(ids: Ragged, manifest_of: Array, owner: Mapping[str, int]) -> set[int]:
     """The places of those ids, which ascend, that another manifest edits than the one that their video comes from: the
     videos of a manifest have its own edits already."""
-    edited_at = zip(_places(ids, list(owner)), owner.values(), strict=True)
-    return {place for place, number in edited_at if place is not None and int(manifest_of[place]) != number}
+    places, is_there = ids.search(from_texts(owner))
+    numbers = np.array(list(owner.values()), np.int64)[is_there]
+    places = places[is_there]
+    return set(places[manifest_of[places] != numbers].tolist())
 
 
 def _edits_by_id(edits: Edits, ids: Container[str]) -> dict[str, list[Edit]]:
@@ -219,17 +210,9 @@ def _latest(failures: Failures, ids: Ragged, drops: Mapping[str, Drop]) -> Failu
     """The latest failure of each source that is neither among the videos' ids, which ascend, nor dropped; by id."""
     latest: dict[str, tuple[Any, ...]] = {}
     texts = (failures.id.texts(), failures.reason.texts(), failures.source.texts(), failures.path.texts())
-    places = _places(ids, texts[0])
+    is_video = ids.search(failures.id)[1].tolist()
     for row, (source_id, *said) in enumerate(zip(*texts, strict=True)):
-        if places[row] is None and source_id not in drops:
+        if not is_video[row] and source_id not in drops:
             attempt = (int(failures.attempted_ns[row]), *said, row)
             latest[source_id] = max(latest.get(source_id, attempt), attempt)
     return take(failures, np.array([latest[source_id][-1] for source_id in sorted(latest)], dtype=np.int64))
-
-
-def patterns_table(patterns: Sequence[tuple[Sequence[int], Sequence[bool]]]) -> Patterns:
-    """A patterns table of (frames, referenced) rows."""
-    return Patterns(
-        frames=from_rows((frames for frames, _ in patterns), "<i4"),
-        referenced=from_rows((referenced for _, referenced in patterns), "u1"),
-    )

@@ -113,23 +113,21 @@ def _result(plan: Sequence[CopySource], after: Manifest, num_bytes: int, root: R
     dropped_in_sources = {video_id for manifest in manifests for video_id in dropped(manifest)}
     only_in_target = after.row_of_id.of(dropped_in_sources).keys() - _of_any(dropped_in_sources, manifests)
 
-    def chosen(flag: int) -> ChosenIds:
-        return ChosenIds([(source.manifest.videos.id, source.rows(flag)) for source in plan])
+    def ids_of(rows: Iterable[Array]) -> ChosenIds:
+        return ChosenIds([(source.manifest.videos.id, each) for source, each in zip(plan, rows, strict=True)])
+
+    def with_fate(flag: int) -> ChosenIds:
+        return ids_of(source.rows(flag) for source in plan)
 
     return Copied(
-        ids=ChosenIds([(source.manifest.videos.id, rows) for source, rows in zip(plan, came, strict=True)]),
-        already=chosen(ALREADY),
+        ids=ids_of(came),
+        already=with_fate(ALREADY),
         num_bytes=num_bytes,
         snapshot=root.snapshot or "",
-        replaced=ChosenIds(
-            [
-                (source.manifest.videos.id, rows[source.fate[rows] & REPLACES > 0])
-                for source, rows in zip(plan, came, strict=True)
-            ]
-        ),
-        dropped=chosen(DROPPED),
+        replaced=ids_of(rows[source.fate[rows] & REPLACES > 0] for source, rows in zip(plan, came, strict=True)),
+        dropped=with_fate(DROPPED),
         dropped_in_source=tuple(sorted(only_in_target)),
-        other_columns=chosen(OTHER_COLUMNS),
+        other_columns=with_fate(OTHER_COLUMNS),
     )
 
 

@@ -24,9 +24,6 @@ from ..dataset_files.snapshots import open_once
 from ..tables import Manifest
 from .recovery import is_of_snapshot
 
-# Videos whose texts are decoded at a time.
-_BLOCK_ROWS = 1 << 16
-
 
 @dataclass(frozen=True)
 class RestoredRoot:
@@ -83,12 +80,8 @@ def _trouble(dataset: Storage) -> str:
 
 def _latest_first(dataset: Storage) -> list[str]:
     """The snapshots, but for those of version 1 of the format, which do not say their profile."""
-    there = snapshots(dataset)
-    return sorted(
-        (name for name, files in there.items() if any(each.key == snapshot_key(name) for each in files)),
-        key=int,
-        reverse=True,
-    )
+    there = snapshots(dataset).items()
+    return [name for name, files in there if any(each.key == snapshot_key(name) for each in files)]
 
 
 def _root(dataset: Storage) -> Root:
@@ -169,11 +162,9 @@ def _named_by_paths(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Each id that is a path below a folder, behind that folder as datasets remember it: without links and `..`, or the
     URL of one in a store."""
     resolved = cache(lambda folder: folder if "://" in folder else os.path.realpath(folder))
-    ids, paths = manifest.videos.id, manifest.videos.path
-    for start in range(0, len(ids), _BLOCK_ROWS):
-        stop = min(start + _BLOCK_ROWS, len(ids))
-        for video_id, path in zip(ids.between(start, stop).texts(), paths.between(start, stop).texts(), strict=True):
-            folder = path.removesuffix(f"/{video_id}")
-            # A list of absolute paths gives these as ids.
-            if folder not in ("", path):
-                yield resolved(folder), video_id
+    videos = manifest.videos
+    for video_id, path in zip(videos.id.each_text(), videos.path.each_text(), strict=True):
+        folder = path.removesuffix(f"/{video_id}")
+        # A list of absolute paths gives these as ids.
+        if folder not in ("", path):
+            yield resolved(folder), video_id

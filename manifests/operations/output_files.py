@@ -8,7 +8,6 @@ footage. A file appears whole or not at all.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -17,17 +16,13 @@ from uuid import uuid4
 
 from ...errors import OutputError, UsageError
 from ...storage.interface import Storage
-from ...whole_files import discarding, flush, writing
+from ...whole_files import NO_HARD_LINKS, discarding, flush, writing
 from ..dataset_files.snapshots import open_current
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest
 
 _ROOT_FILE, _ROOT_MARK = "zarr.json", b'"shortgop"'
 _ROOT_BYTES = 1 << 20
-# Sources whose names are in memory at a time.
-_DECODED_ROWS = 1 << 14
-# Errors of file systems without hard links.
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 
 
 def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources: Iterable[str] = ()) -> None:
@@ -93,11 +88,8 @@ def sources_of(manifest: Manifest) -> Iterator[str]:
     """Every source of a dataset, prepared or failed: its absolute path where that is known, and the path as it was
     given, which is relative only where no other is known."""
     for table in (manifest.videos, manifest.failures):
-        for start in range(0, len(table), _DECODED_ROWS):
-            stop = min(start + _DECODED_ROWS, len(table))
-            given, absolute = table.source.between(start, stop).texts(), table.path.between(start, stop).texts()
-            for source, path in zip(given, absolute, strict=True):
-                yield from (path, os.path.abspath(source)) if path else (source,)  # noqa: PTH100  # Path takes longer
+        for source, path in zip(table.source.each_text(), table.path.each_text(), strict=True):
+            yield from (path, os.path.abspath(source)) if path else (source,)  # noqa: PTH100  # Path takes longer
 
 
 def sources_in(dataset: Storage) -> Iterator[str]:
@@ -130,7 +122,7 @@ def _publish(temporary: Path, final: Path) -> None:
             file=str(final),
         ) from None
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_HARD_LINKS:
             raise
         temporary.rename(final)
         return

@@ -90,13 +90,13 @@ def _published(dataset: Storage) -> tuple[Root, Manifest]:
 def _earlier(dataset: Storage, to: str | int, current: str) -> tuple[str, Manifest]:
     """The snapshot that is meant: its name and its tables. Of those before the current one, the damaged ones do not
     count: it may have been made again in the place of one of them."""
-    there = sorted(snapshots(dataset), key=int)
+    there = list(snapshots(dataset))
     if isinstance(to, str):
         if to not in there:
-            raise UsageError(f"{dataset} has no snapshot {to!r}; it has {', '.join(there)}", file=dataset.url)
+            raise UsageError(f"{dataset} has no snapshot {to!r}; it has {', '.join(reversed(there))}", file=dataset.url)
         return to, open_once(dataset, to)
     count = 0
-    for name in reversed([name for name in there if int(name) < int(current)]):
+    for name in (name for name in there if int(name) < int(current)):
         with contextlib.suppress(MissingDataError, CorruptDataError):
             found = open_once(dataset, name)
             count += 1

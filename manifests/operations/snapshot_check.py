@@ -13,6 +13,7 @@ from ..dataset_files.layout import snapshot_key
 from ..dataset_files.snapshot_columns import open_own_columns
 from ..dataset_files.snapshot_files import layers_below
 from ..dataset_files.snapshots import open_attribute_blocks, open_tables_of_ids, open_timeline, open_video_blocks
+from ..label_columns import PARSED_ROWS
 from ..layering.layer_check import tables_that_differ
 from ..ragged import Ragged
 from ..tables import TABLES_OF_IDS, Manifest
@@ -20,8 +21,6 @@ from .column_check import columns_that_differ
 from .problem import Problem
 
 _TIMELINE_ROWS = 1 << 20
-# Parsed values take many times the memory of their text.
-_COLUMN_ROWS = 1 << 16
 
 
 def verify_snapshot(dataset: Storage, manifest: Manifest, snapshot: str) -> Iterator[Problem]:
@@ -29,7 +28,7 @@ def verify_snapshot(dataset: Storage, manifest: Manifest, snapshot: str) -> Iter
     yield from _check_timeline(dataset, snapshot, manifest)
     yield from _check_order(dataset, snapshot, manifest)
     if manifest.origins is None:
-        yield from _check_columns(dataset, snapshot, _in_blocks(manifest.videos.attributes))
+        yield from _check_columns(dataset, snapshot, manifest.videos.attributes.blocks(PARSED_ROWS))
     else:
         yield from _check_layers(dataset, snapshot, manifest)
 
@@ -90,8 +89,3 @@ def _check_columns(dataset: Storage, snapshot: str, attributes: Iterable[Ragged]
                 yield Problem(what, file)
     except DatasetError as error:
         yield Problem(error.message, file)
-
-
-def _in_blocks(texts: Ragged) -> Iterator[Ragged]:
-    for start in range(0, len(texts), _COLUMN_ROWS):
-        yield texts.between(start, min(start + _COLUMN_ROWS, len(texts)))

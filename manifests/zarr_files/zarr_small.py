@@ -25,9 +25,8 @@ from .zarr_read import LAYERS, layers_attributes
 
 def is_small(manifest: Manifest, columns: Mapping[str, LabelColumn] | None = None) -> bool:
     """Whether every array fits a chunk, those of the label columns too."""
-    longest = max((rows for _, _, rows, _ in _columns(manifest)), default=0)
-    longest = max([longest, *(len(values) for _, _, values in column_arrays(columns or {}))])
-    return max(longest, int(manifest.first_frames[-1])) <= zarr_sizes.CHUNK_ROWS
+    lengths = [len(values) for _, _, values in (*_columns(manifest), *column_arrays(columns or {}))]
+    return max(*lengths, int(manifest.first_frames[-1])) <= zarr_sizes.CHUNK_ROWS
 
 
 def small_files(
@@ -42,7 +41,7 @@ def small_files(
     `zarr_write.write_manifest`."""
     files = {"zarr.json": _group({"shortgop": attributes})}
     files |= {f"{table}/zarr.json": _empty_group() for table in SCHEMA}
-    for path, column, _, values in _columns(manifest):
+    for path, column, values in _columns(manifest):
         files |= array_files(path, column, values)
     if layers:
         files[f"{LAYERS}/zarr.json"] = _group(layers_attributes(layers))
@@ -57,16 +56,16 @@ def small_files(
     return files
 
 
-def _columns(manifest: Manifest) -> Iterator[tuple[str, Column, int, Array]]:
-    """Path, column, rows and values of each array that the manifest holds."""
+def _columns(manifest: Manifest) -> Iterator[tuple[str, Column, Array]]:
+    """Path, column and values of each array that the manifest holds."""
     for table_name, columns in SCHEMA.items():
         table = getattr(manifest, table_name)
         for name, column in columns.items() if table is not None else ():
             values = getattr(table, name)
             if isinstance(values, Ragged):
-                yield f"{table_name}/{name}_offsets", OFFSETS, len(values.offsets), values.offsets
+                yield f"{table_name}/{name}_offsets", OFFSETS, values.offsets
                 values = values.values
-            yield f"{table_name}/{name}", column, len(values), values
+            yield f"{table_name}/{name}", column, values
 
 
 def array_files(path: str, column: Column, values: Array) -> dict[str, bytes]:

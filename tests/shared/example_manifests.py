@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shortgop.manifests.merging.edits import Drop, Edit, drops_table, edits_table
-from shortgop.manifests.merging.merge import patterns_table
 from shortgop.manifests.ragged import Ragged, from_rows, from_texts
 from shortgop.manifests.tables import (
     Configs,
@@ -20,6 +19,7 @@ from shortgop.manifests.tables import (
     Videos,
     empty,
     failures_table,
+    patterns_table,
 )
 
 GOP_FRAMES = 4
