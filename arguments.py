@@ -1,7 +1,7 @@
 """Numbers that callers pass: those of Python, numpy and torch.
 
 Booleans are refused, although Python, numpy and torch accept them as 0 and 1: a boolean is not an index, a count or a
-time. Text that spells a number is refused too, but for frame rates: 30000/1001 is how they are written.
+time. Text is a number only where a function says so: in frame rates, times in seconds and sizes in bytes.
 """
 
 from __future__ import annotations

@@ -19,12 +19,13 @@ The tree is what `except` clauses may rely on:
      │   └─ UnreadableDataError      the system cannot read a file; its content may be intact
      ├─ DatasetBusyError             another job is writing to this dataset
      ├─ TooManyFailuresError         more sources failed than the job allows
-     ├─ OutputError                  the dataset cannot be written: disk full, no permission
+     ├─ OutputError                  a dataset or a file cannot be written: disk full, no permission
      ├─ VideoNotFoundError (KeyError)   the dataset has no video with that id or number
      ├─ FrameIndexError (IndexError)    the video has no frame with that number or at that time
      └─ DecodeError                  a decoder rejected data whose bytes are intact
 
-DatasetWarning (UserWarning) is the only warning. It is for a dataset of which a part cannot be used.
+DatasetWarning (UserWarning) is the only warning: a part of a dataset cannot be used, or what was asked for may not be
+what was meant.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class TooManyFailuresError(ShortGopError):
 
 
 class OutputError(ShortGopError):
-    """The dataset cannot be written: disk full, no permission, a path that is a file."""
+    """A dataset or a file cannot be written: disk full, no permission, a path that is a file."""
 
 
 class VideoNotFoundError(ShortGopError, KeyError):
@@ -176,7 +177,7 @@ class DecodeError(ShortGopError):
 
 
 class DatasetWarning(UserWarning):
-    """Some videos of a dataset cannot be read, or are not in it; the others can be used."""
+    """A part of a dataset cannot be used, or what was asked for may not be what was meant; the program goes on."""
 
 
 _MISSING = (errno.ENOENT, errno.ENOTDIR)

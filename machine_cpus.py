@@ -10,19 +10,19 @@ from .control_groups import MEMBERSHIP, ROOT, control_groups, number_in
 
 
 def usable_cpus() -> int:
-    """The CPUs that this process may run on, or as many as its control group gives it the time of: what `docker run
-    --cpus` and Kubernetes' limits set, which leave it all CPUs of a machine to run on."""
+    """How many CPUs this process can use: those that it may run on, or fewer if its control group limits its time, as
+    `docker run --cpus` and Kubernetes do. Such a limit does not change on which CPUs it may run."""
     return max(1, min(cpus_to_run_on(), cpus_in_time()))
 
 
 def cpus_to_run_on() -> int:
-    """The CPUs that this process may run on: where the system binds no process to some, as macOS, all."""
+    """How many CPUs this process may run on: all of them where the system binds no process to some, as on macOS."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def cpus_in_time() -> int:
-    """As many CPUs as the control group of this process gives it the time of, all of its processes together: where it
-    has no limit, those of the machine. It may be 0, where it gives less than the time of one."""
+    """How many whole CPUs' time the control group of this process has, for all of its processes together: all CPUs of
+    the machine where there is no limit, and 0 where the limit is below the time of one."""
     return min([os.cpu_count() or 1, *_limits(MEMBERSHIP, ROOT)])
 
 

@@ -18,7 +18,8 @@ class StaysAsMade:
     """
 
     _REMEDIES: ClassVar[Mapping[str, str]] = {}
-    """For names that are not parameters of the class, or for which another one is no remedy: what to do."""
+    """What to do in place of setting a name. It has the names that are refused and are no parameters of the class, and
+    the parameters for which making another object is no remedy."""
     _OPTIONS_ARE_PARAMETERS: ClassVar[bool] = True
     """Whether users make objects of the class: if not, its options are the names in `_REMEDIES` alone."""
 

@@ -1,7 +1,8 @@
 """How files come into a dataset: written under .tmp, flushed, then linked to their names. Readers see only whole files.
 
 A file gets its name by a hard link, which fails if the name is taken. So no file is ever replaced, even when several
-processes or hosts write at once. The exceptions are the root, zarr.json, and parts from which dropped rows are taken.
+processes or hosts write at once. The exceptions are zarr.json, .status.json, and parts from which dropped rows are
+taken.
 """
 
 from __future__ import annotations
@@ -149,8 +150,7 @@ def commit_bytes(dataset: Path, final: Path, data: bytes) -> bool:
 
 
 def replace_bytes(dataset: Path, final: Path, data: bytes) -> None:
-    """Write a file with these bytes, replacing an existing one in one step. Only for the root, and for parts that hold
-    what was dropped."""
+    """Write a file with these bytes, replacing an existing one in one step: only for the exceptions above."""
     temporary = _written(dataset, final, data)
     with discarding(temporary), writing(final):
         flush(temporary)

@@ -1,4 +1,4 @@
-"""Numbers in sentences, files that are missing, and text of files in what people read."""
+"""How messages and pages write numbers, say that a file is missing, and show text that comes from files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
-# How many of those that are wrong a message names.
+# A message names so many of the values that are wrong.
 _NAMED = 8
 _BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 

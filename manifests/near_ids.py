@@ -19,9 +19,9 @@ _MIN_PART = 3
 
 
 def near_ids(ids: Ragged, wanted: str) -> list[str]:
-    """The wanted text in another form of Unicode, if that is an id. Or up to three ids that hold it, or differ little
-    from it; of a column of many ids, which ascend, those are looked at that come shortly before or after it, as they
-    begin alike."""
+    """The wanted text in another form of Unicode, if that is an id. Otherwise up to three ids that hold the text, or
+    differ little from it. The ids ascend. Of many ids only the neighbours of the text are compared: they begin like
+    it."""
     if same := [each for each in _other_forms(wanted) if ids.find(each) is not None]:
         return same
     start, stop = 0, len(ids)

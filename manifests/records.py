@@ -100,7 +100,8 @@ class CodecConfig:
     full_range: bool
 
 
-# Of the blocks that pictures are made of: H.264's macroblocks, and the smallest that HEVC may have. AV1 codes any size.
+# The side of the blocks that pictures are made of: H.264's macroblocks, and the smallest that HEVC may have. AV1 codes
+# any size.
 _BLOCK_SIDES = {"h264": 16, "hevc": 8, "av1": 1}
 
 

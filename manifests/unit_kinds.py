@@ -1,4 +1,5 @@
-"""Whether a GOP begins with an access unit (in AV1: a temporal unit), and what of it other pictures may refer to."""
+"""What the bytes of an access unit (in AV1: a temporal unit) say: whether a GOP begins with it, and which of its bytes
+hold what other pictures may refer to."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ def plan_page(dataset: Dataset, clips: tuple[Clip, ...], clips_left_out: str, no
 
 
 def median_quality(clips: Sequence[Clip]) -> tuple[int, Quality] | None:
-    """Of how many clips the quality was measured, the medians over them, and how many frames that are; None if of
-    none."""
+    """How many clips were measured, and the medians of their qualities, with the frames of all of them. None if no clip
+    was measured."""
     found = [clip.quality for clip in clips if isinstance(clip.quality, Quality)]
     if not found:
         return None

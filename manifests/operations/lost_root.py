@@ -42,8 +42,10 @@ class RestoredRoot:
 def restore_root(dataset: Storage) -> RestoredRoot | None:
     """Write zarr.json again if it is lost or damaged beside snapshots or parts. None if it is as it must be.
 
-    It names the latest snapshot, with what parts hold besides it; or one that is damaged or lost as well:
-    `repair_snapshot` comes next. The profile is what the latest snapshot says of it, an earlier one or a part.
+    It names the latest snapshot, on top of which parts that it lacks are published. It may also name a snapshot that is
+    damaged or lost: the caller repairs that with `repair_snapshot`. The profile comes from the latest snapshot or part
+    that can be read.
+
     CorruptDataError if none of them can be read, DatasetBusyError if a job writes to the dataset.
     """
     if not _trouble(dataset):
@@ -65,8 +67,8 @@ def restore_root(dataset: Storage) -> RestoredRoot | None:
 
 
 def _trouble(dataset: Storage) -> str:
-    """What is wrong with zarr.json; "" if nothing is, or nothing that can be helped here: then what is asked next says
-    it."""
+    """What is wrong with zarr.json; "" if nothing is. Also "" where it cannot be made again: whoever reads it next gets
+    the error."""
     try:
         read_root(dataset)
     except CorruptDataError as error:
@@ -85,8 +87,9 @@ def _latest_first(dataset: Storage) -> list[str]:
 
 
 def _root(dataset: Storage) -> Root:
-    """The root that names the latest snapshot, with `num_parts` if that one is whole and all other parts can be
-    published on top of it. Where they cannot, a later one is lost that had them, or is to be taken for lost."""
+    """The root that names the latest snapshot, with `num_parts` if that snapshot is whole and all other parts can be
+    published on top of it. Where they cannot, a later snapshot had them and is lost, or has to be taken for lost: then
+    the root names the number after the latest."""
     latest_first = _latest_first(dataset)
     readable = next(_readable(dataset, latest_first), None)
     id_roots = () if readable is None else _folders_of_ids(readable[1])

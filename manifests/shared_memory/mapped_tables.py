@@ -1,7 +1,8 @@
 """Tables as arrays in a file that processes map: where each array lies, and the manifest that it becomes.
 
-Two kinds of file hold them: memory without a name (`shared_tables`), and the copy of a snapshot that all processes of a
-host share (`host_copies`).
+Two kinds of file hold a manifest: memory without a name (`shared_tables`), and the copy of a snapshot that all
+processes of a host share (`host_copies`). The files of `scratch_arrays` are filled in the same way, and hold single
+arrays.
 """
 
 from __future__ import annotations

@@ -14,11 +14,11 @@ MAX_BYTES = 128 * 1024 * 1024
 def fetching_in_turn(
     members: Members, columns: Sequence[str], *, first: Sequence[str] = (), max_bytes: int = MAX_BYTES
 ) -> Callable[[str], None]:
-    """Has columns such as "videos/id" fetched: `first` at once, or the first group of `columns`. Returns a function
-    that is to be called before each of `columns` is read, in this order: it has the group that begins there fetched, in
-    place of what was fetched before.
+    """Fetch the columns `first`, or else the first group of `columns`. Returns a function to be called with the path of
+    each of `columns`, such as "videos/id", before it is read, in their order. Where a group begins, the function
+    fetches that group, and gives up what was fetched before.
 
-    A column that has more than `max_bytes` is a group by itself.
+    A group has at most `max_bytes`, or a single column.
     """
     sizes = dict.fromkeys(columns, 0)
     for name, (num_bytes, _) in members.contents().items():
