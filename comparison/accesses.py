@@ -10,6 +10,7 @@ import numpy as np
 
 from ..arguments import integer
 from ..errors import UsageError
+from ..wording import counted
 
 Clip = tuple[int, tuple[int, ...]]
 """The number of a video and frames of it, ascending."""
@@ -52,14 +53,16 @@ def parse_clip(text: str, batch: int = 1) -> Access:
 def draw(lengths: Sequence[int], access: Access, count: int, seed: int) -> list[Request]:
     """Random batches: every possible clip is as likely as any other. `lengths` are the videos' numbers of frames.
 
-    The same seed gives the same requests. UsageError when every video is shorter than a clip.
+    The same seed gives the same requests. UsageError when there is no video, or when each is shorter than a clip.
     """
     starts = np.maximum(np.asarray(lengths, dtype=np.int64) - access.span + 1, 0)
     ends = np.cumsum(starts)
-    if not len(ends) or ends[-1] == 0:
+    if not len(ends):
+        raise UsageError("there is no video to read; prepare some first")
+    if ends[-1] == 0:
         raise UsageError(
-            f"no video is long enough for {access}: that takes {access.span} frames, "
-            f"the longest has {max(lengths, default=0)}"
+            f"no video is long enough for {access}: that takes {counted(access.span, 'frame')}, the longest has "
+            f"{max(lengths)}; choose shorter clips with --clip"
         )
     drawn = np.random.default_rng(seed).integers(ends[-1], size=(count, access.batch))
     videos = np.searchsorted(ends, drawn, side="right")

@@ -64,6 +64,11 @@ def test_every_clip_is_as_likely_as_any_other() -> None:
     assert all(1800 < count < 2200 for count in counts.values())
 
 
+def test_a_dataset_without_videos_has_nothing_to_read() -> None:
+    with pytest.raises(UsageError, match="there is no video to read"):
+        draw([], Access(1), 3, seed=0)
+
+
 def test_large_batches_are_drawn_less_often() -> None:
     """All are in memory before the first is read."""
     assert [num_requests(Access(16, batch=batch)) for batch in (1, 40, 256, 10**9)] == [5000, 5000, 781, LEAST_REQUESTS]
@@ -302,7 +307,7 @@ def test_bench_says_what_it_could_not_measure(constant_video: SyntheticVideo, tm
     [
         (("--clip", "16"), "--clip is '16'"),
         (("--peers", "vlc"), "there is no peer 'vlc'"),
-        (("--clip", "500x1"), "no video is long enough"),
+        (("--clip", "500x1"), "that takes 500 frames, the longest has 218; choose shorter clips with --clip"),
         (("--seconds", "0"), "--seconds is 0.0"),
     ],
 )
