@@ -238,7 +238,7 @@ def parse_fragment(data: Buffer) -> Fragment:
     if decode_ticks > _MAX_TICKS:
         raise CorruptDataError(f"the fragment starts at tick {decode_ticks}, which is too large")
 
-    truns = [box for box in boxes(data, traf.body, traf.stop) if box.type == b"trun"]
+    truns = list(children(data, traf, b"trun"))
     if len(truns) != 1:
         raise CorruptDataError(f"the fragment has {len(truns)} track runs, not one")
     data_offset, columns, count = _track_run(data, truns[0])
