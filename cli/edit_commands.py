@@ -197,7 +197,7 @@ def gc(
 ) -> None:
     """Remove what a dataset no longer needs: old snapshots, and the bytes of videos that are not in it any more.
 
-    Exit status: 0 done, 3 some shards could not be read and stay as they are.
+    Exit status: 0 done, 3 some shards or parts could not be read and stay as they are.
     """
     with errors():
         from ..manifests.dataset_files.tidy import parse_duration
@@ -214,7 +214,8 @@ def gc(
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
             for reason in done.skipped:
-                err.print_line(f"a shard that holds more than is needed stays as it is: {reason}", style="yellow")
+                held = "a shard or part that may hold more than is needed"
+                err.print_line(f"{held} stays as it is: {reason}", style="yellow")
             would = "would be " if dry_run else ""
             out.print_line(
                 f"{counted(len(done.snapshots), 'snapshot')} and {counted(len(done.shards), 'shard')} {would}removed, "

@@ -40,7 +40,8 @@ class Collected:
     again without what is not needed, and `parts` those from which dropped rows were taken. `bytes_freed` is by how much
     the shards became smaller together; it is negative if shards were written again that earlier snapshots still need.
     `snapshot_bytes_freed` are those of the snapshots that were removed, and `bytes_kept` those of shards that only
-    earlier snapshots need. `skipped` says of each shard that was left as it is why it cannot be read.
+    earlier snapshots need. `skipped` says of each shard that was left as it is, and of each part that may hold dropped
+    rows, why it cannot be read.
     """
 
     snapshots: tuple[str, ...]
@@ -95,7 +96,7 @@ def collect(
         more = _removed(dataset, keep_snapshots_seconds)
         removed, shards = removed + more[0], shards + more[1]
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
-        parts = _cleaned(dataset, manifest, skipped, dry_run=False)
+        parts, unread = _cleaned(dataset, manifest, skipped, dry_run=False)
         root, manifest = open_current(dataset, copies=copies_in(None))
         after = shard_lengths(dataset)
         kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
@@ -107,7 +108,7 @@ def collect(
         bytes_freed=sum(before.values()) - sum(after.values()),
         snapshot_bytes_freed=sum(lengths.get(name, 0) for name in set(removed)),
         bytes_kept=sum(after.get(name, 0) for name in kept),
-        skipped=tuple(dict.fromkeys(skipped.values())),
+        skipped=(*dict.fromkeys(skipped.values()), *unread),
         snapshot=root.snapshot or "",
     )
 
@@ -131,16 +132,17 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     shards = stray_shards(dataset, gone_snapshots=(old | replaced) - {root.snapshot or ""}, gone=gone)
     lengths, live = shard_lengths(dataset), live_bytes(manifest)
     kept = (_named(dataset, there) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
+    parts, unread = _cleaned(dataset, manifest, skipped, dry_run=True)
     return Collected(
         snapshots=tuple(sorted(old | replaced, key=int)),
         shards=tuple(shards),
         rewritten=tuple(sorted(rewritten)),
-        parts=tuple(_cleaned(dataset, manifest, skipped, dry_run=True)),
+        parts=tuple(parts),
         bytes_freed=sum(lengths.get(name, 0) for name in shards)
         - sum(int(live[list(plan.shards)].sum()) for plan in plans),
         snapshot_bytes_freed=sum(there.get(name, 0) for name in old | replaced),
         bytes_kept=sum(lengths.get(name, 0) for name in kept),
-        skipped=tuple(dict.fromkeys(skipped.values())),
+        skipped=(*dict.fromkeys(skipped.values()), *unread),
         snapshot=root.snapshot or "",
     )
 
@@ -151,28 +153,34 @@ def _unreadable(manifest: Manifest, lost: Mapping[int, DatasetError]) -> dict[st
     return {manifest.shards.name.text(row): str(lost[row]) for row in lost.keys() & unneeded}
 
 
-def _cleaned(dataset: Storage, manifest: Manifest, skipped: Collection[str], *, dry_run: bool) -> list[str]:
-    """Take rows of what was dropped out of all parts. Returns the names of the parts that had any.
+def _cleaned(
+    dataset: Storage, manifest: Manifest, skipped: Collection[str], *, dry_run: bool
+) -> tuple[list[str], list[str]]:
+    """Take rows of what was dropped out of all parts. Returns the names of the parts that had any, and why others
+    cannot be read.
 
     Parts of shards that were skipped stay, because they say what the bytes in these shards are.
     """
     drops = drops_of(manifest.drops)
     if not drops:
-        return []
+        return [], []
 
-    def clean(part: str) -> bool:
-        with contextlib.suppress(DatasetError):
+    def clean(part: str) -> bool | str:
+        try:
             rows, attributes = open_part(dataset, part)
             kept = without_dropped(rows, drops)
             if kept is None or not set(rows.shards.name.texts()).isdisjoint(skipped):
                 return False
             if not dry_run:
                 clean_part(dataset, part, kept, attributes)
-            return True
-        return False
+        except DatasetError as error:
+            return str(error)
+        return True
 
     parts = sorted(finished_parts(dataset))
-    return [part for part, had in zip(parts, in_order(dataset, clean, parts), strict=True) if had]
+    found = list(in_order(dataset, clean, parts))
+    had_any = [part for part, each in zip(parts, found, strict=True) if each is True]
+    return had_any, [why for why in found if isinstance(why, str)]
 
 
 def without_dropped(rows: Manifest, drops: Mapping[str, Drop]) -> Manifest | None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import shortgop
 from dataset_places import Places, copied, names, overwrite
@@ -18,12 +19,14 @@ from lost_snapshots import (
     verified,
     with_a_wrong_byte,
 )
+from shortgop.cli import app
 from shortgop.errors import MissingDataError
 from shortgop.manifests.dataset_files.layout import part_key, snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part
 from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.copying import copy_videos
+from shortgop.manifests.operations.drop import drop
 from shortgop.manifests.operations.recovery import repair_snapshot
 from shortgop.storage.interface import Storage
 
@@ -62,6 +65,18 @@ class TestWhatIsLostAsWell:
         assert status == 0, said
         assert "without what was in 2 lost files: 1 part more of the 3 of the snapshot" in said
         assert shown(dataset) == {"a": [0, 19], "b": [100, 119], "d": [300, 319]}
+
+    @pytest.mark.parametrize("options", [[], ["--dry-run"]])
+    def test_a_part_that_may_hold_what_was_dropped(self, dataset: Storage, options: list[str]) -> None:
+        """A takedown is not said to be done as long as a part cannot be looked through: labels can be read in it."""
+        drop(dataset, ["c"])
+        part = next(part for part in finished_parts(dataset) if "c" in read_part(dataset, part).ids)
+        data = bytearray(dataset.read(part_key(part)))
+        data[len(data) // 2] ^= 1
+        overwrite(dataset, part_key(part), bytes(data))
+        done = CliRunner().invoke(app, ["gc", dataset.url, *options])
+        assert done.exit_code == 3
+        assert f"may hold more than is needed stays as it is: {dataset.place(part_key(part))}: " in done.stderr
 
     def test_a_part_of_a_drop_that_no_file_names_any_more(self, dataset: Storage) -> None:
         """How many parts there were is in zarr.json. Without it, what was dropped would come back unnoticed."""
