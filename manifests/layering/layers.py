@@ -66,7 +66,7 @@ def combined(layers: Sequence[Manifest], new_array: NewArray = in_memory) -> Man
 def combined_tables(layers: Sequence[LayerTables], new_array: NewArray) -> Manifest:
     """`combined` of layers of which some may not be decoded."""
     newer = _mentioned_above(layers)
-    hidden = [_rows_with(layer.ids(), ids) for layer, ids in zip(layers, newer, strict=True)]
+    hidden = [_videos_with(layer.ids(), ids) for layer, ids in zip(layers, newer, strict=True)]
     others = {name: _rows_that_count([layer.table(name) for layer in layers], newer) for name in TABLES_OF_IDS}
     return interleaved(layers, _videos_in_order(layers, hidden), new_array, **others)
 
@@ -124,6 +124,14 @@ def _mentioned_above(layers: Sequence[LayerTables]) -> list[Ragged]:
     for layer in reversed(layers[1:]):
         above.append(concatenate([above[-1], _mentioned([layer])]).unique())
     return above[::-1]
+
+
+def _videos_with(ids: Ragged, others: Ragged) -> Array:
+    """`_rows_with` of ids that differ, in half the time."""
+    if len(others) <= len(ids):
+        rows, found = ids.search(others)
+        return rows[found]
+    return np.flatnonzero(others.search(ids)[1])
 
 
 def _rows_with(ids: Ragged, others: Ragged) -> Array:
