@@ -134,7 +134,11 @@ def read_part(dataset: Storage, part: str) -> Manifest:
 def open_part(dataset: Storage, part: str) -> tuple[Manifest, dict[str, Any]]:
     """Like `read_part`, with the part's attributes: `format_version`, `unit`, and `profile` if it has videos."""
     file = dataset.place(part_key(part))
-    remedy = "remove it and run the same `shortgop prep` again to redo its unit"
+    # Not all parts are of sources: one of labels would be missed after a job, too.
+    remedy = (
+        "copy it to the dataset again, or remove it and run the command again that wrote it, such as `shortgop prep`, "
+        "annotate or drop"
+    )
     try:
         return unpack(dataset.read(part_key(part)))
     except FileNotFoundError as error:

@@ -171,7 +171,7 @@ def test_a_part_that_was_cut_is_named_with_what_to_do(published: Path, keep: flo
     file = part_path(published, "u1")
     data = file.read_bytes()
     file.write_bytes(data[: int(len(data) * keep) if isinstance(keep, float) else keep])
-    with pytest.raises(CorruptDataError, match=r"u1\.zip: not a whole zip file.* remove it and run the same"):
+    with pytest.raises(CorruptDataError, match=r"u1\.zip: not a whole zip file.* or remove it and run the command"):
         read_part(DiskStorage(published), "u1")
 
 
