@@ -72,6 +72,7 @@ def _plane(frame: VideoFrame, number: int, dtype: type) -> Array:
 
 def _to_device(plane: Array, device: torch.device) -> torch.Tensor:
     # From page-locked memory, which torch keeps until the copy has ended, so that this thread need not wait for it.
-    staged = torch.empty(plane.shape, dtype=torch.from_numpy(plane[:0].copy()).dtype, pin_memory=device.type == "cuda")
+    dtype = torch.from_numpy(plane[:0].copy()).dtype
+    staged = torch.empty(plane.shape, dtype=dtype, device="cpu", pin_memory=device.type == "cuda")
     staged.numpy()[...] = plane
     return staged.to(device, non_blocking=True) if device.type == "cuda" else staged

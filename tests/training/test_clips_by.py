@@ -95,6 +95,28 @@ def test_what_it_cannot_be_told() -> None:
         shortgop.ClipsBy(any_stride, 0)
 
 
+def measure() -> Any:
+    """A function, another one each time, as each process has one of its own."""
+
+    def length(_: Any) -> int:
+        return 2
+
+    return length
+
+
+def test_a_function_among_the_arguments_is_told_by_its_name() -> None:
+    """It was told by its address, so that no state was taken on in another process."""
+    makers: list[Any] = [measure, object]
+    for made in makers:
+        one, other = (
+            ChosenIndex(
+                shortgop.ClipsBy(functools.partial(any_stride, made(), most=made()), 4), video_table([9]), seed=0
+            )
+            for _ in range(2)
+        )
+        assert one.fingerprint == other.fingerprint
+
+
 def test_states_tell_functions_by_their_names_and_arguments() -> None:
     def fingerprint(choose: Any, **options: Any) -> str:
         return ChosenIndex(shortgop.ClipsBy(choose, 4, **options), video_table([9]), seed=0).fingerprint

@@ -56,6 +56,33 @@ def test_what_does_not_call_the_getitem_of_a_subclass_refuses_it(folder: Path, k
         shortgop.MixedClips([dataset])
 
 
+class Stacked(shortgop.ClipDataset):
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        items = super().items(draws, rows)
+        torch.stack([item["frames"] for item in items])
+        return items
+
+
+def test_an_error_in_items_of_no_draws_stays_what_it_is(folder: Path) -> None:
+    with pytest.raises(RuntimeError, match="expects a non-empty TensorList"):
+        Stacked(folder, shortgop.RandomClips(3)).__getitems__([])
+
+
+class WithTheirDraws(shortgop.MixedClips):
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        return [{**item, "again": item["draw"]} for item in super().items(draws, rows)]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_items_of_a_subclass_of_several_datasets_are_those_of_both_loaders(folder: Path, workers: int) -> None:
+    """ClipLoader learnt what items have from those of the datasets: it refused what a subclass adds."""
+    both = WithTheirDraws([shortgop.ClipDataset(folder, shortgop.RandomClips(3), seed=seed) for seed in (1, 2)])
+    sampler = shortgop.ElasticSampler(both, 6)
+    with shortgop.ClipLoader(both, sampler, workers=workers) as loader:
+        batches = [*loader, *DataLoader(both, batch_size=6, sampler=sampler)]
+    assert [batch["again"].tolist() for batch in batches] == [batch["draw"].tolist() for batch in batches]
+
+
 class Both(shortgop.MixedClips):
     def __getitem__(self, draw: int) -> dict[str, Any]:
         return {**super().__getitem__(draw), "draw": 100 + draw}

@@ -305,6 +305,16 @@ def test_errors_name_the_output_and_the_remedy(folder: Path) -> None:
         clips_of(folder, big=Output(crop=(60, 0, 10, 10)))[0]
     with pytest.raises(UsageError, match="output 'draw': items have something else of that name"):
         clips_of(folder, draw=Output())
+    # MixedClips put the number of the dataset in its place.
+    with pytest.raises(UsageError, match="output 'dataset': items have something else of that name"):
+        clips_of(folder, dataset=Output())
+    with pytest.raises(UsageError, match="output 'stretch': items have something else of that name"):
+        shortgop.ClipDataset(
+            folder,
+            shortgop.AllClips(4),
+            outputs={"stretch": Output()},
+            videos=shortgop.Stretches([0], frames=[(0, None)]),
+        )
     with pytest.raises(UsageError, match="'crop_a' is what items call a crop or a flip"):
         clips_of(folder, a=Output(), b=Output(), crop_a=Output())
     with pytest.raises(UsageError, match="'flip' is what items call a crop or a flip"):

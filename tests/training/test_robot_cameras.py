@@ -158,6 +158,21 @@ def test_both_loaders_deliver_what_single_items_have(
             assert torch.equal(found, value) if isinstance(value, torch.Tensor) else found == value, name
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("outputs", [None, {FRONT: {"frames": Output(), "small": Output(size=(8, 8))}, WRIST: RANDOM}])
+def test_a_camera_may_be_kept_apart_as_a_list(workers: int, outputs: Any, places: tuple[Path, Path]) -> None:
+    """The loader said of its pictures that the first item lacks them."""
+    dataset = clips(places, outputs=outputs)
+    in_order = shortgop.ElasticSampler(dataset, 7, order=shortgop.Sequential())
+    with shortgop.ClipLoader(dataset, in_order, workers=workers, collate={FRONT: list}) as loader:
+        batches = list(loader)
+    assert {type(batch[FRONT]) for batch in batches} == {list}
+    for number, item in enumerate(dataset):
+        for name, value in item.items():
+            found = batches[number // 7][name][number % 7]
+            assert torch.equal(found, value) if isinstance(value, torch.Tensor) else found == value, name
+
+
 def noise(frames: torch.Tensor) -> torch.Tensor:
     """A transform that draws once for all times, as ColorJitter of torchvision does."""
     return frames.float() * 0 + torch.rand(())

@@ -9,7 +9,7 @@ import pickle
 import re
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -212,6 +212,7 @@ def test_an_episode_that_lacks_a_camera_is_left_out_and_named(robots: Robots) ->
             "delta_timestamps has 'actions', which no camera and no column is: .*action",
         ),
         ({"delta_timestamps": {"action": []}}, "delta_timestamps has no times for 'action'"),
+        ({"delta_timestamps": {"action": [float("nan")]}}, "a time of delta_timestamps is nan; it has to be finite"),
         ({"delta_timestamps": [0, 1]}, r"delta_timestamps is \[0, 1\]; it is a dict of lists of seconds"),
         ({"episodes": range(9)}, "the dataset has no episode 4: it has 4 episodes, 0 to 3;"),
         ({"episodes": []}, "there are no episodes"),
@@ -231,6 +232,29 @@ def test_another_robot_is_refused(robots: Robots, tmp_path: Path) -> None:
     other = write_lerobot(tmp_path / "robot", [7, 1, 6, 8])
     with pytest.raises(UsageError, match="episode 3 has 8 rows in .*/robot/data and 9 frames in the dataset"):
         shortgop.LeRobotClips(dataset, other)
+
+
+def test_columns_of_a_list_do_not_say_how_long_episodes_are(robots: Robots, tmp_path: Path) -> None:
+    """Such as the number of frames of the sources, which it took for that of the dataset."""
+    robot, dataset = robots["v3"]
+    shutil.copytree(dataset, tmp_path / "out")
+    with pytest.warns(DatasetWarning, match="column 'num_frames' of the list takes the place of the dataset's own"):
+        shortgop.annotate(tmp_path / "out", {name: {"num_frames": 1000} for name in shortgop.open(dataset).ids})
+    read = shortgop.LeRobotClips(tmp_path / "out", robot, metadata=cast(Any, iter(["num_frames"])))
+    assert len(read) == sum(LENGTHS)
+    assert shown(read[9]) == expected(2, 1, {})
+    assert read[9]["num_frames"] == 1000
+
+
+def test_a_task_that_no_file_names_is_told_before_items_are_read(robots: Robots, tmp_path: Path) -> None:
+    """It was a KeyError in the middle of an epoch."""
+    robot, dataset = robots["v3"]
+    shutil.copytree(robot, tmp_path / "robot")
+    tasks = tmp_path / "robot" / "meta" / "tasks.parquet"
+    pq.write_table(pq.read_table(tasks).slice(0, 1), tasks)
+    with pytest.raises(UsageError, match=r"the rows in .*robot have the task 1, which its files of tasks do not name"):
+        shortgop.LeRobotClips(dataset, tmp_path / "robot")
+    assert len(shortgop.LeRobotClips(dataset, tmp_path / "robot", episodes=[0, 2])) == 13
 
 
 def test_an_ordinary_dataset_and_two_robots_are_refused(robots: Robots, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import shutil
 import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -143,6 +143,20 @@ def test_orders_keep_the_weights_and_labels_that_they_were_made_of(path: Path, k
         assert ordered(clips, order) == ordered(clips, make(kind(FIRST))) != ordered(clips, make(kind(LAST)))
 
 
+def test_an_iterator_stands_for_the_list_of_its_values(path: Path) -> None:
+    """It gives them once: a second sampler, or a copy in another process, found none."""
+    names: Any = iter(["id", "num_frames"])
+    clips = shortgop.ClipDataset(path, shortgop.CenterClips(4), metadata=names)
+    assert clips.metadata_names == ("id", "num_frames")
+    for make in (shortgop.Weighted, shortgop.Systematic, shortgop.ClassBalanced):
+        order, listed = make(map(float, FIRST)), make([float(each) for each in FIRST])
+        assert ordered(clips, order) == ordered(clips, order) == ordered(clips, listed)
+    videos, frames = cast(Any, iter(["a.mp4", "b.mp4"])), cast(Any, (each for each in (2, 5)))
+    at = shortgop.ClipsAt(videos, frames=frames)
+    for _ in range(2):
+        assert frames_of(path, at) == ["a.mp4", "b.mp4", [2], [5]]
+
+
 @pytest.mark.parametrize("kind", [list, np.array])
 def test_tables_keep_the_clips_that_they_were_made_of(path: Path, kind: Any) -> None:
     names = ["a.mp4", "b.mp4"]
@@ -218,5 +232,5 @@ def test_arrays_that_were_made_for_a_table_are_not_copied() -> None:
     frames = np.array([[2, 3], [5, 7]])
     table = table_of_own(["a.mp4", "b.mp4"], np.array([2, 5]), frames, None, black=False)
     assert table.frames is frames
-    with pytest.raises(shortgop.UsageError, match="2 videos, 1 starts"):
+    with pytest.raises(shortgop.UsageError, match=r"2 videos, starts of shape \(1,\)"):
         table_of_own(["a.mp4", "b.mp4"], np.array([2]), frames, None, black=False)

@@ -70,6 +70,26 @@ def test_numbers_of_a_column_are_of_one_type(folder: Path, tmp_path: Path) -> No
         assert each[0]["hash"] == 2**64
 
 
+@pytest.mark.parametrize("outputs", [None, {"frames": shortgop.Output(size=(32, 48), crop="random", flip=0.5)}])
+def test_items_are_on_the_cpu_whatever_torchs_default_device_is(folder: Path, outputs: Any) -> None:
+    """Scripts set it to the GPU, where a forked worker cannot put anything."""
+    clips = shortgop.ClipDataset(
+        folder, shortgop.RandomClips(12, ends="black"), outputs=outputs, metadata=["label", "weight", "id"]
+    )
+    item = clips[2]
+    sampler = shortgop.ElasticSampler(clips, 3, order=shortgop.Sequential())
+    torch.set_default_device("meta")
+    try:
+        found = clips[2]
+        assert clips.__getitems__([]) == []
+        (batch,) = shortgop.ClipLoader(clips, sampler, workers=0)
+    finally:
+        torch.set_default_device(None)
+    for name, value in item.items():
+        assert found[name] == value if not isinstance(value, torch.Tensor) else torch.equal(found[name], value), name
+        assert batch[name][2] == value if not isinstance(value, torch.Tensor) else torch.equal(batch[name][2], value)
+
+
 def test_a_batch_shares_one_tensor_and_one_plan(folder: Path) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.AllClips(4))
     before = dataset.source.stats()

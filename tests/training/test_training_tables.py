@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +62,18 @@ def test_a_table_of_clips_repeats_them_exactly(folder: Path, tmp_path: Path, pol
             assert torch.equal(item["mask"], expected["mask"])
 
 
+def test_what_is_done_to_an_item_is_done_to_that_item_alone(folder: Path) -> None:
+    """Items had the mask of the table itself: what one wrote there, all later items of the clip had."""
+    table = shortgop.ClipDataset(folder, shortgop.RandomClips(12, ends="black")).clip_table()
+    dataset = shortgop.ClipDataset(folder, table)
+    first = dataset[2]
+    before = [each.clone() for each in (first["frames"], first["mask"], first["frame_numbers"])]
+    for name in ("mask", "frame_numbers"):
+        first[name].zero_()
+    again = dataset[2]
+    assert all(map(torch.equal, before, (again["frames"], again["mask"], again["frame_numbers"])))
+
+
 def test_a_table_is_not_written_over_and_one_that_does_not_fit_is_refused(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "clips.parquet"
     table = shortgop.ClipDataset(folder, shortgop.CenterClips(2)).clip_table()
@@ -77,6 +89,14 @@ def test_a_table_is_not_written_over_and_one_that_does_not_fit_is_refused(folder
     wrong = shortgop.ClipTable(["c.mp4"], np.array([8]), np.array([[8, 9]]))
     with pytest.raises(UsageError, match="clip 0 of the table has frame 9 of video 'c.mp4', which has 9 frames"):
         shortgop.ClipDataset(folder, wrong)
+    by_number = shortgop.ClipTable([cast(Any, 2)], np.array([7]), np.array([[7, 8]]))
+    with pytest.raises(UsageError, match=r"has 2 for a video, and a file has ids, .* write the table that ClipDataset"):
+        by_number.to_parquet(tmp_path / "numbers.parquet")
+    shortgop.ClipDataset(folder, by_number).clip_table().to_parquet(tmp_path / "numbers.parquet")
+    assert shortgop.ClipTable.from_parquet(tmp_path / "numbers.parquet").videos == ["c.mp4"]
+    for starts in (0, [[0]]):
+        with pytest.raises(UsageError, match=r"the table has 1 video, starts of shape .* each clip has one of each"):
+            shortgop.ClipTable(["a.mp4"], cast(Any, starts), np.array([[0]]))
 
 
 def test_a_table_may_be_given_as_lists(folder: Path) -> None:

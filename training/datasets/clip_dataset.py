@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
@@ -31,14 +32,11 @@ from ..which_clips.offsets import at_least_one, listed
 from ..which_clips.policy_index import Policy, index_of, is_random, policy_of
 from ..which_clips.stretches import Stretches, within
 from ..which_clips.video_table import VideoTable
-from .drawn_items import DrawnItems, Item
+from .drawn_items import OF_ITEMS, DrawnItems, Item
 from .reading_options import READING, dataset_to_read
 from .unreadable import Otherwise, Skipping, read_what_can_be
 
 OnError = Literal["raise"] | Otherwise
-
-# What items have of their own.
-_KEYS = ("frames", "pts_seconds", "video", "start", "frame_numbers", "mask", "draw", "dataset")
 
 
 class ClipDataset(DrawnItems):
@@ -114,16 +112,17 @@ class ClipDataset(DrawnItems):
         opened = dataset_to_read(dataset, reading)
         _check_on_error(on_error)
         self._opened = OpenedDataset(opened)
-        self._metadata = _checked_metadata(metadata, has_stretches=isinstance(videos, Stretches))
-        self._policy = policy_of(clips)
         self._stretches = videos if isinstance(videos, Stretches) else None
+        own = OF_ITEMS if self._stretches is None else (*OF_ITEMS, "stretch")
+        self._metadata = _checked_metadata(metadata, ("frames", *own))
+        self._policy = policy_of(clips)
         named = videos.videos if isinstance(videos, Stretches) else videos
         self._rows = self._opened.chosen_rows if named is None else self._opened.rows(named)
         self._seed = integer(seed, "seed")
         self._outputs = None
         if outputs is not None:
             self._opened.check_plain()
-            self._outputs = Outputs(outputs, taken=self._metadata, seed=self._seed)
+            self._outputs = Outputs(outputs, taken=(*own, *self._metadata), seed=self._seed)
         check_transform(transform)
         if transform_batch and transform is None:
             raise UsageError("transform_batch says how transform is called, and there is no transform")
@@ -231,12 +230,17 @@ class ClipDataset(DrawnItems):
 
     def example(self, draw: int) -> Item:
         """The item of a draw, to see what items consist of. Clips that are skipped for it are not counted."""
+        with self.uncounted():
+            return self.items([draw])[0]
+
+    @contextlib.contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Clips that are skipped meanwhile are neither counted nor told."""
         before = self._shared.skipped_here
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DatasetWarning)
-            item = self.items([draw])[0]
+            yield
         self._shared.count_skipped(before - self._shared.skipped_here)
-        return item
 
     @property
     def is_random(self) -> bool:
@@ -340,8 +344,9 @@ class ClipDataset(DrawnItems):
                 "video": video,
                 "start": clip.start,
                 **({} if clip.stretch is None else {"stretch": clip.stretch}),
-                "frame_numbers": torch.tensor(clip.frames, dtype=torch.int64),
-                **({} if clip.mask is None else {"mask": torch.from_numpy(clip.mask)}),
+                # Copies, since the rows of a ClipTable belong to all items of their clip.
+                "frame_numbers": torch.tensor(clip.frames, dtype=torch.int64, device="cpu"),
+                **({} if clip.mask is None else {"mask": torch.tensor(clip.mask, device="cpu")}),
                 "draw": clip.draw,
                 **self._opened.columns(clip.video, self._metadata),
             }
@@ -372,11 +377,12 @@ def _check_on_error(on_error: Any) -> None:
         raise UsageError(f'on_error is {on_error!r}; it can be "raise", "skip" or a callable')
 
 
-def _checked_metadata(metadata: Any, *, has_stretches: bool) -> tuple[str, ...]:
-    """The names of columns that items are to have. UsageError for one that items use themselves."""
-    if isinstance(metadata, str):
+def _checked_metadata(metadata: Any, own: Sequence[str]) -> tuple[str, ...]:
+    """The names of columns that items are to have. UsageError for one of their `own` entries."""
+    if isinstance(metadata, str) or not isinstance(metadata, Iterable):
         raise WrongTypeError(f"metadata is {metadata!r}; it is a list of names of columns")
-    for name in metadata:
-        if name in _KEYS or (name == "stretch" and has_stretches):
+    names = tuple(metadata)
+    for name in names:
+        if name in own:
             raise UsageError(f"metadata names {name!r}, which items have already; rename that column in the list")
-    return tuple(metadata)
+    return names

@@ -21,6 +21,9 @@ from .shared import SharedNumbers
 
 Item = dict[str, Any]
 
+OF_ITEMS = ("pts_seconds", "video", "start", "frame_numbers", "mask", "draw", "dataset")
+"""The entries that items have beside their frames, those of MixedClips included."""
+
 # So many draws are named in the note of an error.
 _NAMED = 8
 
@@ -148,7 +151,7 @@ def noting_draws(dataset: object, draws: Sequence[int]) -> Iterator[None]:
         owner = next((base for base in type(dataset).__mro__ if "items" in vars(base)), None)
         # Errors of this package name the video, and those of transforms have a note.
         is_told = isinstance(error, ShortGopError) or bool(getattr(error, "__notes__", None))
-        if owner is not None and not _is_ours(owner) and not is_told:
+        if draws and owner is not None and not _is_ours(owner) and not is_told:
             named = ", ".join(str(int(draw)) for draw in draws[:_NAMED])
             more = ", ..." if len(draws) > _NAMED else ""
             error.add_note(

@@ -111,8 +111,9 @@ class MixedClips(DrawnItems):
 
     def example(self, draw: int) -> Item:
         """As ClipDataset.example."""
-        ((part, own),) = self.clip_index.located([draw])
-        return {**self._with_mask(part, self._datasets[part].example(own)), "draw": draw, "dataset": part}
+        ((part, _),) = self.clip_index.located([draw])
+        with self._datasets[part].uncounted():
+            return self.items([draw])[0]
 
     @property
     def transforms_batches(self) -> bool:

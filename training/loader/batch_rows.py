@@ -134,11 +134,12 @@ def as_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         return torch.from_numpy(value)
     if isinstance(value, (bool, np.bool_)):
-        return torch.tensor(bool(value))
+        return torch.tensor(bool(value), device="cpu")
     if isinstance(value, (int, np.integer)):
         # Collation tells of one that no tensor holds, by the name of its entry.
-        return torch.tensor(int(value)) if fits_int64(int(value)) else None
-    return torch.tensor(float(value), dtype=torch.float64) if isinstance(value, (float, np.floating)) else None
+        return torch.tensor(int(value), device="cpu") if fits_int64(int(value)) else None
+    is_float = isinstance(value, (float, np.floating))
+    return torch.tensor(float(value), dtype=torch.float64, device="cpu") if is_float else None
 
 
 def _alone(value: Any) -> Any:

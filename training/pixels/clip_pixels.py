@@ -123,7 +123,7 @@ def _read_outputs(
     several: bool,
 ) -> dict[str, Read]:
     if not clips:
-        return {name: torch.empty(0) for name in outputs.named}
+        return {name: torch.empty(0, device="cpu") for name in outputs.named}
     videos, counts = [clip.video for clip in clips], [len(clip.frames) for clip in clips]
     views = outputs.views([clip.draw for clip in clips], *opened.sizes_and_ids(videos), counts)
     groups = [list(range(len(clips)))]

@@ -13,9 +13,6 @@ from ...readers.frame_format import Geometry
 from ..which_clips.keyed import key
 from .outputs import RANDOM_CROPS, Output
 
-# What else an item of ClipDataset has.
-_TAKEN = ("pts_seconds", "video", "start", "frame_numbers", "mask", "draw")
-
 
 @dataclass(frozen=True)
 class Views:
@@ -56,7 +53,7 @@ class Outputs:
         for name, output in outputs.items():
             if not isinstance(name, str) or not isinstance(output, Output):
                 raise WrongTypeError(f"output {name!r} is {output!r}; it has to be a shortgop.Output with a name")
-            if name in (*_TAKEN, *taken):
+            if name in taken:
                 raise UsageError(f"output {name!r}: items have something else of that name; give it another one")
             source = None if output.shared is None else outputs.get(output.shared)
             if output.shared is not None and (source is None or source.shared is not None):

@@ -255,8 +255,9 @@ class OpenedDataset:
 
 
 def _tensor_of(value: Any) -> Any:
+    """A number as a tensor, on the CPU whatever torch's default device is; anything else as it is."""
     if isinstance(value, bool):
-        return torch.tensor(value)
+        return torch.tensor(value, device="cpu")
     if isinstance(value, int) and fits_int64(value):
-        return torch.tensor(value, dtype=torch.int64)
-    return torch.tensor(value, dtype=torch.float64) if isinstance(value, float) else value
+        return torch.tensor(value, dtype=torch.int64, device="cpu")
+    return torch.tensor(value, dtype=torch.float64, device="cpu") if isinstance(value, float) else value

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...arguments import integer, number
+from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
 from ...manifests.ragged import Array
 from ...readers.dataset import Dataset
@@ -18,14 +18,14 @@ from ...storage.locate import storage_at
 from ...warned import warn
 from ...wording import counted
 from ..datasets.clip_dataset import ClipDataset, OnError
-from ..datasets.drawn_items import Item
+from ..datasets.drawn_items import OF_ITEMS, Item
 from ..datasets.reading_options import dataset_to_read
 from ..datasets.unreadable import read_what_can_be
 from ..pixels.outputs import Output
 from ..pixels.rows import Rows
 from ..pixels.transforms import Transform
 from ..which_clips.clips import Clip
-from ..which_clips.offsets import Offsets, listed
+from ..which_clips.offsets import Offsets, exact_seconds, listed
 from ..which_clips.policies import AllClips
 from .robot_cameras import (
     ELSEWHERE,
@@ -45,8 +45,6 @@ from .robot_rows import rate_of, rows_of, tasks_of
 _TOLERANCE = 1e-4
 # Episodes that a warning names.
 _NAMED = 5
-# What else the items of a camera have, which is not the camera's.
-_OF_MOMENTS = ("pts_seconds", "video", "start", "frame_numbers", "mask", "draw")
 
 
 class LeRobotClips(ClipDataset):
@@ -145,7 +143,7 @@ class LeRobotClips(ClipDataset):
             AllClips(1, whole=False, ends="clamp", skip=skip),
             videos=self._views[self.cameras[0]].video_numbers,
             seed=seed,
-            metadata=metadata,
+            metadata=self._views[self.cameras[0]].metadata_names,
             on_error=on_error,
             max_skipped=max_skipped,
         )
@@ -160,13 +158,21 @@ class LeRobotClips(ClipDataset):
     def _read_rows(self, place: Storage) -> None:
         """Read the rows of the episodes, which lie at `place`."""
         numbers, columns = self.video_numbers, self.source.columns
+        # A list may have a column of this name, which says something else.
+        frames = columns.built_in["num_frames"]
         self.episodes: tuple[int, ...] = tuple(columns["episode_index"][numbers].astype(np.int64).tolist())
-        lengths = columns["num_frames"][numbers]
-        _check_lengths(self.source, self._views, lengths)
+        lengths = frames[numbers]
+        _check_lengths(self.source, self._views, frames, lengths)
         self._firsts = dict(zip(numbers.tolist(), (np.cumsum(lengths) - lengths).tolist(), strict=True))
         self._lengths = dict(zip(numbers.tolist(), lengths.tolist(), strict=True))
         self._robot = rows_of(place, np.array(self.episodes, dtype=np.int64), lengths)
         self._tasks = tasks_of(place)
+        unnamed = set(np.unique(self.rows.get("task_index", ())).astype(int).tolist()) - self._tasks.keys()
+        if self._tasks and unnamed:
+            raise UsageError(
+                f"the rows in {place} have the task {min(unnamed)}, which its files of tasks do not name; give the "
+                "LeRobot dataset that was prepared, with all of its files"
+            )
         check_entries(self._axes, self._robot.columns)
 
     def __repr__(self) -> str:
@@ -218,7 +224,7 @@ class LeRobotClips(ClipDataset):
 
     def _of_camera(self, camera: str, read: Item) -> Item:
         """The entries of an item that are those of a camera."""
-        axes, others = self._axes[camera], (*_OF_MOMENTS, *self._views[camera].metadata_names)
+        axes, others = self._axes[camera], (*OF_ITEMS, *self._views[camera].metadata_names)
         item: Item = {}
         for name, value in read.items():
             axis = axes.get(name)
@@ -237,11 +243,15 @@ class LeRobotClips(ClipDataset):
     def _rows_for(self, camera: str, rows: Rows | None) -> Rows | None:
         if rows is None or self._views[camera].has_transform:
             return None
-        tensors = {}
+        tensors, apart = {}, []
         for name, axis in self._axes[camera].items():
-            tensor = rows.tensor(entry_of(camera, name))
+            entry = entry_of(camera, name)
+            if rows.lacks([entry]):
+                apart.append(name)
+                continue
+            tensor = rows.tensor(entry)
             tensors[name] = tensor if axis is None else tensor.unsqueeze(1 + axis)
-        return Rows(tensors, rows.numbers)
+        return Rows(tensors, rows.numbers, apart)
 
     def _of_frame(self, video: int, frame: int) -> Item:
         """What the rows say of a frame of an episode, and of those around it."""
@@ -266,7 +276,8 @@ def _frames_of(delta_timestamps: Mapping[str, Sequence[float]], fps: float) -> d
         raise WrongTypeError(f"delta_timestamps is {delta_timestamps!r}; it is a dict of lists of seconds")
     found = {}
     for key, times in delta_timestamps.items():
-        seconds = [float(number(time, "a time of delta_timestamps")) for time in listed(times, f"the times of {key!r}")]
+        given = listed(times, f"the times of {key!r}")
+        seconds = [float(exact_seconds(time, "a time of delta_timestamps")) for time in given]
         frames = tuple(round(time * fps) for time in seconds)
         if not frames:
             raise UsageError(f"delta_timestamps has no times for {key!r}; leave it out, or give [0]")
@@ -338,10 +349,11 @@ def _videos_of(dataset: Dataset, cameras: Sequence[str] | None, episodes: Iterab
     return {name: [of_camera[name][episode] for episode in sorted(chosen)] for name in names}
 
 
-def _check_lengths(dataset: Dataset, views: Mapping[str, ClipDataset], lengths: Array) -> None:
-    """UsageError where the videos of an episode differ in length."""
+def _check_lengths(dataset: Dataset, views: Mapping[str, ClipDataset], frames: Array, lengths: Array) -> None:
+    """UsageError where the videos of an episode differ in length. `frames` are those of all videos, `lengths` those of
+    the first camera's."""
     for view in views.values():
-        others = dataset.columns["num_frames"][view.video_numbers]
+        others = frames[view.video_numbers]
         for place in np.flatnonzero(others != lengths)[:1].tolist():
             raise UsageError(
                 f"{dataset.ids[view.video_numbers[place]]!r} has {counted(int(others[place]), 'frame')}, and the first "

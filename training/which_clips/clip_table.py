@@ -52,10 +52,10 @@ class ClipTable:
         self._check_lengths()
 
     def _check_lengths(self) -> None:
-        if not len(self.videos) == len(self.starts) == len(self.frames) or self.frames.ndim != 2:
+        if (len(self.videos),) != self.starts.shape or self.frames.ndim != 2 or len(self.starts) != len(self.frames):
             raise UsageError(
-                f"the table has {len(self.videos)} videos, {len(self.starts)} starts and frames of shape "
-                f"{self.frames.shape}; each clip has one of each, and all have as many frames"
+                f"the table has {counted(len(self.videos), 'video')}, starts of shape {self.starts.shape} and frames "
+                f"of shape {self.frames.shape}; each clip has one of each, and all have as many frames"
             )
         if self.mask is not None and self.mask.shape != self.frames.shape:
             raise UsageError(f"the mask has shape {self.mask.shape}, the frames {self.frames.shape}")
@@ -75,6 +75,12 @@ class ClipTable:
         out = Path(path)
         check_output(out, suffixes=[".parquet"], overwrite=overwrite)
         arrow, parquet = _pyarrow()
+        number = next((each for each in self.videos if not isinstance(each, str)), None)
+        if number is not None:
+            raise UsageError(
+                f"the table has {number!r} for a video, and a file has ids, which other datasets have, too: write the "
+                "table that ClipDataset(dataset, table).clip_table() makes of it, which has these"
+            )
         columns: dict[str, Any] = {
             "video": arrow.array(list(self.videos), arrow.string()),
             "start": arrow.array(self.starts, arrow.int64()),
@@ -108,8 +114,11 @@ class ClipTable:
         lacking = {"video", "start", "frames"} - set(table.column_names)
         if lacking:
             raise UsageError(f"{path} has no column {min(lacking)!r}; it is no table of clips", file=str(path))
+        videos = table["video"].to_pylist()
+        if not all(isinstance(each, str) for each in videos):
+            raise _refused("video", "a value that is no text", path)
         return table_of_own(
-            videos=table["video"].to_pylist(),
+            videos=videos,
             starts=_whole(table["start"].to_numpy(), "start", path),
             frames=_rectangle(table, "frames", path),
             mask=_rectangle(table, "mask", path).astype(np.bool_) if "mask" in table.column_names else None,
@@ -289,7 +298,7 @@ def _whole(values: Array, name: str, path: Any) -> Array:
 
 
 def _refused(name: str, found: str, path: Any) -> UsageError:
-    what = "booleans" if name == "mask" else "frame numbers"
+    what = {"mask": "booleans", "video": "ids"}.get(name, "frame numbers")
     return UsageError(f"column {name!r} of {path} has {found}, and not {what} alone", file=str(path))
 
 

@@ -115,10 +115,15 @@ class ClipsBy:
 def named(choose: Any) -> str:
     """What a function is called, the same in every process."""
     if isinstance(choose, functools.partial):
-        keywords = [f"{name}={value!r}" for name, value in sorted(choose.keywords.items())]
-        return f"partial({', '.join([named(choose.func), *map(repr, choose.args), *keywords])})"
+        keywords = [f"{name}={_shown(value)}" for name, value in sorted(choose.keywords.items())]
+        return f"partial({', '.join([named(choose.func), *map(_shown, choose.args), *keywords])})"
     name = getattr(choose, "__qualname__", None)
-    return name if isinstance(name, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(choose))
+    return name if isinstance(name, str) else _shown(choose)
+
+
+def _shown(value: Any) -> str:
+    """The repr of a value without addresses, which differ from process to process."""
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
 @dataclass(frozen=True, eq=False)

@@ -188,7 +188,7 @@ def listed(values: Any, what: str) -> list[Any]:
     in it."""
     if isinstance(values, (set, frozenset, Mapping)):
         raise WrongTypeError(f"{what} is the {type(values).__name__} {shortened(values)}; it has to be a list")
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         raise WrongTypeError(f"{what} is {values!r}; it has to be a list")
     if hasattr(values, "columns") and hasattr(values, "to_numpy"):
         raise WrongTypeError(

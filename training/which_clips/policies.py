@@ -269,6 +269,8 @@ class ClipsAt:
     def __post_init__(self) -> None:
         if (self.frames is None) == (self.seconds is None):
             raise UsageError("ClipsAt takes either frames=[...] or seconds=[...]: where each clip starts")
+        for name in ("videos", "frames", "seconds"):
+            object.__setattr__(self, name, own(getattr(self, name)))
         places = self.frames if self.seconds is None else self.seconds
         counts = (
             len(listed(self.videos, "videos")),
@@ -278,8 +280,6 @@ class ClipsAt:
             raise UsageError(f"ClipsAt has {counts[0]} videos and {counts[1]} places; each clip has one of both")
         if self.ends == "drop":
             raise UsageError('ends="drop" would renumber the rows of the table; drop them from it beforehand')
-        for name in ("videos", "frames", "seconds"):
-            object.__setattr__(self, name, own(getattr(self, name)))
         placed_clips(self)
 
 
