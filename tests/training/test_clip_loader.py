@@ -15,6 +15,7 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.readers.dataset import reader_of
 from training_videos import check_item, damaged_copy, make_videos, numbers
 
 WORKERS = [0, 1, 3]
@@ -175,6 +176,14 @@ def test_evaluation_has_every_clip_once_and_a_smaller_batch_at_the_end(folder: P
     loader.close()
 
 
+def test_without_workers_the_calling_process_decodes_on_as_many_threads(folder: Path) -> None:
+    for given, threads in ((3, 3), (None, 2)):
+        dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), threads=2)
+        loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0, threads=given)
+        next(iter(loader))
+        assert reader_of(dataset.source).options.threads == threads
+
+
 def test_ranks_that_have_no_sample_of_the_last_batch_end_before(folder: Path) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.UniformClips(2, clips_per_video=3))
     found = []
@@ -187,7 +196,7 @@ def test_ranks_that_have_no_sample_of_the_last_batch_end_before(folder: Path) ->
     assert [len(batch) for batch in found].count(1) == 1
 
 
-@pytest.mark.parametrize(("batch", "ranks"), [(8, 3), (7, 2), (5, 4), (2, 3), (9, 1)])
+@pytest.mark.parametrize(("batch", "ranks"), [(8, 3), (7, 2), (5, 4), (3, 3), (9, 1)])
 def test_len_is_how_many_batches_a_rank_has(folder: Path, batch: int, ranks: int) -> None:
     dataset = shortgop.ClipDataset(folder, shortgop.UniformClips(1, clips_per_video=7))
     for rank in range(ranks):

@@ -92,6 +92,14 @@ def test_a_window_of_several_batches(samples: Array, chunk: int, batch: int, win
     assert close(whole, (1 - window / COUNT) / effective_batch_size(window, chunk, rho))
 
 
+@pytest.mark.parametrize(("chunk", "batch", "window"), [(16, 4, 8), (16, 8, 8), (12, 8, 16)])
+def test_a_window_that_is_no_multiple_of_a_chunk(samples: Array, chunk: int, batch: int, window: int) -> None:
+    """Also one that is shorter: a sample cannot have more of its chunk beside it than the window holds."""
+    means = batch_means(samples, Chunked(chunk, window=window), batch)
+    effective = effective_batch_size(batch, chunk, rho_of(samples, chunk), window=window)
+    assert close(float(means.var()), (1 - batch / COUNT) / effective)
+
+
 def test_chunks_divided_over_several_batches(samples: Array) -> None:
     """Each of two batches gets a random half of each of the same chunks."""
     chunk, batch, parts = 12, 48, 2
@@ -206,6 +214,8 @@ def test_shuffled_samples_are_independent(samples: Array) -> None:
         (lambda: effective_batch_size(8, 4, 0.5, batches_per_chunk=2, num_chunks=9), "exclude each other"),
         (lambda: effective_batch_size(8, 4, 0.5, num_chunks=1), "num_chunks is 1"),
         (lambda: best_chunk(0.5, 1, 0), "costs are positive"),
+        (lambda: best_chunk(math.nan, 1, 1), "rho is nan"),
+        (lambda: best_chunk(0.5, math.nan, 1), "shared_cost nan"),
         (lambda: chunk_correlation([[1.0]]), "two or more of both"),
         (lambda: chunk_correlation([[1.0, 2.0], [3.0, float("nan")]]), "numbers that are infinite or NaN"),
     ],

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import permutations
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -226,13 +226,15 @@ def test_a_mixture_has_its_quotas_in_every_block_and_each_dataset_goes_on_in_its
     block = sum(quotas)
     order = Mixture(quotas, num_blocks=5)
     found = [mixed.located(draws(order, mixed, epoch)) for epoch in range(3)]
+    # One order stands for that of each dataset.
+    assert draws(Mixture(quotas, orders=Shuffled(), num_blocks=5), mixed, 2) == draws(order, mixed, 2)
     for epoch in found:
         for first in range(0, len(epoch), block):
             assert Counter(part for part, _ in epoch[first : first + block]) == Counter(dict(enumerate(quotas)))
     for part, (size, quota) in enumerate(sizes):
         own = [draw for epoch in found for which, draw in epoch if which == part]
         endless = [draw for epoch in range(5 * 3 * quota // size + 1) for draw in draws(Shuffled(), parts[part], epoch)]
-        # In the order of blocks, and within a block in any.
+        # In the order of blocks, and in any order within a block.
         for first in range(0, len(own), quota):
             assert sorted(own[first : first + quota]) == sorted(endless[first : first + quota])
 
@@ -290,7 +292,9 @@ def test_epochs_and_seeds_have_orders_of_their_own() -> None:
         (Weighted([1, float("inf"), 1]), "finite"),
         (Weighted([1, 2, 3], of="frames"), "of is 'frames'"),
         (ClassBalanced(["a"]), "1 labels and 3 videos"),
-        (Mixture([1, 1]), "2 quotas and 2 orders for 1 datasets|2 quotas and 1 orders for 1 datasets"),
+        (Mixture([1, 1]), "2 quotas for 1 dataset; each has one"),
+        (Mixture([1], orders=[Shuffled(), Shuffled()]), "orders has 2 for 1 dataset; each has one"),
+        (Mixture([1], orders=cast(Any, [Shuffled])), r"an order is <class .*; it is an order such as"),
         (Systematic([1, 1, 1], num_samples=2**31), "less than 2"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DistributedSampler
 
@@ -101,6 +101,7 @@ def test_resumed_batches_are_those_that_were_left(count: int, done: int, order: 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(1, 7))
 def test_evaluation_sees_every_sample_exactly_once(count: int, batch: int, ranks: int) -> None:
+    assume(batch >= ranks)
     dataset = numbered(count)
     samplers = [
         ElasticSampler(dataset, batch, order=Sequential(), drop_last=False, rank=rank, world_size=ranks)
@@ -109,6 +110,14 @@ def test_evaluation_sees_every_sample_exactly_once(count: int, batch: int, ranks
     seen = [list(sampler) for sampler in samplers]
     assert sorted(draw for each in seen for draw in each) == list(range(count))
     assert [len(sampler) for sampler in samplers] == [len(each) for each in seen]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_a_batch_has_a_sample_for_each_rank(drop_last: bool) -> None:
+    """Of 2 samples for 4 ranks two ranks never had any, and no warning said so."""
+    for batch, ranks in ((2, 4), (5, 8)):
+        with pytest.raises(UsageError, match=rf"global_batch_size is {batch}, .*{ranks} ranks.*; give .*{ranks}"):
+            ElasticSampler(numbered(8), batch, order=Sequential(), rank=0, world_size=ranks, drop_last=drop_last)
 
 
 def test_ranks_that_would_wait_for_one_another_in_training_are_told() -> None:

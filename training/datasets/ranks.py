@@ -45,14 +45,16 @@ def checked_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def checked_batch(global_batch_size: int, world_size: int, *, drop_last: bool) -> int:
-    """The size of global batches. UsageError where ranks do not divide it evenly, though they have to."""
-    batch = at_least_one(global_batch_size, "global_batch_size")
+def checked_batch(size: int, world_size: int, what: str, *, drop_last: bool) -> int:
+    """The size of global batches, which messages call `what`. UsageError where ranks do not divide it evenly, though
+    they have to, and where a rank would have no sample of any batch."""
+    batch = at_least_one(size, what)
     if drop_last and batch % world_size:
         raise UsageError(
-            f"global_batch_size is {batch}, which {world_size} ranks do not divide evenly; give a multiple of "
-            f"{world_size}"
+            f"{what} is {batch}, which {world_size} ranks do not divide evenly; give a multiple of {world_size}"
         )
+    if batch < world_size:
+        raise UsageError(f"{what} is {batch}, less than the {world_size} ranks; give {world_size} or more")
     return batch
 
 

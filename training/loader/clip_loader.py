@@ -82,7 +82,8 @@ class ClipLoader(StaysAsMade):
       workers and threads take about all CPUs that this process may use, as far as the limit of a container leaves them,
       divided by the ranks of the machine, but one, which is left for training. A script that has workers runs under
       `if __name__ == "__main__":`.
-    - `threads`: how many threads decode in each worker, up to four by default.
+    - `threads`: how many threads decode in each worker, up to four by default; without workers in the calling process,
+      by default as many as the dataset was opened with.
     - `prefetch_bytes`: bounds the memory of batches, those in use included. Passes that run at the same time have as
       much each, and copies come on top. UsageError when it is too little. By default it is 1 GiB. Where three batches
       (with a shuffle window the window and two batches) take more, it is what four take (two windows and two batches),
@@ -145,6 +146,7 @@ class ClipLoader(StaysAsMade):
             check_options(dataset, workers=workers, device=device, pin_memory=pin_memory, collate=collate)
             workers, device, pin_memory = 0, None, False
         self.workers, self.threads = _workers_and_threads(workers, threads)
+        self._threads_given = threads is not None
         self.prefetch_bytes = None if prefetch_bytes is None else at_least_one(prefetch_bytes, "prefetch_bytes")
         self._collate = checked_collate(collate)
         self._copies = DeviceCopies.of(device, pin_memory=pin_memory)
@@ -298,9 +300,11 @@ class ClipLoader(StaysAsMade):
         if self._core is not None and self._core.is_closed:
             self.close()
         if self._core is None:
-            pool: Pool = CallingProcess(self.dataset)
+            pool: Pool
             if self.workers:
                 pool = WorkerPool(self.dataset, self.workers, self.threads)
+            else:
+                pool = CallingProcess(self.dataset, self.threads if self._threads_given else None)
             self._core = Core(pool, self._copies, self._stats_before, self._collate)
             self._end = weakref.finalize(self, self._core.close)
         return self._core

@@ -14,7 +14,10 @@ class CallingProcess:
 
     restarts = 0
 
-    def __init__(self, dataset: ReadsItems) -> None:
+    def __init__(self, dataset: ReadsItems, threads: int | None) -> None:
+        """`threads` decode, or as many as the dataset was opened with."""
+        if threads is not None:
+            dataset.use_threads(threads)
         self._dataset = dataset
         self._arenas: dict[int, Arena] = {}
         self._waiting: deque[Work] = deque()

@@ -58,8 +58,8 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
 class SameEnvironment:
     """Gives the process that unpickles it the environment of the one that pickled it.
 
-    A fork server keeps the environment in which it was started. The keys of a store may have been set since then, and
-    opening the dataset needs them.
+    A fork server keeps the environment in which it was started. The keys of a store may have been set or taken out
+    since then, and opening the dataset goes by them.
     """
 
     def __reduce__(self) -> tuple[Callable[[dict[str, str]], SameEnvironment], tuple[dict[str, str]]]:
@@ -67,6 +67,8 @@ class SameEnvironment:
 
 
 def _take_environment(environment: dict[str, str]) -> SameEnvironment:
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
     os.environ.update(environment)
     return SameEnvironment()
 

@@ -15,12 +15,12 @@ from ...warned import warn
 from ...wording import counted
 from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.mixed import MixedClips, video_names
-from ..datasets.ranks import check_ranks_since, checked_ranks, ranks_of_accelerate
+from ..datasets.ranks import check_ranks_since, checked_batch, checked_ranks, ranks_of_accelerate
 from ..which_clips.draws import Draw, RankShare
-from ..which_clips.offsets import at_least_one, listed
+from ..which_clips.offsets import listed
 from .buckets import BatchOrder, BucketBatches
 from .kept_buckets import kept_clips
-from .orders import Order, Shuffled, check_order
+from .orders import Order, checked_orders
 from .sampler import ElasticSampler
 from .slices import BatchKind, PlannedBatch
 
@@ -83,7 +83,7 @@ class BucketSampler(StaysAsMade, Sampler[list[int]]):
         self.batch_sizes = _checked_sizes(batch_sizes, len(dataset.datasets), self.world_size, drop_last=self.drop_last)
         self._dataset = dataset
         if keep is None:
-            chosen = _checked_orders(orders, len(self.batch_sizes))
+            chosen = checked_orders(orders, len(self.batch_sizes))
         else:
             chosen = _kept(dataset, keep, orders, drop_last=self.drop_last)
         self._order = BatchOrder(self.batch_sizes, chosen, self.drop_last)
@@ -229,16 +229,7 @@ def _checked_sizes(given: int | Sequence[int], datasets: int, world_size: int, *
     checked = listed(given, "batch_sizes") if hasattr(given, "__iter__") else [given] * datasets
     if len(checked) != datasets:
         raise UsageError(f"batch_sizes has {len(checked)} for {counted(datasets, 'dataset')}; each has one")
-    result = tuple(at_least_one(each, "a batch size") for each in checked)
-    for size in result:
-        if not drop_last and size < world_size:
-            raise UsageError(f"a batch size is {size}, less than the {world_size} ranks; give {world_size} or more")
-        if drop_last and size % world_size:
-            raise UsageError(
-                f"a batch size is {size}, which {world_size} ranks do not divide evenly; give a multiple of "
-                f"{world_size}"
-            )
-    return result
+    return tuple(checked_batch(each, world_size, "a batch size", drop_last=drop_last) for each in checked)
 
 
 def _kept(dataset: MixedClips, keep: Any, orders: Any, *, drop_last: bool) -> tuple[Order, ...]:
@@ -248,13 +239,3 @@ def _kept(dataset: MixedClips, keep: Any, orders: Any, *, drop_last: bool) -> tu
     if not drop_last:
         raise UsageError("with keep some clips are left out in each epoch; for evaluation leave it out")
     return tuple(kept_clips(dataset.clip_index.parts, video_names(dataset.datasets), keep))
-
-
-def _checked_orders(given: Order | Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:
-    one = Shuffled() if given is None else given
-    orders = [one] * datasets if hasattr(one, "bound") else listed(one, "orders")
-    for each in orders:
-        check_order(each, "an order")
-    if len(orders) != datasets:
-        raise UsageError(f"orders has {len(orders)} for {counted(datasets, 'dataset')}; each has one")
-    return tuple(orders)

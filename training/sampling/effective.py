@@ -41,7 +41,7 @@ def effective_batch_size(
     within chunks, it is the mean over all places where one may begin.
 
     - `window`: the samples are shuffled within windows of so many, a multiple of `batch_size`, as
-      `Chunked(chunk, window=)` does: B / (1 + rho * (chunk - 1) * (B - 1) / (window - 1)).
+      `Chunked(chunk, window=)` does: with windows of whole chunks B / (1 + rho * (chunk - 1) * (B - 1) / (window - 1)).
     - `batches_per_chunk`: each chunk is divided evenly over so many batches: B / (1 + (chunk / s - 1) * rho).
     - `num_chunks`: how many chunks an epoch has. They are drawn without replacement, so the variance is less, by
       (num_chunks - m) / (num_chunks - 1) where a batch has m of them.
@@ -57,18 +57,20 @@ def effective_batch_size(
     if (window is not None) + (parts > 1) + (num_chunks is not None) > 1:
         raise UsageError("window, batches_per_chunk and num_chunks exclude each other")
     if window is not None:
-        if window < batch or window % batch:
-            raise UsageError(f"window is {window}; it is a multiple of batch_size, {batch}")
-        # Two samples of a window are of one chunk with probability (chunk - 1) / (window - 1).
-        return batch / (1 + correlation * (size - 1) * (batch - 1) / max(1, window - 1))
+        width = at_least_one(window, "window")
+        if width % batch:
+            raise UsageError(f"window is {width}; it is a multiple of batch_size, {batch}")
+        # A sample has so many others of its chunk in its window, on average, of `width` - 1 others.
+        of_chunk = _mean_part(width, size) - 1
+        return batch / (1 + correlation * of_chunk * (batch - 1) / max(1, width - 1))
     if size % parts:
         raise UsageError(f"batches_per_chunk is {parts}, which does not divide a chunk of {size} evenly")
     factor = 1 + correlation * (_mean_part(batch, size // parts) - 1)
     if num_chunks is not None:
-        in_batch = batch / size
-        if not 1 < num_chunks >= in_batch:
-            raise UsageError(f"num_chunks is {num_chunks}; a batch has {in_batch:g} chunks, and an epoch more than one")
-        factor *= (num_chunks - in_batch) / (num_chunks - 1)
+        in_batch, count = batch / size, at_least_one(num_chunks, "num_chunks")
+        if not 1 < count >= in_batch:
+            raise UsageError(f"num_chunks is {count}; a batch has {in_batch:g} chunks, and an epoch more than one")
+        factor *= (count - in_batch) / (count - 1)
     return batch / factor if factor > 0 else float("inf")
 
 
@@ -92,7 +94,8 @@ def best_chunk(rho: float, shared_cost: float, sample_cost: float) -> float:
     0 or less, that is, where chunks cost nothing.
     """
     correlation, shared, each = (float(number(value, "a cost or rho")) for value in (rho, shared_cost, sample_cost))
-    if correlation > 1 or shared < 0 or each <= 0:
+    # This form refuses NaN.
+    if not (correlation <= 1 and shared >= 0 and each > 0):
         raise UsageError(f"rho is {rho}, shared_cost {shared_cost} and sample_cost {sample_cost}; costs are positive")
     return float("inf") if correlation <= 0 else max(1.0, sqrt(shared / each * (1 - correlation) / correlation))
 
@@ -141,7 +144,8 @@ def measured_chunk_correlation(
     """rho of chunks of neighbouring clips, estimated from some of them.
 
     `features` makes a vector of a clip's frames, (frames, ...); without it that is the mean of each of 8 x 8 fields of
-    the picture, over the frames. Reads `num_chunks` times `chunk` clips.
+    the picture, over the frames. Reads `num_chunks` times `chunk` clips. UsageError for a dataset with outputs of which
+    none is called "frames".
     """
     size, count = at_least_one(chunk, "chunk"), len(dataset)
     if size < 2:
@@ -153,6 +157,8 @@ def measured_chunk_correlation(
     vectors = []
     for start in starts.tolist():
         items = dataset.__getitems__([(start + step) % count for step in range(size)])
+        if "frames" not in items[0]:
+            raise UsageError(f"the items of {dataset!r} have no 'frames'; give it an output of that name, or none")
         vectors.append([np.asarray(make(item["frames"]), dtype=np.float64).ravel() for item in items])
     return chunk_correlation(vectors)
 

@@ -28,6 +28,7 @@ import numpy as np
 
 from ...errors import UsageError, WrongTypeError
 from ...manifests.ragged import Array
+from ...wording import counted
 from ..which_clips.clips import Clips
 from ..which_clips.keyed import below, hashes, key, permuted, permuted_blocks
 from ..which_clips.mixing import MixedIndex
@@ -265,12 +266,13 @@ class Mixture:
     """Several datasets, joined by MixedClips, in fixed proportions.
 
     Of each `sum(quotas)` positions, `quotas[k]` are of dataset k, in random order. Each dataset goes on in its own
-    order, by default Shuffled, from where it was: it begins anew when all of its clips were seen, and not when the
-    others' were. An epoch ends when each dataset was seen at least once, or after `num_blocks` blocks.
+    order from where it was: it begins anew when all of its clips were seen, and not when the others' were. `orders`
+    has one for each dataset, or is one for all; Shuffled() when not given. An epoch ends when each dataset was seen at
+    least once, or after `num_blocks` blocks.
     """
 
     quotas: Sequence[int]
-    orders: Sequence[Order] | None = None
+    orders: Order | Sequence[Order] | None = None
     num_blocks: int | None = None
 
     def __post_init__(self) -> None:
@@ -280,16 +282,17 @@ class Mixture:
         except UsageError as error:
             raise type(error)(f"{error.message}{_whole_quotas(given)}") from None
         object.__setattr__(self, "quotas", quotas)
+        object.__setattr__(self, "orders", own(self.orders))
 
     def bound(self, clips: Clips, seed: int) -> BoundOrder:
         mixed = clips if isinstance(clips, MixedIndex) else MixedIndex((clips,))
         parts = mixed.parts
-        orders = [Shuffled()] * len(parts) if self.orders is None else list(self.orders)
-        if not len(parts) == len(self.quotas) == len(orders):
+        if len(parts) != len(self.quotas):
             raise UsageError(
-                f"the mixture has {len(self.quotas)} quotas and {len(orders)} orders for {len(parts)} datasets; "
-                "each has one (MixedClips joins datasets)"
+                f"the mixture has {counted(len(self.quotas), 'quota')} for {counted(len(parts), 'dataset')}; each has "
+                "one (MixedClips joins datasets)"
             )
+        orders = checked_orders(self.orders, len(parts))
         if not all(map(len, parts)):
             raise UsageError(
                 f"dataset {list(map(len, parts)).index(0)} of the mixture has no clips, and its quota asks for some: "
@@ -322,6 +325,17 @@ def check_order(order: Any, what: str) -> None:
     """WrongTypeError for what is no order; its message calls it `what`."""
     if isinstance(order, type) or not hasattr(order, "bound"):
         raise WrongTypeError(f"{what} is {order!r}; it is an order such as shortgop.Shuffled()")
+
+
+def checked_orders(given: Order | Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:
+    """The order of each of so many datasets: one for all, one for each, or Shuffled() where none is given."""
+    one = Shuffled() if given is None else given
+    orders = [one] * datasets if hasattr(one, "bound") else listed(one, "orders")
+    for each in orders:
+        check_order(each, "an order")
+    if len(orders) != datasets:
+        raise UsageError(f"orders has {len(orders)} for {counted(datasets, 'dataset')}; each has one")
+    return tuple(orders)
 
 
 def _whole_quotas(shares: Sequence[Any]) -> str:

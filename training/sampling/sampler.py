@@ -50,7 +50,7 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
     among the ranks in runs; with `drop_last` the ranks have to divide it evenly, and the samples at the end of an epoch
     that make no whole batch are left out (other ones in each epoch, but under Sequential). For evaluation give
     `order=Sequential(), drop_last=False`: every sample comes exactly once, none is repeated to make ranks equal, so
-    ranks may have one sample more or fewer than others.
+    ranks may have one sample more or fewer than others. A global batch has one sample for each rank at least.
 
     `state_dict` and `load_state_dict` resume in mid-epoch, on another number of ranks and with another batch size if
     need be, with no sample lost or repeated. Nothing in memory grows with the number of samples. Pickles as the dataset
@@ -93,7 +93,7 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
             )
         self._ranks_given = rank is not None
         rank, world_size = checked_ranks(rank, world_size)
-        batch = checked_batch(global_batch_size, world_size, drop_last=drop_last)
+        batch = checked_batch(global_batch_size, world_size, "global_batch_size", drop_last=drop_last)
         super().__init__(dataset, world_size, rank, shuffle=False, seed=integer(seed, "seed"), drop_last=drop_last)  # type: ignore[arg-type]
         self.global_batch_size = batch
         self._dataset = dataset
