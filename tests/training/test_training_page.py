@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import itertools
 import json
-import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -196,53 +193,6 @@ def test_several_views_at_test_time(tmp_path: Path) -> None:
         exec(ranks, own := names | {"world_size": 4})
         of_ranks += own["scores"]
     assert torch.allclose(of_ranks, torch.full((3, 4), 15 / 4))
-
-
-def test_steps_in_place_of_epochs(tmp_path: Path) -> None:
-    """Over the ends of epochs, and on from a checkpoint with the batches of a run that was not stopped."""
-    block = re.search(r"```python\n(def endless.*?)```", PAGE.read_text(), re.DOTALL)
-    assert block is not None
-    text = block[1].replace("1000", "5").replace("workers=2", "workers=0")
-    for number in range(3):
-        make_video(tmp_path / f"{number}.mp4", pts=constant_rate_pts(Fraction(10), 64), timebase=Fraction(1, 10))
-    folder = tmp_path / "dataset"
-    assert make_dataset([tmp_path / f"{number}.mp4" for number in range(3)], folder).failures == ()
-    losses = [9.0, 3.0, 5.0, 4.0, 4.0, 3.0, 3.5, 1.0]
-
-    def run(checkpoint: dict[str, Any], *, stop: int = 1000) -> tuple[list[list[int]], dict[str, Any]]:
-        """The draws of each step until one is stopped, and the last checkpoint."""
-        clips = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=4))
-        loader = shortgop.ClipLoader(clips, shortgop.ElasticSampler(clips, 3), workers=0)
-        if "loader" in checkpoint:
-            loader.load_state_dict(checkpoint["loader"])
-        draws: list[list[int]] = []
-
-        def train_on(batch: Any) -> None:
-            if len(draws) == stop:
-                raise KeyboardInterrupt
-            draws.append(batch["draw"].tolist())
-
-        def loss_of(batch: Any) -> float:
-            assert batch["draw"].tolist() == list(range(3))
-            return losses[len(names["checkpoint"]["losses"])]
-
-        names: dict[str, Any] = {"itertools": itertools, "math": math, "shortgop": shortgop, "loader": loader}
-        names |= {"train_on": train_on, "loss_of": loss_of, "val": shortgop.open(folder), "checkpoint": checkpoint}
-        with contextlib.suppress(KeyboardInterrupt):
-            exec(text, names)
-        return draws, names["checkpoint"]
-
-    draws, last = run({"step": 0, "losses": []})
-    # Of the first seven losses none of the last five is less than the second one.
-    assert (last["step"], last["losses"]) == (35, losses[:7])
-    # Epochs have four steps, and each has all of its clips.
-    epochs = [sorted(itertools.chain(*draws[first : first + 4])) for first in range(0, 32, 4)]
-    assert epochs == [list(range(12 * epoch, 12 * epoch + 12)) for epoch in range(8)]
-    before, checkpoint = run({"step": 0, "losses": []}, stop=13)
-    assert checkpoint["step"] == 10
-    after, end = run(checkpoint)
-    assert before[:10] + after == draws
-    assert end == last
 
 
 def test_columns_and_some_of_the_videos(tmp_path: Path) -> None:
