@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,19 @@ def test_aligned_clips_of_a_stretch_start_at_its_frames_that_others_refer_to(fol
     first, stop = starts[2] - 1, starts[-2] + 2
     part = shortgop.ClipDataset(folder, policy, videos=shortgop.Stretches(["a.mp4"], frames=[(first, stop)]))
     assert [item["start"] for item in part] == [start for start in starts if first <= start <= stop - 4]
+
+
+def test_a_stretch_of_which_align_leaves_no_start_is_not_left_out_in_silence(folder: Path) -> None:
+    """No frame refers to frames 1 and 2. It had no clip, whatever `ends` was, and nothing said so."""
+    stretches = shortgop.Stretches(["a.mp4", "a.mp4"], frames=[(0, 8), (1, 3)])
+    policy = shortgop.RandomClips(2, align="reference")
+    with pytest.raises(
+        UsageError, match=r"1 of 2 stretches .* 'a.mp4' has no frame that align takes for a start; give"
+    ):
+        shortgop.ClipDataset(folder, policy, videos=stretches)
+    for other in (replace(policy, ends="drop"), replace(policy, ends="repeat_last")):
+        clips = shortgop.ClipDataset(folder, other, videos=stretches)
+        assert (len(clips), clips.too_short) == (1, ("a.mp4",))
 
 
 @given(

@@ -183,14 +183,20 @@ def _num_clips(placement: Placement, common: PlacedClips, videos: VideoTable) ->
         # One clip, from the first frame that can be a start.
         first = np.minimum(first, videos.num_frames - 1)
         stop = np.maximum(stop, first + 1)
-    starts = np.maximum(stop - first, 0)
-    if common.align:
-        references, rows, stop = videos.references(), videos.rows, np.maximum(stop, 0)
-        origins = np.zeros_like(stop) if videos.first_frames is None else videos.first_frames
-        starts = references.counts(rows, origins + stop) - references.counts(rows, origins)
+    starts = _num_starts(common, videos, first, stop)
     if isinstance(placement, AllClips) and placement.exact_step is not None:
         return _clips_each(placement.exact_step, videos, starts)
     return clips_of(placement, starts)
+
+
+def _num_starts(common: PlacedClips, videos: VideoTable, first: Array, stop: Array) -> Array:
+    """How many of the frames [first, stop) of each video are starts: with `align`, where `first` is 0, those that
+    others refer to."""
+    if not common.align:
+        return np.maximum(stop - first, 0)
+    references, rows, stop = videos.references(), videos.rows, np.maximum(stop, 0)
+    origins = np.zeros_like(stop) if videos.first_frames is None else videos.first_frames
+    return np.asarray(references.counts(rows, origins + stop) - references.counts(rows, origins))
 
 
 def _clips_each(step: Fraction, videos: VideoTable, starts: Array) -> Array:
@@ -210,10 +216,13 @@ def _clips_each(step: Fraction, videos: VideoTable, starts: Array) -> Array:
 
 
 def _too_short(common: PlacedClips, videos: VideoTable) -> Array:
+    """The places of videos without a start, but for one that the rule for the ends makes."""
     found = [np.zeros(0, dtype=np.int64)]
-    for start in range(0, len(videos), BLOCK_VIDEOS):
-        first, stop = start_ranges(common, videos.part(start, min(start + BLOCK_VIDEOS, len(videos))))
-        found.append(start + np.flatnonzero(stop <= first))
+    # To count where frames are referred to means to sum up over all GOPs.
+    at_once = max(1, len(videos)) if common.align else BLOCK_VIDEOS
+    for start in range(0, len(videos), at_once):
+        part = videos.part(start, min(start + at_once, len(videos)))
+        found.append(start + np.flatnonzero(_num_starts(common, part, *start_ranges(common, part)) == 0))
     return np.concatenate(found)
 
 
@@ -222,7 +231,9 @@ def _too_short_text(videos: VideoTable, too_short: Array, policy: Placement) -> 
     lacking = []
     for place in too_short[:5].tolist():
         earliest, _, last = extent(common, videos.fps(place))
-        lacking.append(f"{videos.name(place)!r} has {videos.num_frames[place]} of {last - earliest + 1}")
+        has, needed = int(videos.num_frames[place]), last - earliest + 1
+        why = f"{has} of {needed}" if has < needed else "no frame that align takes for a start"
+        lacking.append(f"{videos.name(place)!r} has {why}")
     named = ", ".join(lacking)
     more = ", ..." if len(too_short) > 5 else ""
     return (
