@@ -123,7 +123,7 @@ def test_states_tell_other_probabilities_and_other_videos() -> None:
     [
         (AllClips(1), [[0, 1]], 0.5, "dataset 0 of MixedClips has 9 clips of video 'v0', .*RandomClips"),
         (RandomClips(1), [[0, 1], [2, 2]], 0.5, "dataset 1 of MixedClips has a video twice"),
-        (RandomClips(1), [[0, 1]], [0.5, 0.5], "keep has 2 for 1 datasets"),
+        (RandomClips(1), [[0, 1]], [0.5, 0.5], "keep has 2 for 1 dataset; each has one"),
         (RandomClips(1), [[0, 1]], 1.5, "keep has 1.5; each is a probability"),
     ],
 )

@@ -321,10 +321,10 @@ def _videos_of(dataset: Dataset, cameras: Sequence[str] | None, episodes: Iterab
     if unknown or not names:
         asked = repr(unknown[0]) if unknown else "no name"
         raise UsageError(f"cameras has {asked}; the dataset has {', '.join(sorted(of_camera)) or 'no camera'}")
-    whole = set.intersection(*(set(of_camera[name]) for name in names))
+    of_each = [set(of_camera[name]) for name in names]
+    whole, some = set.intersection(*of_each), set.union(*of_each)
     if episodes is None:
-        partly = set.union(*(set(of_camera[name]) for name in names)) - whole
-        if partly:
+        if partly := some - whole:
             named = f"{', '.join(map(str, sorted(partly)[:_NAMED]))}{', ...' if len(partly) > _NAMED else ''}"
             warn(
                 f"the dataset lacks a camera of {counted(len(partly), 'episode')}, left out here: "
@@ -334,7 +334,6 @@ def _videos_of(dataset: Dataset, cameras: Sequence[str] | None, episodes: Iterab
     else:
         chosen = {integer(each, "an episode") for each in listed(episodes, "episodes")}
         if lacking := sorted(chosen - whole):
-            some = set.union(*(set(of_camera[name]) for name in names))
             if some and lacking[0] not in some:
                 raise UsageError(
                     f"the dataset has no episode {lacking[0]}: it has {counted(len(some), 'episode')}, {min(some)} to "

@@ -17,10 +17,9 @@ from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.mixed import MixedClips, video_names
 from ..datasets.ranks import check_ranks_since, checked_batch, checked_ranks, ranks_of_accelerate
 from ..which_clips.draws import Draw, RankShare
-from ..which_clips.offsets import listed
 from .buckets import BatchOrder, BucketBatches
 from .kept_buckets import kept_clips
-from .orders import Order, checked_orders
+from .orders import Order, checked_orders, for_each
 from .sampler import ElasticSampler
 from .slices import BatchKind, PlannedBatch
 
@@ -226,10 +225,8 @@ class BucketSampler(StaysAsMade, Sampler[list[int]]):
 
 
 def _checked_sizes(given: int | Sequence[int], datasets: int, world_size: int, *, drop_last: bool) -> tuple[int, ...]:
-    checked = listed(given, "batch_sizes") if hasattr(given, "__iter__") else [given] * datasets
-    if len(checked) != datasets:
-        raise UsageError(f"batch_sizes has {len(checked)} for {counted(datasets, 'dataset')}; each has one")
-    return tuple(checked_batch(each, world_size, "a batch size", drop_last=drop_last) for each in checked)
+    sizes = for_each(given, datasets, "batch_sizes")
+    return tuple(checked_batch(each, world_size, "a batch size", drop_last=drop_last) for each in sizes)
 
 
 def _kept(dataset: MixedClips, keep: Any, orders: Any, *, drop_last: bool) -> tuple[Order, ...]:

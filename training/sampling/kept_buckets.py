@@ -27,8 +27,7 @@ from ...errors import UsageError
 from ...manifests.ragged import Array
 from ..which_clips.clips import Clips
 from ..which_clips.keyed import hashes, key, permuted
-from ..which_clips.offsets import listed
-from .orders import BoundOrder
+from .orders import BoundOrder, for_each
 
 _MOST_PARTS = 1_000_000
 
@@ -177,9 +176,7 @@ def _one_of_each(part: Clips, dataset: int) -> Array:
 
 
 def _checked(keep: Any, datasets: int) -> list[Fraction]:
-    given = listed(keep, "keep") if hasattr(keep, "__iter__") else [keep] * datasets
-    if len(given) != datasets:
-        raise UsageError(f"keep has {len(given)} for {datasets} datasets; each has one")
+    given = for_each(keep, datasets, "keep")
     for each in given:
         if not 0 <= number(each, "keep") <= 1:
             raise UsageError(f"keep has {each}; each is a probability, from 0 to 1")

@@ -328,14 +328,20 @@ def check_order(order: Any, what: str) -> None:
 
 
 def checked_orders(given: Order | Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:
-    """The order of each of so many datasets: one for all, one for each, or Shuffled() where none is given."""
-    one = Shuffled() if given is None else given
-    orders = [one] * datasets if hasattr(one, "bound") else listed(one, "orders")
+    """The orders of so many datasets; Shuffled() where none is given."""
+    orders = for_each(Shuffled() if given is None else given, datasets, "orders")
     for each in orders:
         check_order(each, "an order")
-    if len(orders) != datasets:
-        raise UsageError(f"orders has {len(orders)} for {counted(datasets, 'dataset')}; each has one")
     return tuple(orders)
+
+
+def for_each(given: Any, datasets: int, what: str) -> list[Any]:
+    """What is given for each of so many datasets, as a list, or as one for all. UsageError, whose message calls it
+    `what`, for another number of them."""
+    found = listed(given, what) if hasattr(given, "__iter__") else [given] * datasets
+    if len(found) != datasets:
+        raise UsageError(f"{what} has {len(found)} for {counted(datasets, 'dataset')}; each has one")
+    return found
 
 
 def _whole_quotas(shares: Sequence[Any]) -> str:

@@ -16,9 +16,9 @@ from ...arguments import fits_int64
 from ...errors import ToolError, UsageError, WrongTypeError
 from ...lazy import lazy
 from ...manifests.operations.output_files import check_output, new_file
-from ...manifests.ragged import Array, offsets_of
+from ...manifests.ragged import Array
 from ...wording import counted, missing
-from .clips import Clip, OfVideos
+from .clips import Clip, OfTable
 from .draws import split_draws
 from .own_values import own
 from .video_table import VideoTable
@@ -157,14 +157,12 @@ def _array(values: Any, name: str) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class ListedIndex(OfVideos):
+class ListedIndex(OfTable):
     """The clips of a table, in its order."""
 
     table: ClipTable
     videos: VideoTable
     places: Array
-    order: Array
-    firsts: Array
 
     @property
     def too_short(self) -> Array:
@@ -186,26 +184,18 @@ class ListedIndex(OfVideos):
     def __len__(self) -> int:
         return len(self.table)
 
-    def clip_numbers(self, places: Array) -> Array:
-        return np.asarray(self.order[places])
-
     def clips(self, draws: Sequence[int]) -> list[Clip]:
         _, indices = split_draws(draws, len(self))
-        table, rows = self.table, self.videos.rows[self.places[indices]].tolist()
-        return [
-            Clip(
-                draw,
-                row,
-                int(table.starts[index]),
-                table.frames[index],
-                None if table.mask is None else table.mask[index],
-            )
-            for draw, row, index in zip(draws, rows, indices.tolist(), strict=True)
-        ]
+        return [self._clip(draw, index) for draw, index in zip(draws, indices.tolist(), strict=True)]
+
+    def _clip(self, draw: int, index: int) -> Clip:
+        table = self.table
+        mask = None if table.mask is None else table.mask[index]
+        return self.clip_of(draw, int(self.places[index]), int(table.starts[index]), table.frames[index], mask)
 
 
 def listed_index(table: ClipTable, videos: VideoTable, places: Array) -> ListedIndex:
-    """Order a table's clips by their videos; `places` are the videos' places in the table of videos.
+    """The index over a table's clips; `places` are their videos' places in the table of videos.
 
     UsageError for a clip that starts at a frame, or has one, that its video does not have.
     """
@@ -227,8 +217,7 @@ def listed_index(table: ClipTable, videos: VideoTable, places: Array) -> ListedI
             "table of another dataset, or was made of a column of the list, such as num_frames of sources "
             "(columns.built_in has the dataset's own)"
         )
-    firsts = offsets_of(np.bincount(places, minlength=len(videos)))
-    return ListedIndex(table, videos, places, np.argsort(places, kind="stable"), firsts)
+    return ListedIndex(table, videos, places)
 
 
 def _files_below(folder: Path) -> list[Path]:

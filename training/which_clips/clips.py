@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import UsageError
 from ...lazy import lazy
-from ...manifests.ragged import Array
+from ...manifests.ragged import Array, offsets_of
 from .clip_reach import (
     columns_of,
     extent,
@@ -96,6 +96,30 @@ class OfVideos:
     def video_name(self, place: int) -> str:
         return self.videos.name(place)
 
+    def clip_of(self, draw: int, video: int, start: int, frames: Array, mask: Array | None = None) -> Clip:
+        """The clip of a draw. `video` is a place in the table of videos, and `start` and `frames` count from the first
+        frame of that entry, which may be a stretch of a video."""
+        origin, stretch = self.videos.first_frame(video), None if self.videos.first_frames is None else video
+        return Clip(draw, self.videos.row(video), origin + start, origin + frames, mask, stretch)
+
+
+class OfTable(OfVideos):
+    """What indices over a table of clips have in common: clips have the numbers of its rows, and `places` says at which
+    place in the table of videos the video of each is."""
+
+    places: Array
+
+    @lazy
+    def firsts(self) -> Array:
+        return offsets_of(np.bincount(self.places, minlength=len(self.videos)))
+
+    @lazy
+    def _by_videos(self) -> Array:
+        return np.argsort(self.places, kind="stable")
+
+    def clip_numbers(self, places: Array) -> Array:
+        return np.asarray(self._by_videos[places])
+
 
 @dataclass(frozen=True, eq=False)
 class PlacedIndex(OfVideos):
@@ -146,9 +170,9 @@ class PlacedIndex(OfVideos):
     def _clip(self, draw: int, video: int, number: int, bits: int) -> Clip:
         num_frames, fps = int(self.videos.num_frames[video]), self.videos.fps(video)
         first, stop = start_range(self.common, *extent(self.common, fps), num_frames)
-        row, origin = self.videos.row(video), self.videos.first_frame(video)
         if self.common.align:
             references = self.videos.references()
+            row, origin = self.videos.row(video), self.videos.first_frame(video)
             before = references.count(row, origin)
             starts = references.count(row, origin + stop) - before
             start = references.frame(row, before + start_of(self.policy, starts, number, bits, fps)) - origin
@@ -156,8 +180,7 @@ class PlacedIndex(OfVideos):
             start = first + start_of(self.policy, stop - first, number, bits, fps)
         wanted = wanted_frames(self.common.spaced, start, fps, num_frames)
         frames, mask = frames_of_draw(self.common, wanted, self.seed, draw, fps, num_frames)
-        stretch = None if self.videos.first_frames is None else video
-        return Clip(draw, row, origin + start, origin + frames, mask, stretch)
+        return self.clip_of(draw, video, start, frames, mask)
 
 
 def placed_index(policy: Placement | RandomFrames, videos: VideoTable, seed: int) -> PlacedIndex:
@@ -193,7 +216,7 @@ def _num_starts(common: PlacedClips, videos: VideoTable, first: Array, stop: Arr
     """How many of the frames [first, stop) of each video are starts: with `align`, where `first` is 0, those that
     others refer to."""
     if not common.align:
-        return np.maximum(stop - first, 0)
+        return np.asarray(np.maximum(stop - first, 0))
     references, rows, stop = videos.references(), videos.rows, np.maximum(stop, 0)
     origins = np.zeros_like(stop) if videos.first_frames is None else videos.first_frames
     return np.asarray(references.counts(rows, origins + stop) - references.counts(rows, origins))

@@ -164,7 +164,6 @@ class ChosenIndex(OfVideos):
         told = ClipToChoose(
             self.videos.name(video), int(self.videos.num_frames[video]), float(self.videos.fps(video)), clip, stretch
         )
-        origin = self.videos.first_frame(video)
         try:
             choose: Callable[..., Any] = self.policy.choose
             random = [np.random.default_rng(key(self.seed, "clips by", draw))] if self.policy.is_random else []
@@ -176,8 +175,7 @@ class ChosenIndex(OfVideos):
         except Exception as error:
             error.add_note(self._of(told, draw))
             raise
-        first = origin + int(frames[0])
-        return Clip(draw, self.videos.row(video), first, origin + frames, mask if self.pads else None, stretch)
+        return self.clip_of(draw, video, int(frames[0]), frames, mask if self.pads else None)
 
     def _of(self, told: ClipToChoose, draw: int) -> str:
         return f"{named(self.policy.choose)}, which ClipsBy called for draw {int(draw)}, of video {told.id!r}"

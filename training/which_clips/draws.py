@@ -109,11 +109,8 @@ def checked_epoch(epoch: Any, count: int, what: str = "epoch") -> int:
 def in_epoch(draws: Sequence[int], epoch: int, count: int) -> list[int]:
     """Draws, where integers below `count` that are no Draw stand for clips of this epoch."""
     shift = epoch * count
-    return [int(each) if isinstance(each, Draw) else _in_epoch(one_draw(each, count), shift, count) for each in draws]
-
-
-def _in_epoch(draw: int, shift: int, count: int) -> int:
-    return draw if draw >= count else draw + shift
+    numbers = [one_draw(each, count) for each in draws]
+    return [int(each) if isinstance(each, Draw) or each >= count else each + shift for each in numbers]
 
 
 def one_draw(key: Any, count: int) -> int:

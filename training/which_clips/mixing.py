@@ -28,8 +28,8 @@ class MixedIndex:
     @property
     def too_short(self) -> Array:
         """The videos of all datasets that are too short, counted through."""
-        videos = np.cumsum([0, *(len(part.firsts) - 1 for part in self.parts)])
-        return np.concatenate([first + part.too_short for first, part in zip(videos[:-1], self.parts, strict=True)])
+        parts = zip(self._first_videos[:-1], self.parts, strict=True)
+        return np.concatenate([first + part.too_short for first, part in parts])
 
     @property
     def pads(self) -> bool:
@@ -45,14 +45,18 @@ class MixedIndex:
         """Where the clips of each dataset begin, and how many there are: int64, (datasets + 1,)."""
         return np.cumsum([0, *map(len, self.parts)])
 
+    @lazy
+    def _first_videos(self) -> Array:
+        """Where the videos of each dataset begin, and how many there are: int64, (datasets + 1,)."""
+        return np.cumsum([0, *(len(part.firsts) - 1 for part in self.parts)])
+
     def __len__(self) -> int:
         # Asked for with each batch: buckets may be a thousand datasets.
         return int(self.bounds[-1])
 
     def video_name(self, place: int) -> str:
-        videos = np.cumsum([0, *(len(part.firsts) - 1 for part in self.parts)])
-        part = int(np.searchsorted(videos, place, side="right")) - 1
-        return self.parts[part].video_name(place - int(videos[part]))
+        part = int(np.searchsorted(self._first_videos, place, side="right")) - 1
+        return self.parts[part].video_name(place - int(self._first_videos[part]))
 
     def clip_numbers(self, places: Array) -> Array:
         result = np.empty_like(places)

@@ -58,6 +58,4 @@ class SegmentIndex(OfVideos):
             bounds = np.arange(count + 1) * num_frames // count
             sizes = np.maximum(np.diff(bounds), 1)
             frames = bounds[:-1] + below(hashes(key(self.seed, "segments", draw), segments), sizes)
-        frames = self.videos.first_frame(video) + frames
-        stretch = None if self.videos.first_frames is None else video
-        return Clip(draw, self.videos.row(video), int(frames[0]), frames, None, stretch)
+        return self.clip_of(draw, video, int(frames[0]), frames)

@@ -11,11 +11,11 @@ import numpy as np
 from ...arguments import fits_int64, integer
 from ...errors import UsageError
 from ...lazy import lazy
-from ...manifests.ragged import Array, offsets_of
+from ...manifests.ragged import Array
 from ...readers.times import seconds_of
 from ...wording import and_others, counted
 from .clip_reach import columns_of, extents, fingerprint_of, frames_of_draw, from_place, jitter_frames
-from .clips import Clip, OfVideos
+from .clips import Clip, OfTable
 from .draws import split_draws
 from .offsets import exact_seconds
 from .placed_clips import PlacedClips, placed_clips
@@ -24,7 +24,7 @@ from .video_table import VideoTable
 
 
 @dataclass(frozen=True, eq=False)
-class TableIndex(OfVideos):
+class TableIndex(OfTable):
     """The clips of a ClipsAt, in the order of its table."""
 
     common: PlacedClips
@@ -32,8 +32,6 @@ class TableIndex(OfVideos):
     seed: int
     places: Array
     starts: Array | list[Fraction]
-    order: Array
-    firsts: Array
     too_short: Array
 
     def __len__(self) -> int:
@@ -48,9 +46,6 @@ class TableIndex(OfVideos):
         starts = self.starts if isinstance(self.starts, list) else self.starts.tolist()
         return fingerprint_of(["ClipsAt", self.common, self.seed, starts], [*columns_of(self.videos), self.places])
 
-    def clip_numbers(self, places: Array) -> Array:
-        return self.order[places]
-
     def clips(self, draws: Sequence[int]) -> list[Clip]:
         _, indices = split_draws(draws, len(self))
         return [self._clip(draw, index) for draw, index in zip(draws, indices.tolist(), strict=True)]
@@ -60,11 +55,11 @@ class TableIndex(OfVideos):
         num_frames, fps = int(self.videos.num_frames[video]), self.videos.fps(video)
         start, wanted = from_place(self.common.spaced, self.starts[index], fps, num_frames)
         frames, mask = frames_of_draw(self.common, wanted, self.seed, draw, fps, num_frames)
-        return Clip(draw, self.videos.row(video), start, frames, mask)
+        return self.clip_of(draw, video, start, frames, mask)
 
 
 def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -> TableIndex:
-    """Order a table's clips by their videos; `places` are the videos' places in the table of videos.
+    """The index over a table's clips; `places` are their videos' places in the table of videos.
 
     UsageError for a clip that starts outside its video, or reaches beyond it and the rule is "error".
     """
@@ -88,9 +83,7 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
             f"{videos.name(int(places[clip]))!r}, which has {int(num_frames[clip])}{_and_others(beyond, places)}; give "
             "ends= a rule that pads, or correct the table"
         )
-    firsts = offsets_of(np.bincount(places, minlength=len(videos)))
-    order = np.argsort(places, kind="stable")
-    return TableIndex(common, videos, seed, places, starts, order, firsts, np.unique(places[beyond]))
+    return TableIndex(common, videos, seed, places, starts, np.unique(places[beyond]))
 
 
 def _places_of(policy: ClipsAt) -> Array | list[Fraction]:
