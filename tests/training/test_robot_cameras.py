@@ -250,8 +250,14 @@ def test_the_loader_goes_on_where_an_item_is_replaced(damaged: tuple[Path, Path]
     ("options", "said"),
     [
         ({"outputs": {FRONT: RANDOM}}, "outputs has none for the camera 'observation.images.wrist'"),
-        ({"outputs": {"top": RANDOM}}, "outputs has 'top', which no camera is: observation.images.front, "),
-        ({"transform": {"top": noise}}, "transform has 'top', which no camera is: observation.images.front, "),
+        (
+            {"outputs": {"top": RANDOM}},
+            "outputs has 'top', which is no camera; the cameras are observation.*front, ",
+        ),
+        (
+            {"transform": {"top": noise}},
+            "transform has 'top', which is no camera; the cameras are observation.*front, ",
+        ),
         ({"outputs": {FRONT: RANDOM, WRIST: 224}}, "outputs has 224 for 'observation.images.wrist'; it has to be a"),
         ({"outputs": {FRONT: {}, WRIST: RANDOM}}, "outputs has {} for 'observation.images.front'; it has to be a"),
         ({"outputs": {FRONT: {"is_pad": RANDOM}, WRIST: RANDOM}}, "'observation.images.front_is_pad' already: rename"),

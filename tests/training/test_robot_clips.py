@@ -209,7 +209,7 @@ def test_an_episode_that_lacks_a_camera_is_left_out_and_named(robots: Robots) ->
         ({"delta_timestamps": {FRONT: [0.02]}}, r"0\.02 s for '.*front', which lies between two frames at 30 frames"),
         (
             {"delta_timestamps": {"actions": [0]}},
-            "delta_timestamps has 'actions', which no camera and no column is: .*action",
+            "delta_timestamps has 'actions', which is neither a camera nor a column; there are .*action",
         ),
         ({"delta_timestamps": {"action": []}}, "delta_timestamps has no times for 'action'"),
         ({"delta_timestamps": {"action": [float("nan")]}}, "a time of delta_timestamps is nan; it has to be finite"),

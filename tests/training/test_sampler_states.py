@@ -168,8 +168,8 @@ def test_a_state_that_is_loaded_within_a_loop_is_that_of_the_next_loop() -> None
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (None, "no state of an ElasticSampler but None"),
-        ({"version": None}, "no state of an ElasticSampler; it has 'clips'"),
+        (None, "no state of an ElasticSampler: it is None; give what state_dict"),
+        ({"version": None}, "no state of an ElasticSampler: it has 'clips'"),
         ({"position": None}, "the state lacks 'position'"),
         ({"position": -4}, "at position -4 of epoch 0"),
         ({"position": 10**9}, "at position 1000000000"),

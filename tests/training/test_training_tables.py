@@ -25,7 +25,7 @@ def test_clips_at_places_of_a_table(folder: Path) -> None:
     clips = shortgop.ClipsAt(["b.mp4", 0, "b.mp4"], seconds=[0.5, 1, 0.2], num_frames=3, fps=10)
     dataset = shortgop.ClipDataset(folder, clips)
     assert [numbers(item["frames"]) for item in dataset] == [[1015, 1018, 1021], [10, 11, 12], [1006, 1009, 1012]]
-    with pytest.raises(UsageError, match="videos that videos= leaves out"):
+    with pytest.raises(UsageError, match="clip 1 of the table is of video 0, which videos= leaves out; leave such"):
         shortgop.ClipDataset(folder, clips, videos=["b.mp4"])
 
 

@@ -132,5 +132,5 @@ def _of_each(name: str, given: Any, cameras: Sequence[str]) -> dict[str, Any]:
         return dict.fromkeys(cameras, given)
     unknown = [camera for camera in given if camera not in cameras]
     if unknown:
-        raise UsageError(f"{name} has {unknown[0]!r}, which no camera is: {', '.join(cameras)}")
+        raise UsageError(f"{name} has {unknown[0]!r}, which is no camera; the cameras are {', '.join(cameras)}")
     return dict(given)

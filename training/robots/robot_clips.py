@@ -295,7 +295,9 @@ def _check_keys(deltas: Mapping[str, tuple[int, ...]], known: Sequence[str]) -> 
     """UsageError for delta timestamps of what is no camera and no column."""
     for key in deltas:
         if key not in known:
-            raise UsageError(f"delta_timestamps has {key!r}, which no camera and no column is: {', '.join(known)}")
+            raise UsageError(
+                f"delta_timestamps has {key!r}, which is neither a camera nor a column; there are {', '.join(known)}"
+            )
 
 
 def _videos_of(dataset: Dataset, cameras: Sequence[str] | None, episodes: Iterable[int] | None) -> dict[str, list[int]]:
@@ -303,7 +305,8 @@ def _videos_of(dataset: Dataset, cameras: Sequence[str] | None, episodes: Iterab
     columns = dataset.columns
     if "camera" not in columns or "episode_index" not in columns:
         raise UsageError(
-            "the dataset has no columns 'camera' and 'episode_index': it was not made of a LeRobot dataset"
+            "the dataset has no columns 'camera' and 'episode_index': it was not made of a LeRobot dataset; give the "
+            "one that `shortgop prep` made of such a dataset"
         )
     of_camera: dict[str, dict[int, int]] = {}
     for video, (camera, episode) in enumerate(zip(columns["camera"], columns["episode_index"], strict=True)):

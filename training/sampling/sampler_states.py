@@ -21,12 +21,15 @@ def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips:
     one that was changed; WrongTypeError for what is none.
     """
     if not isinstance(state, Mapping) or "version" not in state:
-        has = (
-            f"; it has {', '.join(map(repr, state)) or 'nothing'}" if isinstance(state, Mapping) else f" but {state!r}"
+        found = f"has {', '.join(map(repr, state)) or 'nothing'}" if isinstance(state, Mapping) else f"is {state!r}"
+        raise WrongTypeError(
+            f"this is no state of an ElasticSampler: it {found}; give what state_dict() or state_after() returned"
         )
-        raise WrongTypeError(f"this is no state of an ElasticSampler{has}")
     if state["version"] != STATE_VERSION:
-        raise UsageError(f"the state has version {state['version']!r}; this shortgop has {STATE_VERSION}")
+        raise UsageError(
+            f"the state has version {state['version']!r}, and this shortgop has {STATE_VERSION}; begin without it, or "
+            "take the shortgop that wrote it"
+        )
     missing = [name for name in own if name not in state]
     if missing:
         raise UsageError(f"the state lacks {', '.join(map(repr, missing))}: it was changed or cut off")
@@ -40,7 +43,7 @@ def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips:
         if state[name] != own[name]:
             raise UsageError(
                 f"the state was taken with another {what}: {state[name]!r}, now {own[name]!r}; its position means "
-                "nothing here"
+                "nothing here; make the dataset and the sampler as they were then, or begin without it"
             )
     start, epoch = integer(state["position"], "the state's position"), integer(state["epoch"], "the state's epoch")
     offset = integer(state["rank_offset"], "the state's rank_offset")

@@ -58,7 +58,9 @@ class ClipTable:
                 f"of shape {self.frames.shape}; each clip has one of each, and all have as many frames"
             )
         if self.mask is not None and self.mask.shape != self.frames.shape:
-            raise UsageError(f"the mask has shape {self.mask.shape}, the frames {self.frames.shape}")
+            raise UsageError(
+                f"the mask has shape {self.mask.shape}, and the frames {self.frames.shape}; each frame has a boolean"
+            )
 
     def __len__(self) -> int:
         return len(self.videos)
@@ -113,7 +115,11 @@ class ClipTable:
             raise UsageError(f"{path} cannot be read as a Parquet file: {error}", file=str(path)) from error
         lacking = {"video", "start", "frames"} - set(table.column_names)
         if lacking:
-            raise UsageError(f"{path} has no column {min(lacking)!r}; it is no table of clips", file=str(path))
+            raise UsageError(
+                f"{path} has no column {min(lacking)!r}, so it is no table of clips; give the file that "
+                "ClipTable.to_parquet wrote",
+                file=str(path),
+            )
         videos = table["video"].to_pylist()
         if not all(isinstance(each, str) for each in videos):
             raise _refused("video", "a value that is no text", path)
@@ -273,7 +279,11 @@ def _rectangle(table: Any, name: str, path: Any) -> Array:
     if any(not isinstance(row, np.ndarray) for row in rows):
         raise _refused(name, "a value that is no list", path)
     if len({len(row) for row in rows}) > 1:
-        raise UsageError(f"{path} has clips with different numbers of frames", file=str(path))
+        raise UsageError(
+            f"{path} has clips with different numbers of frames, and all clips of a table have as many; make a table "
+            "for each number",
+            file=str(path),
+        )
     return _whole(np.array(rows).reshape(len(rows), len(rows[0]) if rows else 0), name, path)
 
 

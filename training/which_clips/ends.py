@@ -59,7 +59,10 @@ def frames_within(wanted: Array, num_frames: int, ends: str) -> tuple[Array, Arr
     if there.all():
         return wanted, there
     if ends not in PADDING:
-        raise UsageError(f"a clip calls for frames {wanted.tolist()} of a video of {num_frames} frames")
+        raise UsageError(
+            f"a clip calls for frames {wanted.tolist()} of a video of {num_frames} frames; give ends= a rule that "
+            'pads, such as "repeat_last"'
+        )
     if ends == "loop_video":
         return wanted % num_frames, there
     if ends in ("repeat_last", "wrap_clip") and there.any():

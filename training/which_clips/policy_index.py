@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import UsageError, WrongTypeError
 from ...manifests.ragged import Array
+from ...wording import and_others
 from .clip_table import ClipTable, listed_index
 from .clips import Clips, placed_index
 from .clips_by import ChosenIndex, ClipsBy
@@ -66,17 +67,21 @@ def index_of(
             "other policies may place theirs"
         )
     rows = rows_of(policy.videos)
-    places = rows if chosen is None else _places(rows, chosen)
+    places = rows if chosen is None else _places(policy.videos, rows, chosen)
     if isinstance(policy, ClipTable):
         return listed_index(policy, videos, places)
     return table_index(policy, videos, places, seed)
 
 
-def _places(rows: Array, chosen: Array) -> Array:
-    """Where each of these rows is among those that were chosen."""
+def _places(names: Sequence[str | int], rows: Array, chosen: Array) -> Array:
+    """Where each of these rows, of videos of these names, is among those that were chosen."""
+    left_out = np.flatnonzero(~np.isin(rows, chosen)).tolist()
+    if left_out:
+        name = names[left_out[0]]
+        raise UsageError(
+            f"clip {left_out[0]} of the table is of video {repr(str(name)) if isinstance(name, str) else name}, which "
+            f"videos= leaves out{and_others(left_out, len(rows), 'clips')}; leave such clips out of the table, or "
+            "leave videos= out"
+        )
     order = np.argsort(chosen, kind="stable")
-    found = np.searchsorted(chosen, rows, sorter=order).clip(max=max(0, len(chosen) - 1))
-    places: Array = order[found] if len(order) else found
-    if len(rows) and (not len(chosen) or (chosen[places] != rows).any()):
-        raise UsageError("the table of clips names videos that videos= leaves out")
-    return places
+    return np.asarray(order[np.searchsorted(chosen, rows, sorter=order)])

@@ -73,7 +73,7 @@ def table_index(policy: ClipsAt, videos: VideoTable, places: Array, seed: int) -
         clip = int(outside[0])
         raise UsageError(
             f"clip {clip} of the table starts at frame {int(first[clip])} of video {videos.name(int(places[clip]))!r}, "
-            f"which has {counted(int(num_frames[clip]), 'frame')}{_and_others(outside, places)}"
+            f"which has {counted(int(num_frames[clip]), 'frame')}{_and_others(outside, places)}; correct the table"
         )
     beyond = np.flatnonzero((low < 0) | (high >= num_frames))
     if len(beyond) and common.ends == "error":
@@ -117,7 +117,7 @@ def _check_times(videos: VideoTable, places: Array, starts: Array | list[Fractio
         end = seconds_of(int(videos.num_frames[place]), videos.fps(place))
         raise UsageError(
             f"clip {clip} of the table starts at {float(starts[clip])} s of video {videos.name(place)!r}, which lasts "
-            f"from 0 s to just before {end} s{_and_others(outside, places)}"
+            f"from 0 s to just before {end} s{_and_others(outside, places)}; correct the table"
         )
 
 
