@@ -55,7 +55,7 @@ class ClipDataset(DrawnItems):
     - `video`: the video's number; `start`: the frame where the clip starts; `stretch`, if there are any, its number;
     - `frame_numbers`: int64, (frames,): which frames of the video these are; where `mask` is False, the frame that
       stands in, also where it is painted black;
-    - `mask`: bool, (frames,), where the policy pads: True for frames that are those which were called for;
+    - `mask`: bool, (frames,), where the policy pads: True where a frame is the one that was called for;
     - `draw`: the integer that stands for the item: it tells the clip, and everything that is random about it;
     - with `outputs`, each of them under its name in place of `frames`, and `crop`, int64, (top, left, height, width) in
       pixels of the decoded frame, and `flip`, bool, that were drawn; where several outputs have crops of their own,

@@ -75,8 +75,8 @@ def notice_repetition(shared: SharedNumbers, draws: Sequence[int], count: int, *
             f"to stay the same, {fixed})"
         )
         return True
-    # Indices from `count` on are draws of later epochs. Of several ranks each reads a part of every epoch, which is
-    # another one each time: only where it has met an index again does it know that an epoch came again.
+    # Indices from `count` on are draws of later epochs. Each of several ranks reads another part of every epoch, so it
+    # knows that an epoch came again only once it has met an index again.
     times = shared.count_read([index % count for index in plain if index < count], count)
     ranks = shared.ranks
     # Other libraries import Accelerate too, where it divides nothing.

@@ -44,7 +44,7 @@ class SharedNumbers:
         self._times_read = np.frombuffer(self._memory, dtype=np.uint8, offset=_NUM_BYTES)
 
     def __reduce__(self) -> Any:
-        # None but while a process is started.
+        # It is None, except while a process is started.
         if get_spawning_popen() is not None:
             return _attached, (reduction.DupFd(self._file), self._owner, self.ranks)
         return _copied, (self._memory[:_NUM_BYTES],)

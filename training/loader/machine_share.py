@@ -11,10 +11,10 @@ import torch
 from ...machine_cpus import cpus_in_time, cpus_to_run_on, usable_cpus
 from ..datasets.ranks import num_ranks
 
-# Where programs that start ranks say how many of them they start on a machine: torchrun, Accelerate and Ray Train,
-# which bind no rank to CPUs unless they are asked to (torchrun's --numa-binding, by which several ranks share CPUs),
+# Programs that start ranks say in these variables how many of them they start on a machine. torchrun, Accelerate and
+# Ray Train bind no rank to CPUs unless they are asked to (as by --numa-binding of torchrun, where ranks share CPUs).
 _UNBOUND = ("LOCAL_WORLD_SIZE",)
-# and Open MPI, Intel MPI, MVAPICH and Slurm's srun, which mostly do, and MPICH, which does if it is asked (-bind-to).
+# Open MPI, Intel MPI, MVAPICH and Slurm's srun mostly bind ranks, and MPICH does if it is asked (-bind-to).
 _BOUND = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 # One number, or, as srun writes it, those of all machines: "4(x2),3" is 4 on two machines and 3 on one.
 _NUMBERS = re.compile(r"\d+(\(x\d+\))?(,\d+(\(x\d+\))?)*")

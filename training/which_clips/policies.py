@@ -2,8 +2,8 @@
 
 All but RandomFrames, SegmentFrames and ClipsAt place clips at starts. A start is a frame of the video from which all
 frames of a clip exist; of n frames and a clip that spans s there are n - s + 1, from 0 to n - s. A video with fewer
-frames than the clip spans has none: what becomes of it says `ends` (see `ends.py`). Under "error" it is an error, under
-"drop" the video is left out, and under the other rules it has one start, its first frame.
+frames than the clip spans has none, and `ends` says what becomes of it (see `ends.py`): under "error" it is an error,
+under "drop" it is left out, and under the other rules it has one start, its first frame.
 
 What these policies have in common:
 

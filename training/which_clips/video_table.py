@@ -17,8 +17,8 @@ class VideoTable:
     """The videos that clips are taken from: their rows in the manifest, None for all of it, and columns of these rows.
 
     Where clips are taken from stretches of videos, each stretch has an entry: `num_frames` is its length, and
-    `first_frames` says where in its video it begins. `references` is needed where clips are aligned, `name` for
-    messages.
+    `first_frames` says where in its video it begins. `references` is needed where clips are aligned. `name` gives the
+    id of a video by its place in the table.
     """
 
     chosen: Array | None
