@@ -189,8 +189,12 @@ class TestRequests:
 
 
 class TestReadingAhead:
-    def test_what_was_announced_is_fetched_before_it_is_asked_for(self, proxied: str, s3_proxy: FlakyProxy) -> None:
-        clips = shortgop.ClipDataset(proxied, shortgop.AllClips(8), videos=["ntsc.mp4"])
+    @pytest.mark.parametrize("mixed", [False, True])
+    def test_what_was_announced_is_fetched_before_it_is_asked_for(
+        self, proxied: str, s3_proxy: FlakyProxy, mixed: bool
+    ) -> None:
+        alone = shortgop.ClipDataset(proxied, shortgop.AllClips(8), videos=["ntsc.mp4"])
+        clips = shortgop.MixedClips([alone]) if mixed else alone
         s3_proxy.faults(Faults(latency_seconds=0.3))
         clips.will_need([0, 1, 2])
         # Their GOPs are neighbours.

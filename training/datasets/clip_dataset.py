@@ -265,7 +265,8 @@ class ClipDataset(DrawnItems):
         return self.source.device
 
     def will_need(self, draws: Sequence[int]) -> None:
-        """Ask the system to have the bytes of these items in memory soon. It does not wait, and nothing fails."""
+        """Ask the system to have the bytes of these items in memory soon. It does not wait, and bytes that cannot be
+        read are no error here."""
         clips = self.clip_index.clips(draws)
         self._opened.will_need([clip.video for clip in clips], [clip.frames.tolist() for clip in clips])
 

@@ -133,8 +133,12 @@ class MixedClips(DrawnItems):
 
     def will_need(self, draws: Sequence[int]) -> None:
         """As ClipDataset.will_need."""
+        of_parts: dict[int, list[int]] = {}
         for part, draw in self.clip_index.located(draws):
-            self._datasets[part].will_need([draw])
+            of_parts.setdefault(part, []).append(draw)
+        # Those of a dataset together: neighbouring GOPs make one request.
+        for part, own in of_parts.items():
+            self._datasets[part].will_need(own)
 
     def use_threads(self, threads: int) -> None:
         """As ClipDataset.use_threads."""
