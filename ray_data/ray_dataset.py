@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arguments import integer
 from ..errors import ToolError, UsageError
 from ..readers.dataset import Dataset
 from ..training.datasets.clip_dataset import ClipDataset, OnError
@@ -17,6 +16,7 @@ from ..training.datasets.mixed import MixedClips
 from ..training.pixels.opened import OpenedDataset
 from ..training.pixels.outputs import Output
 from ..training.pixels.transforms import Transform
+from ..training.which_clips.draws import checked_epoch
 from ..training.which_clips.offsets import at_least_one
 from ..training.which_clips.policy_index import Policy
 
@@ -93,9 +93,6 @@ def ray_dataset(
     UsageError for options that make no sense, and frames or metadata that no column can hold. ToolError when Ray Data
     or what it needs is not installed.
     """
-    epoch = integer(epoch, "epoch")
-    if epoch < 0:
-        raise UsageError(f"epoch is {epoch}; epochs count from 0")
     remote_args = {"num_cpus": reading.get("threads", 1), **(ray_remote_args or {})}
     _check_ray_data()
     from ray.data import DataContext
@@ -122,6 +119,7 @@ def ray_dataset(
         # A worker has the block that it reads, and the last one, which Ray may not have stored yet.
         reading.setdefault("pool_bytes", 2 * block_bytes)
     dataset = _clip_dataset(path, clips, options, reading)
+    epoch = checked_epoch(epoch, len(dataset))
     opened, names = OpenedDataset(dataset.source), dataset.metadata_names
     rows = opened.rows_at(dataset.video_numbers).tolist() if names else ()
     listed = metadata_columns(names, (opened.values(row, names) for row in rows))
