@@ -15,7 +15,6 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.readers.dataset import reader_of
 from training_videos import check_item, damaged_copy, make_videos, numbers
 
 WORKERS = [0, 1, 3]
@@ -174,14 +173,6 @@ def test_evaluation_has_every_clip_once_and_a_smaller_batch_at_the_end(folder: P
     assert [len(batch) for batch in batches] == [16, 16, 16, 16, 7]
     assert len(loader) == 5
     loader.close()
-
-
-def test_without_workers_the_calling_process_decodes_on_as_many_threads(folder: Path) -> None:
-    for given, threads in ((3, 3), (None, 2)):
-        dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), threads=2)
-        loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0, threads=given)
-        next(iter(loader))
-        assert reader_of(dataset.source).options.threads == threads
 
 
 def test_ranks_that_have_no_sample_of_the_last_batch_end_before(folder: Path) -> None:

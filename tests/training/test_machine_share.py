@@ -12,6 +12,7 @@ import torch
 
 import shortgop
 from shortgop import machine_cpus
+from shortgop.readers.dataset import reader_of
 from shortgop.training.loader.machine_share import cpus_of_rank, ranks_of_machine
 from training_videos import make_videos
 
@@ -141,3 +142,13 @@ def test_a_loader_leaves_the_other_ranks_their_cpus(tmp_path: Path, monkeypatch:
     loader = shortgop.ClipLoader(clips, shortgop.ElasticSampler(clips, 8))
     # One of 8 is for training, and workers have as many threads each.
     assert (loader.workers, loader.threads) == (2, 3)
+
+
+def test_without_workers_the_calling_process_decodes_on_as_many_threads(tmp_path: Path) -> None:
+    """It decoded on those that the dataset was opened with, whatever was given."""
+    folder = make_videos(tmp_path / "videos")
+    for given, threads in ((3, 3), (None, 2)):
+        dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), threads=2)
+        loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0, threads=given)
+        next(iter(loader))
+        assert reader_of(dataset.source).options.threads == threads

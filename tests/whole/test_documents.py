@@ -43,7 +43,7 @@ FENCED = {
         "test_documents.test_two_outputs_of_one_decode",
         "test_training_page.test_several_views_at_test_time",
         "test_documents.test_a_loop_with_a_clip_loader",
-        "test_training_page.test_steps_in_place_of_epochs",
+        "test_training_steps.test_steps_in_place_of_epochs",
         "test_training_page.test_clips_of_several_sizes",
         "test_training_page_items.test_labels_for_each_frame_and_several_cameras",
         "test_training_page_items.test_boxes_follow_crops_and_flips",
