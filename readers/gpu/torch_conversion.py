@@ -67,9 +67,9 @@ def surface_colors(formula: Formula, pixels: PixelFormat, matrix: int, *, full_r
 def float_factors(pixels: PixelFormat) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """What the levels of each channel are multiplied with, and what is added, as float32: the CPU reader's."""
     mean, std = pixels.mean_and_std or ((0.0,) * pixels.channels, (1.0,) * pixels.channels)
-    scale = torch.tensor([1 / (255 * width) for width in std], dtype=torch.float64).float()
-    offset = torch.tensor([-low / width for low, width in zip(mean, std, strict=True)], dtype=torch.float64).float()
-    return tuple(scale.tolist()), tuple(offset.tolist())
+    scale, offset = [1 / (255 * width) for width in std], [-low / width for low, width in zip(mean, std, strict=True)]
+    rounded = torch.tensor([scale, offset], dtype=torch.float64, device="cpu").float().tolist()
+    return tuple(rounded[0]), tuple(rounded[1])
 
 
 def write_surface(surface: Surface, geometry: Geometry, slot: torch.Tensor, pixels: PixelFormat) -> None:

@@ -102,7 +102,9 @@ def _launch(jobs: Sequence[_Job], pixels: PixelFormat) -> None:
 
     device = jobs[0].slot.device
     filters = {job.plan.filters: _filters_on(device, job.plan.filters) for job in jobs}
-    rows = torch.tensor([_row(job, filters[job.plan.filters], pixels) for job in jobs], dtype=torch.int64)
+    numbers = [_row(job, filters[job.plan.filters], pixels) for job in jobs]
+    # Whatever torch's default device is.
+    rows = torch.tensor(numbers, dtype=torch.int64, device="cpu")
     if device.type == "cuda":
         # From page-locked memory, so that nothing waits for the copy. torch keeps that memory until it is done.
         rows = rows.pin_memory().to(device, non_blocking=True)

@@ -95,6 +95,19 @@ def test_a_damaged_gop_is_an_error_and_the_next_one_decodes(folder: Path, tmp_pa
     assert [read_number(frame) for frame in dataset[0].get_frames_at([9, 20]).data] == [9, 20]
 
 
+def test_what_is_made_on_the_cpu_is_made_there_whatever_torchs_default_device_is(folder: Path) -> None:
+    """Scripts set it to the GPU: a tensor there is not locked in the CPU's memory, which was an error."""
+    # Factors that no other test has asked for.
+    options: dict[str, Any] = {"size": (48, 64), "dtype": torch.float32, "normalize": (0.41, 0.23)}
+    torch.set_default_device("meta")
+    try:
+        frames = opened_through(device_decoder_on_cpu(), folder, **options)[0].get_frames_at([3, 9]).data
+    finally:
+        torch.set_default_device(None)
+    again = opened_through(device_decoder_on_cpu(), folder, **options)[0].get_frames_at([3, 9]).data
+    assert torch.equal(frames, again)
+
+
 def test_only_a_pyav_whose_planes_stay_on_the_gpu_reads_there() -> None:
     check_pyav()
     with pytest.raises(
