@@ -68,11 +68,15 @@ class ShardWriter:
         end of a shard that a store has received already."""
         while len(self._shards) > mark.shards:
             self._shards.pop().discard()
+            # Another shard may get its number.
+            self._unused.pop(len(self._shards), None)
         last = len(self._shards) - 1
-        if last >= 0 and last not in self._unused:
+        if last >= 0:
             num_bytes = self._shards[last].cut(mark.num_bytes)
+            # What came before bytes that could not be taken back may be taken back later.
+            begin, _ = self._unused.get(last, (mark.num_bytes, num_bytes))
             if num_bytes > mark.num_bytes:
-                self._unused[last] = (mark.num_bytes, num_bytes)
+                self._unused[last] = (min(begin, mark.num_bytes), num_bytes)
 
     def commit(self) -> dict[str, Committed]:
         """Make the shards visible. Returns the file of each, by the name from `start_segment`."""

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dataset_places import Places
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.shards import ShardWriter
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.network import PIECE_BYTES
 
 
 @pytest.fixture
@@ -57,3 +59,38 @@ def test_what_is_not_committed_is_never_seen(dataset: Path) -> None:
         write(shards, b"init")
     assert not (dataset / "shards").exists()
     assert list((dataset / ".tmp").iterdir()) == []
+
+
+class TestBytesThatAStoreHasReceived:
+    """They cannot be taken back: they stay at the end of their shard, which gets no more segments."""
+
+    where = "s3"
+
+    def test_what_lies_before_them_is_unused_too_once_it_is_taken_back(self, places: Places) -> None:
+        """A stretch of a file was encoded, and the next one was not: then all of the file is prepared anew."""
+        with closing(ShardWriter(places.new(), "unit", shard_bytes=PIECE_BYTES)) as shards:
+            write(shards, b"kept")
+            mark = shards.mark()
+            write(shards, b"a stretch")
+            later = shards.mark()
+            write(shards, bytes(PIECE_BYTES))
+            shards.rollback(later)
+            shards.rollback(mark)
+            write(shards, b"anew")
+            first, second = shards.commit().values()
+        assert (first.length, first.unused) == (PIECE_BYTES, (4, PIECE_BYTES))
+        assert (second.length, second.unused) == (4, None)
+
+    def test_a_shard_in_place_of_one_that_was_taken_back_is_used(self, places: Places) -> None:
+        with closing(ShardWriter(places.new(), "unit", shard_bytes=2)) as shards:
+            write(shards, b"full")
+            mark = shards.mark()
+            write(shards, b"a")
+            later = shards.mark()
+            shards.append(bytes(PIECE_BYTES))
+            shards.rollback(later)
+            shards.rollback(mark)
+            write(shards, b"b")
+            write(shards, b"c")
+            committed = shards.commit()
+        assert [(file.length, file.unused) for file in committed.values()] == [(4, None), (2, None)]
