@@ -49,8 +49,9 @@ STANDARD_RATES = tuple(
 MIN_RATE, MAX_RATE = Fraction(1, 1000), Fraction(1000)
 # The rate for a single frame whose container states none.
 _USUAL_RATE = Fraction(25)
-# An MP4's timescale has 32 bits. The ticks of a frame get fewer, since composition offsets are several frames long.
-_MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 32, 1 << 28
+# FFmpeg gives an MP4 a timescale of 31 bits. The ticks of a frame get fewer, since composition offsets are several
+# frames long.
+_MAX_NUMERATOR, _MAX_DENOMINATOR = 1 << 31, 1 << 28
 _MAX_INFLATION, _ALWAYS_ALLOWED_FRAMES = 30, 10_000
 _NEAR = Fraction(5, 4)
 _MOST_OTHERS_PART, _ROUNDING_SECONDS = 10, Fraction(1, 1000)
@@ -153,7 +154,11 @@ def variable_rate(pts: Array, end_pts: int, timebase: Fraction, hints: tuple[Fra
 
 
 def _mean_rate(pts: Array, timebase: Fraction) -> Fraction:
-    return Fraction(len(pts) - 1) / (int(pts[-1] - pts[0]) * timebase)
+    """The mean rate; where its terms are too large for an MP4, the nearest one that an MP4 can have."""
+    mean = Fraction(len(pts) - 1) / (int(pts[-1] - pts[0]) * timebase)
+    if _possible(mean) or not MIN_RATE <= mean <= MAX_RATE:
+        return mean
+    return mean.limit_denominator(min(_MAX_DENOMINATOR - 1, int((_MAX_NUMERATOR - 2) / mean)))
 
 
 def _shorter_intervals(pts: Array, timebase: Fraction, rate: Fraction) -> int:

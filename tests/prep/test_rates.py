@@ -68,6 +68,17 @@ def test_an_unusual_rate_does_not_drift_in_an_hour() -> None:
     assert (grid.dropped, grid.repeated) == (0, 0)
 
 
+@pytest.mark.parametrize(("rate", "frames"), [("27.1234", 25_000), ("29.9", 40_000), ("27.1234", 200_000)])
+def test_an_unusual_rate_of_many_frames_is_one_that_an_mp4_can_have(rate: str, frames: int) -> None:
+    """Of so many frames in a fine timebase the exact mean has terms that FFmpeg's option for the timescale of an MP4,
+    of 31 bits, does not take: the encode failed, or a rate was chosen that repeats frames."""
+    timebase = Fraction(1, 90_000)
+    pts = array(*(int(number / (Fraction(rate) * timebase)) for number in range(frames)))
+    grid = planned(pts, timebase)
+    assert (grid.dropped, grid.repeated) == (0, 0)
+    assert grid.rule.fps.numerator < 1 << 31
+
+
 def test_a_rate_at_which_a_tick_has_no_frame_is_not_the_sources() -> None:
     # Within one unit of 40 ms of 20 frames/s each, and still a tick would be left without a frame of its own.
     pts = array(0, 1, 2, 4, 5, 7)
