@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from typing import TypeVar
 
 from ...errors import EncodeError
 from .ffmpeg import RunningFfmpeg
 from .gpu_errors import first_reason, not_copied
+from .processes import name_of_signal
 from .stalls import REMEDY, StalledError
 
 STATED_ONCE = (
@@ -54,8 +54,7 @@ def tried_again(path: str, work: Callable[[], _T]) -> _T:
 def raise_if_killed(run: RunningFfmpeg, path: str) -> None:
     """Raise an EncodeError that `tried_again` catches when a signal ended ffmpeg."""
     if run.returncode < 0:
-        name = signal.Signals(-run.returncode).name
-        raise _KilledError(f"ffmpeg was ended by {name}", file=path)
+        raise _KilledError(f"ffmpeg was ended by {name_of_signal(run.returncode)}", file=path)
 
 
 def raise_if_failed(run: RunningFfmpeg, path: str, *, hung_up: bool = False) -> None:

@@ -146,6 +146,12 @@ def start(
     return Process(pid, stdout, stderr)
 
 
+def name_of_signal(returncode: int) -> str:
+    """The name of the signal that ended a program with this exit status. Some signals have none."""
+    number = -returncode
+    return next((each.name for each in signal.Signals if each == number), f"signal {number}")
+
+
 def environment() -> dict[str, str]:
     """The environment for ffmpeg, which finds NVIDIA's driver in it. SVT-AV1 would describe its settings on standard
     error, among ffmpeg's errors; with log level 1 it reports its own errors alone."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...errors import ToolError
 from . import processes
-from .processes import Finished
+from .processes import Finished, name_of_signal
 
 _ATTEMPTS = 3
 # What a program that is broken here, or whose driver is, brings upon itself.
@@ -28,14 +28,8 @@ def run_trial(argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float
     if -done.returncode in _FAULTS:
         return done
     raise ToolError(
-        f"{argv[0]} was ended by {name_of_signal(done)}, {_ATTEMPTS} times over, when prep tried what it can do; the "
-        "machine may be out of memory: let fewer units run at a time (--workers), or give it more memory, and run the "
-        "same command again; what is finished is kept",
+        f"{argv[0]} was ended by {name_of_signal(done.returncode)}, {_ATTEMPTS} times over, when prep tried "
+        "what it can do; the machine may be out of memory: let fewer units run at a time (--workers), or give it more "
+        "memory, and run the same command again; what is finished is kept",
         file=argv[0],
     )
-
-
-def name_of_signal(done: Finished) -> str:
-    """The name of the signal that ended a program."""
-    number = -done.returncode
-    return next((each.name for each in signal.Signals if each == number), f"signal {number}")

@@ -14,8 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 from ..profile import PRESETS, Profile, presets_text
 from ..running.ffmpeg import filter_has, lists, version_of
 from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, cause_of, passes, wanted_driver
-from ..running.processes import Finished
-from ..running.trial_runs import name_of_signal, run_trial
+from ..running.processes import Finished, name_of_signal
+from ..running.trial_runs import run_trial
 from .capabilities import (
     NVENC_ENCODERS,
     SCALING,
@@ -221,5 +221,5 @@ def _one_trial(name: str, argv: Sequence[str], stdin: bytes) -> Trial:
 
 def _why(failed: Finished) -> str:
     if failed.returncode < 0:
-        return f"it was ended by {name_of_signal(failed)}"
+        return f"it was ended by {name_of_signal(failed.returncode)}"
     return cause_of(failed.stderr.decode(errors="replace"))

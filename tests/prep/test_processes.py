@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import time
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from left_open import open_files
 from loader_helpers import comes_true
+from shortgop.errors import EncodeError
 from shortgop.prep.running import processes
+from shortgop.prep.running.attempts import raise_if_killed
+from shortgop.prep.running.ffmpeg import RunningFfmpeg
 from started_processes import first_line
 
 SHELL = ["sh", "-c"]
@@ -52,6 +56,14 @@ def test_a_program_that_is_not_there_is_an_error() -> None:
 
 def test_a_signal_that_ended_a_program_is_its_status() -> None:
     assert processes.run([*SHELL, "kill -9 $$"], timeout_seconds=30).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (40, "signal 40")])
+def test_an_ffmpeg_that_any_signal_ended_is_an_error_that_says_so(number: int, name: str) -> None:
+    """Those for real-time programs have no name, and were an error of Python's."""
+    done = processes.run([*SHELL, f"kill -{number} $$"], timeout_seconds=30)
+    with pytest.raises(EncodeError, match=f"ffmpeg was ended by {name}"):
+        raise_if_killed(RunningFfmpeg(BytesIO(), done.returncode), "video.mp4")
 
 
 def test_programs_end_when_nobody_reads_what_they_write() -> None:
