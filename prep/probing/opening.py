@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -25,11 +24,11 @@ from av.packet import Packet
 from av.stream import Disposition
 from av.video.stream import VideoStream
 
-from ...errors import CorruptDataError, NotAVideoError, SourceError
+from ...errors import NotAVideoError, SourceError
 from .containers.edit_list import changes_speed, hides_decoded_first, track_edits
 from .containers.file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
 from .containers.mp4_fragments import ends_in_moof
-from .containers.sample_entry import track_box
+from .containers.sample_entry import DAMAGED_BOXES, track_box
 from .containers.transport_packets import has_transport_packets
 from .headers.access_units import has_only_headers
 from .playlists import OF_ANY_SUFFIX, SCRIPT_DEMUXERS, kind_of, script_demuxer
@@ -256,7 +255,7 @@ def _is_auxiliary(container: InputContainer, stream: VideoStream) -> bool:
     """Whether a track of an MP4 has what belongs to the pictures of another one, such as depth or alpha."""
     if "mp4" not in container.format.name:
         return False
-    with suppress(CorruptDataError, struct.error, OSError):
+    with suppress(*DAMAGED_BOXES, OSError):
         return track_box(container.name.removeprefix("file:"), stream.id, b"mdia", b"hdlr")[_HANDLER] == _AUXILIARY
     return False
 

@@ -16,10 +16,10 @@ from typing import BinaryIO
 
 from av.video.stream import VideoStream
 
-from ...errors import CorruptDataError
 from ...manifests.mp4 import Box, boxes, child, children
 from .containers.matroska_elements import files_in, track_of
 from .containers.mp4_fragments import top_boxes
+from .containers.sample_entry import DAMAGED_BOXES, first_entry
 from .containers.searching import found_behind
 from .containers.seeking import seek_within
 from .containers.taking_apart import parts_remedy, remedy_without
@@ -42,7 +42,7 @@ _NEXT_GIF, _GIF_SIZE = re.compile(rb"(?s)GIF8[79]a(?<=[\0;]......)(....)"), slic
 # The header of a frame of DV (IEC 61834-2), which says of which system it is, and how long it is.
 _DV_FRAME, _DV_HEADER_BYTES, _PAL, _NTSC = re.compile(rb"(?s)\x1f\x07\0(.)"), 4, b"\x80", b"\0"
 _DV_BYTES = {_PAL: 144_000, _NTSC: 120_000}
-_ENTRY_FIELDS_BYTES, _STSD_FIELDS_BYTES = 78, 8
+_ENTRY_FIELDS_BYTES = 78
 # As elsewhere, a longer one is damaged.
 _MAX_MOOV_BYTES = 1 << 26
 # RFC 9559 (Matroska), 5.1.4.1.
@@ -170,7 +170,7 @@ def statement_of(init: bytes) -> Statement:
     try:
         moov = next((box for box in boxes(init) if box.type == b"moov"), None)
         return {} if moov is None else dict(_tracks(init, moov))
-    except (CorruptDataError, struct.error):
+    except DAMAGED_BOXES:
         return {}
 
 
@@ -257,7 +257,7 @@ def _tracks(data: bytes, moov: Box) -> list[tuple[int, tuple[int, bytes, bytes, 
         track = _word(data, header.body + (20 if data[header.body] == 1 else 12))
         usual = [data[trex.body : trex.stop] for trex in defaults if _word(data, trex.body + 4) == track]
         stsd = child(data, child(data, child(data, mdia, b"minf"), b"stbl"), b"stsd")
-        entry = next(boxes(data, stsd.body + _STSD_FIELDS_BYTES, stsd.stop))
+        entry = first_entry(data, stsd)
         timescale = _word(data, units.body + (20 if data[units.body] == 1 else 12))
         found.append((track, (timescale, b"".join(usual), entry.type, _parameters(data, entry))))
     return found

@@ -10,11 +10,11 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-from ....errors import CorruptDataError
 from ....manifests.mp4 import boxes
 from .chains import asf_data_end
 from .matroska_elements import segment_end
 from .mp4_fragments import top_boxes
+from .sample_entry import DAMAGED_BOXES
 
 # The length of a RIFF file that its writer has not completed.
 _OPEN_RIFF_BYTES = (0, 0xFFFFFFFF)
@@ -62,7 +62,7 @@ def _indexed_end(data: bytes, position: int) -> int:
         at = sidx.body + (20 if data[sidx.body] else 16)
         first_offset, _, count = struct.unpack_from(">QHH" if data[sidx.body] else ">IHH", data, at)
         sizes = struct.unpack_from(">" + "I8x" * count, data, at + (12 if data[sidx.body] else 8))
-    except (CorruptDataError, struct.error, IndexError):
+    except DAMAGED_BOXES:
         return 0
     # The first bit of a size tells another index from samples.
     return int(position + sidx.stop + first_offset + sum(each & 0x7FFFFFFF for each in sizes))

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 
-from .matroska_elements import elements, number_in, track_of
+from .matroska_elements import elements, track_of
 from .sample_entry import sample_entry_boxes
 
 NOT_CONVERTIBLE = (
@@ -46,5 +46,5 @@ def _configurations(path: str, format_name: str, stream_index: int, track_id: in
     elif "matroska" in format_name:
         with suppress(OSError):
             for mapping in (list(elements(body)) for kind, body in track_of(path, stream_index) if kind == _MAPPING):
-                if number_in(mapping, _MAPPING_TYPE).to_bytes(8)[4:] in _CONFIGURATIONS:
+                if dict(mapping).get(_MAPPING_TYPE, b"")[-4:] in _CONFIGURATIONS:
                     yield dict(mapping).get(_MAPPING_DATA, b"")

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from av.video.stream import VideoStream
 
-from ....errors import CorruptDataError
 from ....manifests.ragged import Array
-from .sample_entry import movie_timescale, track_box
+from .sample_entry import DAMAGED_BOXES, movie_timescale, track_box
 
 _ENTRIES = {0: struct.Struct(">Iii"), 1: struct.Struct(">Qqi")}
 _FIELDS = struct.Struct(">BxxxI")
@@ -61,7 +60,7 @@ def track_edits(path: str, track: VideoStream) -> TrackEdits:
     the index that edits are applied to."""
     if not track.frames or not track.time_base:
         return TrackEdits()
-    with contextlib.suppress(CorruptDataError, struct.error, OSError, KeyError):
+    with contextlib.suppress(*DAMAGED_BOXES, OSError, KeyError):
         stated = _edit_list(track_box(path, track.id, b"edts", b"elst"))
         if not stated:
             return TrackEdits()
@@ -184,7 +183,7 @@ def _rises(track: VideoStream, offsets: Array, most: int) -> bool:
 def offset_runs(path: str, track_id: int) -> Array | None:
     """Runs of a track's samples, in decode order: how many, and how much later than decoded they are shown, int64,
     (runs, 2). None where that cannot be read. ISO/IEC 14496-12, 8.6.1.3 (ctts)."""
-    with contextlib.suppress(CorruptDataError, struct.error, OSError):
+    with contextlib.suppress(*DAMAGED_BOXES, OSError):
         data = track_box(path, track_id, b"mdia", b"minf", b"stbl", b"ctts")
         count = _FIELDS.unpack_from(data)[1] if data else 0
         whole = max(0, len(data) - _FIELDS.size) // 8

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ....errors import CorruptDataError
 from ....manifests.mp4 import Box, boxes, child, children
+from .sample_entry import DAMAGED_BOXES
 
 _TFHD_BASE, _TFHD_ENTRY, _TFHD_DURATION = 0x1, 0x2, 0x8
 _TRUN_OFFSET, _TRUN_FIRST_FLAGS = 0x1, 0x4
@@ -90,7 +90,7 @@ def unread_fragments(path: str, track_id: int) -> Unread:
     """What is not read of a track of a fragmented MP4; nothing where its fragments do not say when they begin."""
     try:
         return unread_of(*_fragments_of(path, track_id))
-    except (CorruptDataError, struct.error):
+    except DAMAGED_BOXES:
         return Unread()
 
 
@@ -133,6 +133,12 @@ def ends_in_moof(path: str) -> bool:
     return is_last and b"moov" in kinds and kinds.count(b"moof") > 1
 
 
+def lacks_moov(path: str, begin: int = 0) -> bool:
+    """Whether a fragment lies in a file from `begin` on, without a moov before it that says how it is read."""
+    kinds = (kind for kind, *_ in top_boxes(path, begin))
+    return next((kind for kind in kinds if kind in (b"moov", b"moof")), b"moov") == b"moof"
+
+
 def first_times(path: str, begin: int = 0) -> dict[int, int]:
     """When the first sample of each track in the first fragment of a file from `begin` on is decoded, by the numbers of
     tracks; nothing where it does not say so."""
@@ -145,7 +151,7 @@ def first_times(path: str, begin: int = 0) -> dict[int, int]:
                     runs = list(children(data, next(boxes(data)), b"traf"))
                     # Of several runs of a track the first counts.
                     return {_track_of(data, traf): _decode_ticks(data, traf) for traf in reversed(runs)}
-                except (CorruptDataError, struct.error):
+                except DAMAGED_BOXES:
                     return {}
     return {}
 
@@ -226,6 +232,9 @@ def top_boxes(path: str, begin: int = 0) -> Iterator[tuple[bytes, int, int]]:
             length, kind = int.from_bytes(header[:4]), header[4:8]
             if length == 1:
                 length = int.from_bytes(header[8:])
+            elif not length:
+                # It goes on to the end of the file.
+                length = size - at
             yield kind, at, length
             if length < 8:
                 return

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from av.video.stream import VideoStream
 
-from ....errors import CorruptDataError
 from ....manifests.mp4 import boxes
-from .sample_entry import movie_boxes, track_box
+from .sample_entry import DAMAGED_BOXES, movie_boxes, track_box
 
 # ISO/IEC 14496-12, 8.7.2 (dref), and QuickTime File Format, "Reference movies" (rmra).
 _DREF_FIELDS, _ENTRY_FLAGS, _IS_HERE = 8, struct.Struct(">I"), 1
@@ -27,7 +26,7 @@ def why_reference_movie(path: str, track: VideoStream | None) -> str:
     lists."""
     if track is not None and _is_all_here(path, track):
         return ""
-    with contextlib.suppress(CorruptDataError, struct.error, OSError):
+    with contextlib.suppress(*DAMAGED_BOXES, OSError):
         names = list(_movies(path) if track is None else _files(path, track.id))
         if names:
             named = ", ".join(map(repr, filter(None, dict.fromkeys(names))))

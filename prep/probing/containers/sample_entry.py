@@ -16,31 +16,40 @@ _ENTRY_FIELDS_BYTES = 78
 _STSD_FIELDS_BYTES = 8
 _MAX_MOOV_BYTES = 1 << 28
 _LARGEST_HEADER_BYTES = 16
+DAMAGED_BOXES = (CorruptDataError, struct.error, IndexError)
+"""What is raised where boxes of a damaged file are read."""
 
 
 def sample_entry_boxes(path: str, track_id: int) -> dict[bytes, bytes]:
     """What each box in the first sample entry of a video track holds, by its kind; nothing where it cannot be read."""
     found: dict[bytes, bytes] = {}
     # `probe` reports files that cannot be read. Some entries end in four bytes that are no box.
-    with contextlib.suppress(CorruptDataError, struct.error, OSError):
+    with contextlib.suppress(*DAMAGED_BOXES, OSError):
         moov = _read_moov(Path(path))
         for trak in _children(moov, boxes(moov), b"trak"):
             if _track_id(moov, trak) != track_id:
                 continue
             inside = boxes(moov, trak.body, trak.stop)
             for stsd in _children(moov, inside, b"mdia", b"minf", b"stbl", b"stsd"):
-                entry = next(boxes(moov, stsd.body + _STSD_FIELDS_BYTES, stsd.stop))
+                entry = first_entry(moov, stsd)
                 for box in boxes(moov, entry.body + _ENTRY_FIELDS_BYTES, entry.stop):
                     found.setdefault(box.type, moov[box.body : box.stop])
     return found
 
 
+def first_entry(data: bytes, stsd: Box) -> Box:
+    """The first sample entry of a track. CorruptDataError if it has none."""
+    for entry in boxes(data, stsd.body + _STSD_FIELDS_BYTES, stsd.stop):
+        return entry
+    raise CorruptDataError("a track has no sample entry")
+
+
 def is_encrypted(path: str) -> bool:
     """Whether an MP4 says that a video in it is encrypted (ISO/IEC 23001-7)."""
-    with contextlib.suppress(CorruptDataError, struct.error, OSError, StopIteration):
+    with contextlib.suppress(*DAMAGED_BOXES, OSError):
         moov = _read_moov(Path(path))
         entries = (
-            next(boxes(moov, stsd.body + _STSD_FIELDS_BYTES, stsd.stop)).type
+            first_entry(moov, stsd).type
             for stsd in _children(moov, boxes(moov), b"trak", b"mdia", b"minf", b"stbl", b"stsd")
         )
         return b"encv" in entries
@@ -49,7 +58,7 @@ def is_encrypted(path: str) -> bool:
 
 def track_box(path: str, track_id: int, *kinds: bytes) -> bytes:
     """What the first box of a track holds that lies below boxes of these kinds; b"" where there is none.
-    CorruptDataError, struct.error or OSError where it cannot be read."""
+    An error of DAMAGED_BOXES, or OSError, where it cannot be read."""
     moov = _read_moov(Path(path))
     for trak in _children(moov, boxes(moov), b"trak"):
         if _track_id(moov, trak) == track_id:
@@ -87,7 +96,7 @@ def is_index_cut_off(path: str, track_id: int | None) -> bool:
         # It lies behind what is no box.
         return False
     # Boxes are listed up to the one that is not whole.
-    with contextlib.suppress(CorruptDataError, struct.error, IndexError):
+    with contextlib.suppress(*DAMAGED_BOXES):
         in_front = (box for box in boxes(moov) if box.type == b"trak")
         return len(moov) < length and not any(_track_id(moov, trak) == track_id for trak in in_front)
     return len(moov) < length
