@@ -22,7 +22,7 @@ from ..probing.containers.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MEANWHILE,
 from ..probing.containers.zero_tail import zeros_from
 from ..probing.holes import spacing_of
 from ..probing.opening import HOLDING_BACK, demuxer_of, open_source, packets_from, packets_of
-from ..probing.playlists import whole_segments
+from ..probing.playlists import segments_of
 from ..probing.signs import NO_CHAIN, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 from .complaints import first_complaint
 from .scanned import Scan, in_doubt
@@ -101,10 +101,10 @@ def _beforehand(source: _Source) -> Beforehand:
 def _continuity_of_playlist(path: str, stream: VideoStream) -> Continuity | None:
     """What the counters of the segments say that an HLS playlist names, each of which may begin them anew. FFmpeg gives
     positions as in one file."""
-    segments = whole_segments(path)
+    segments = segments_of(path)
     if not segments:
         return None
-    with open_source(segments[0]) as container:
+    with open_source(segments[0].path) as container:
         is_transport = container.format.name == "mpegts" and stream.index < len(container.streams)
         pid = container.streams[stream.index].id if is_transport else None
     return None if pid is None else continuity_of(segments, pid, stream.codec_context.name)

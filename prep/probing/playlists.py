@@ -6,15 +6,17 @@ the files that it names. With any other suffix it is refused: a user who gives `
 
 from __future__ import annotations
 
+import codecs
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...errors import NotAVideoError, SourceError, SourceNotFoundError
-from .containers.mp4_fragments import first_times
+from .containers.joined_files import FilePart
+from .containers.mp4_fragments import first_times, lacks_moov
 from .containers.seeking import seek_within
 from .other_beginnings import Statement, statement_of
 
@@ -25,7 +27,7 @@ _MAX_BYTES = 1 << 26
 _ATTRIBUTE = re.compile(r'([A-Z0-9-]+)=("[^"]*"|[^,]*)(?:,|$)')
 # The tags whose files FFmpeg reads; others name, say, advertisements (X-ASSET-URI) and small pictures. It goes on where
 # there are no subtitles, and reads no keys within the line itself (data:).
-_KEY, _MAP = "#EXT-X-KEY", "#EXT-X-MAP"
+_KEY, _MAP, _KEYFRAMES_ONLY = "#EXT-X-KEY", "#EXT-X-MAP", "#EXT-X-I-FRAMES-ONLY"
 _READS = (_KEY, _MAP, "#EXT-X-MEDIA")
 _NOT_ENCRYPTED, _AES = "NONE", "AES-128"
 _USUAL_SUFFIXES = (".ts", ".m4s", ".mp4")
@@ -91,25 +93,53 @@ def kind_of(path: str) -> tuple[str, str] | None:
     return (name, "") if name else None
 
 
-def whole_segments(path: str) -> tuple[str, ...]:
-    """The segments of an HLS playlist, or of the only one that it names, if they are whole files that begin as any file
-    of theirs."""
-    lines = [line.strip() for line in _text(Path(path)).splitlines()]
-    places = tuple(str(_place_of(line, Path(path))) for line in lines if line and line[0] != "#")
+def segments_of(path: str) -> tuple[FilePart, ...]:
+    """The segments of an HLS playlist, or of the only one that it names; none of those without a beginning of their
+    own."""
+    lines = _lines(Path(path))
+    segments = tuple(_segments(lines, Path(path)).values())
     if any(line.startswith("#EXT-X-STREAM-INF") for line in lines):
-        is_only = len(places) == 1 and not any(_named_by(line) for line in lines)
-        return whole_segments(places[0]) if is_only else ()
-    return () if any(line.startswith(("#EXT-X-BYTERANGE", _MAP)) for line in lines) else places
+        is_only = len(segments) == 1 and not any(_named_by(line) for line in lines)
+        return segments_of(segments[0].path) if is_only else ()
+    return () if any(line.startswith(_MAP) for line in lines) else segments
+
+
+def _lines(playlist: Path) -> list[str]:
+    return [line.strip() for line in _text(playlist).splitlines()]
+
+
+def _segments(lines: Sequence[str], playlist: Path) -> dict[int, FilePart]:
+    """The segments of a playlist, by the numbers of their lines, from 1."""
+    found: dict[int, FilePart] = {}
+    # Which bytes of its file the next segment has, and where those of the segment before end in theirs.
+    part, ends = "", dict[str, int]()
+    for number, line in enumerate(lines, 1):
+        if line.startswith("#EXT-X-BYTERANGE:"):
+            part = line.partition(":")[2]
+        elif line and line[0] != "#":
+            place = str(_place_of(line, playlist))
+            begin, length = _range_of(part, ends.get(place, 0))
+            part, ends[place] = "", begin + length
+            found[number] = FilePart(place, begin, length)
+    return found
 
 
 def _head(path: str) -> bytes:
     with Path(path).open("rb") as file:
-        return file.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+        return file.read(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8)
 
 
 def _text(script: Path) -> str:
+    """The text of a script. NotAVideoError for one that FFmpeg does not take for a script, by its first bytes."""
     with script.open("rb") as file:
-        return file.read(_MAX_BYTES).removeprefix(b"\xef\xbb\xbf").decode(errors="surrogateescape")
+        data = file.read(_MAX_BYTES)
+    if data.startswith(codecs.BOM_UTF8):
+        raise NotAVideoError(
+            f"{script} begins with a byte order mark, which FFmpeg does not read; give OUT{script.suffix} of "
+            f"`tail -c +{len(codecs.BOM_UTF8) + 1} FILE > OUT{script.suffix}`, beside the files that it names",
+            file=str(script),
+        )
+    return data.decode(errors="surrogateescape")
 
 
 def concat_parts(path: str) -> tuple[tuple[int, str], ...]:
@@ -120,11 +150,11 @@ def concat_parts(path: str) -> tuple[tuple[int, str], ...]:
 def _named_in(script: Path) -> Iterator[tuple[int, str]]:
     """The line and the name of each file in a concat script."""
     for number, line in enumerate(_text(script).splitlines(), 1):
-        word, _, rest = line.strip().partition(" ")
-        if word == "file":
+        words = line.split(maxsplit=1)
+        if words[:1] == ["file"]:
             try:
                 # FFmpeg's quoting is that of shells.
-                yield number, "".join(shlex.split(rest)[:1])
+                yield number, "".join(shlex.split("".join(words[1:]))[:1])
             except ValueError as error:
                 raise NotAVideoError(f"{script}, line {number}: {error}; correct the line", file=str(script)) from error
 
@@ -136,7 +166,13 @@ def _check_concat(script: Path) -> None:
 
 def _check_hls(playlist: Path, given: Path | None = None) -> None:
     """`given`: the playlist that names this one, if any does."""
-    lines = [line.strip() for line in _text(playlist).splitlines()]
+    lines = _lines(playlist)
+    if _KEYFRAMES_ONLY in lines:
+        raise NotAVideoError(
+            f"{playlist} is an HLS playlist of keyframes alone ({_KEYFRAMES_ONLY}), for fast forward and rewind; "
+            "give the playlist of all frames",
+            file=str(playlist),
+        )
     has_segments = any(line.startswith("#EXTINF") for line in lines)
     if has_segments and "#EXT-X-ENDLIST" not in lines:
         raise NotAVideoError(
@@ -207,11 +243,18 @@ def _check_is_no_secret(playlist: Path, lines: list[str], given: Path | None) ->
 
 def _check_parts(playlist: Path, lines: list[str]) -> None:
     """NotAVideoError for a playlist of fragments of MP4 of which a part has another beginning (EXT-X-MAP), or times
-    that begin anew, as around advertisements: FFmpeg reads the first beginning only, and leaves out earlier times."""
+    that begin anew, as around advertisements: FFmpeg reads the first beginning only, and leaves out earlier times. So
+    for one that has no beginning."""
     stated: Statement = {}
     last: dict[int, int] = {}
-    # Which bytes of its file the next segment has, and where those of the segment before end in theirs.
-    part, ends = "", dict[Path, int]()
+    segments = _segments(lines, playlist)
+    first = next(iter(segments.values()), None)
+    if first is not None and not any(line.startswith(_MAP) for line in lines) and lacks_moov(first.path, first.begin):
+        raise NotAVideoError(
+            f"{playlist} has fragments of MP4, and does not name their beginning; put the line "
+            f'{_MAP}:URI="FILE" before the first of them, with their initialization segment in place of FILE',
+            file=str(playlist),
+        )
     for number, line in enumerate(lines, 1):
         attributes = _attributes(line, _MAP)
         why = ""
@@ -219,13 +262,8 @@ def _check_parts(playlist: Path, lines: list[str]) -> None:
             other = _statement(_place_of(attributes["URI"], playlist), attributes.get("BYTERANGE", ""))
             why = "has another beginning (#EXT-X-MAP)" if stated and other and other != stated else ""
             stated = stated or other
-        elif line.startswith("#EXT-X-BYTERANGE:"):
-            part = line.partition(":")[2]
-        elif stated and line and line[0] != "#":
-            place = _place_of(line, playlist)
-            begin, length = _range_of(part, ends.get(place, 0))
-            part, ends[place] = "", begin + length
-            times = first_times(str(place), begin)
+        elif stated and number in segments:
+            times = first_times(segments[number].path, segments[number].begin)
             is_anew = any(time <= last[track] for track, time in times.items() if track in last)
             why = "has times that begin anew" if is_anew else ""
             last |= times

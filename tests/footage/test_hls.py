@@ -1,8 +1,9 @@
-"""Playlists of HLS that are encrypted, or name their segments oddly."""
+"""Playlists of HLS that are encrypted, name their segments oddly, or lack something."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 
@@ -198,3 +199,50 @@ def test_an_hls_playlist_of_files_with_other_suffixes_is_refused_with_the_comman
     with pytest.raises(shortgop.NotAVideoError, match="is an HLS playlist that does not open") as caught:
         probe(str(tmp_path / "x.m3u8"))
     assert shown(made_by_command(caught.value, tmp_path / "x.m3u8"), tmp_path) == list(range(20))
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_playlist_that_begins_with_a_byte_order_mark_is_refused_with_the_command_that_takes_it_away(
+    is_named: bool, clip: Path, tmp_path: Path
+) -> None:
+    """As editors on Windows write it. It was said not to open, with the advice to correct it."""
+    (tmp_path / "x.m3u8").write_text("\ufeff" + write_playlist(clip, tmp_path / "x.m3u8"))
+    (tmp_path / "all.m3u8").write_text("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=100000\nx.m3u8\n")
+    with pytest.raises(shortgop.NotAVideoError, match=r"x\.m3u8 begins with a byte order mark") as caught:
+        probe(str(tmp_path / ("all.m3u8" if is_named else "x.m3u8")))
+    (command,) = re.findall("`(.*?)`", str(caught.value))
+    subprocess.run(["sh", "-c", command.replace("FILE", "x.m3u8")], cwd=tmp_path, check=True)
+    assert shown(tmp_path / "OUT.m3u8", tmp_path) == list(range(20))
+
+
+def test_a_concat_script_that_begins_with_a_byte_order_mark_is_called_that(clip: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.ffconcat").write_text(f"\ufeffffconcat version 1.0\nfile '{clip}'\n")
+    with pytest.raises(shortgop.NotAVideoError, match=r"byte order mark.* give OUT\.ffconcat of `tail -c \+4 FILE"):
+        probe(str(tmp_path / "x.ffconcat"))
+
+
+def test_a_playlist_of_fragments_that_lacks_their_beginning_is_told_what_to_add(clip: Path, tmp_path: Path) -> None:
+    """It was said not to open."""
+    fragments = ("-hls_segment_type", "fmp4", "-hls_fmp4_init_filename", "init.mp4", "-hls_list_size", "0")
+    ffmpeg("-i", clip, "-c", "copy", "-f", "hls", *fragments, tmp_path / "x.m3u8")
+    lines = (tmp_path / "x.m3u8").read_text().splitlines(keepends=True)
+    (tmp_path / "x.m3u8").write_text("".join(line for line in lines if not line.startswith("#EXT-X-MAP")))
+    with pytest.raises(shortgop.NotAVideoError, match="put the line .* before the first of them") as caught:
+        probe(str(tmp_path / "x.m3u8"))
+    (line,) = re.findall("put the line (.*?) before", str(caught.value))
+    text = (tmp_path / "x.m3u8").read_text()
+    (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", line.replace("FILE", "init.mp4") + "\n#EXTINF", 1))
+    assert shown(tmp_path / "x.m3u8", tmp_path) == list(range(20))
+    # Segments that have it themselves need no such line.
+    for segment in tmp_path.glob("x*.m4s"):
+        segment.write_bytes((tmp_path / "init.mp4").read_bytes() + segment.read_bytes())
+    (tmp_path / "x.m3u8").write_text(text)
+    assert probe(str(tmp_path / "x.m3u8")).num_packets == 20
+
+
+def test_a_playlist_of_keyframes_alone_is_called_that(clip: Path, tmp_path: Path) -> None:
+    """It was called damaged, or prepared as a video of few frames."""
+    text = write_playlist(clip, tmp_path / "x.m3u8")
+    (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", "#EXT-X-I-FRAMES-ONLY\n#EXTINF", 1))
+    with pytest.raises(shortgop.NotAVideoError, match=r"keyframes alone \(#EXT-X-I-FRAMES-ONLY\)"):
+        probe(str(tmp_path / "x.m3u8"))

@@ -40,29 +40,37 @@ def test_segments_whose_counters_begin_anew_are_joined_without_a_loss(coded: tup
     assert shown == list(range(100))
 
 
-def playlist(folder: Path, parts: Iterable[bytes]) -> Path:
-    """An HLS playlist of these segments."""
+def playlist(folder: Path, parts: Iterable[bytes], *, in_one: bool = False) -> Path:
+    """An HLS playlist of these segments, which are files or, if they are `in_one`, parts of a file."""
+    parts = list(parts)
     names = [written(folder / f"{number}.ts", [part]).name for number, part in enumerate(parts)]
+    if in_one:
+        name = written(folder / "all.ts", [b"what is none of them", *parts]).name
+        places = [f"@{len('what is none of them')}", *[""] * (len(parts) - 1)]
+        names = [f"#EXT-X-BYTERANGE:{len(part)}{at}\n{name}" for part, at in zip(parts, places, strict=True)]
     lines = ["#EXTM3U", "#EXT-X-TARGETDURATION:1", *(f"#EXTINF:0.8,\n{name}" for name in names), "#EXT-X-ENDLIST\n"]
     return written(folder / "x.m3u8", ["\n".join(lines).encode()])
 
 
+@pytest.mark.parametrize("in_one", [False, True], ids=["files", "ranges"])
 @pytest.mark.parametrize("coded", [(*X264, "-bf", "3", "-g", "20", "-sc_threshold", "0"), MPEG2], ids=["h264", "mpeg2"])
-def test_segments_of_a_playlist_whose_counters_begin_anew_have_no_loss(coded: tuple[str, ...], tmp_path: Path) -> None:
-    """As those of many servers do. What a segment lacks is noticed all the same."""
+def test_segments_of_a_playlist_whose_counters_begin_anew_have_no_loss(
+    coded: tuple[str, ...], in_one: bool, tmp_path: Path
+) -> None:
+    """As those of many servers do, and ranges of one file. What a segment lacks is noticed all the same."""
     parts = segments(tmp_path, *coded)
-    report, shown = prepared(playlist(tmp_path / "whole", parts))
+    report, shown = prepared(playlist(tmp_path / "whole", parts, in_one=in_one))
     assert report.failures == ()
     assert shown == list(range(100))
     # A playlist that names one, and one that says that nothing is encrypted, are no others.
-    listed = playlist(tmp_path / "plain", parts)
+    listed = playlist(tmp_path / "plain", parts, in_one=in_one)
     listed.write_text(listed.read_text().replace("#EXTINF", "#EXT-X-KEY:METHOD=NONE\n#EXTINF", 1))
     report, shown = prepared(written(listed.with_name("m.m3u8"), [b"#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=9\nx.m3u8\n"]))
     assert report.failures == ()
     assert shown == list(range(100))
     middle = len(parts[1]) // 376 * 188
     parts[1] = parts[1][:middle] + parts[1][middle + 188 :]
-    report, _ = prepared(playlist(tmp_path / "lacking", parts))
+    report, _ = prepared(playlist(tmp_path / "lacking", parts, in_one=in_one))
     assert "--salvage prepares" in report.failures[0].reason
 
 

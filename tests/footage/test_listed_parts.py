@@ -101,3 +101,10 @@ def test_a_part_whose_sound_comes_first_is_not_called_damaged(tmp_path: Path) ->
     ffmpeg("-i", tmp_path / "1.mp4", *sound, tmp_path / "sound.mp4")
     (tmp_path / "sound.mp4").rename(tmp_path / "1.mp4")
     assert f"names {tmp_path}/1.mp4 in line 4, which has its streams in another order" in reason_against(script)
+
+
+def test_a_part_whose_name_stands_behind_a_tab_is_looked_at_too(tmp_path: Path) -> None:
+    """FFmpeg reads it, and its pictures were wrong ones without an error."""
+    script = listed(tmp_path, "mp4", (HEVC, SIZE), (HEVC, OTHER_SIZE))
+    script.write_text(script.read_text().replace("file ", "\n \t file\t "))
+    assert f"names {tmp_path}/1.mp4 in line 6, which is encoded with other parameters than" in reason_against(script)

@@ -7,15 +7,30 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
-Paths = str | tuple[str, ...]
+
+class FilePart(NamedTuple):
+    """A part of a file: where it begins, and its length in bytes, 0 for all from there on."""
+
+    path: str
+    begin: int = 0
+    length: int = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """How many bytes of it there are."""
+        left = max(0, Path(self.path).stat().st_size - self.begin)
+        return min(self.length or left, left)
+
+
+Paths = str | tuple[FilePart, ...]
 
 _BUFFER_BYTES = 1 << 18
 
 
 def open_joined(path: Paths) -> BinaryIO:
-    """Open a file, or several as one."""
+    """Open a file, or parts of files as one."""
     if isinstance(path, str):
         return Path(path).open("rb")
     return cast(BinaryIO, io.BufferedReader(_JoinedFiles(path), buffer_size=_BUFFER_BYTES))
@@ -24,9 +39,9 @@ def open_joined(path: Paths) -> BinaryIO:
 class _JoinedFiles(io.RawIOBase):
     """Opens each file where it is read: a playlist may name thousands."""
 
-    def __init__(self, paths: Sequence[str]) -> None:
-        self._paths = paths
-        self._starts = [0, *accumulate(Path(path).stat().st_size for path in paths)]
+    def __init__(self, parts: Sequence[FilePart]) -> None:
+        self._parts = parts
+        self._starts = [0, *accumulate(part.num_bytes for part in parts)]
         self._at = 0
 
     def readable(self) -> bool:
@@ -44,9 +59,10 @@ class _JoinedFiles(io.RawIOBase):
         if self._at >= self._starts[-1]:
             return 0
         number = bisect_right(self._starts, self._at) - 1
-        with Path(self._paths[number]).open("rb") as file:
-            file.seek(self._at - self._starts[number])
-            data = file.read(len(buffer))
+        part = self._parts[number]
+        with Path(part.path).open("rb") as file:
+            file.seek(part.begin + self._at - self._starts[number])
+            data = file.read(min(len(buffer), self._starts[number + 1] - self._at))
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
