@@ -187,18 +187,10 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
     ffmpeg leaves no file, and ffmpeg ends soon after its parent. Reading and leaving the block raise StalledError when
     ffmpeg makes no progress; it is killed then, and no longer waited for if it does not end.
     """
-    (stats, stats_end), (report, report_end) = processes.pipe_from_child(), processes.pipe_from_child()
-    argv = [f"pipe:{stats_end.number}" if argument == stats_url_placeholder else argument for argument in argv]
-    env = {**processes.environment(), "FFREPORT": f"file=/dev/fd/{report_end.number}:level={_REPORT_LEVEL}"}
     try:
-        process = processes.start([path, *argv], inherit=(stats_end, report_end), env=env)
+        process, stats, report = _started(path, argv, stats_url_placeholder)
     except OSError as error:
-        stats.close()
-        report.close()
         raise ToolError(f"cannot start {path}: {error.strerror or error}", file=path) from error
-    finally:
-        stats_end.close()
-        report_end.close()
     output = _Output(process, (process.stdout, process.stderr, stats, report))
     run = RunningFfmpeg(stdout=io.BufferedReader(output, _OUTPUT_PIPE_BYTES))
     try:
@@ -213,6 +205,22 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
         run.stderr = output.stderr.decode(errors="replace").strip()
         run.stats = bytes(output.stats)
         run.changes.extend(output.changes.seen)
+
+
+def _started(path: str, argv: Sequence[str], stats_url_placeholder: str) -> tuple[Process, IO[bytes], IO[bytes]]:
+    """A running ffmpeg, its statistics and its log."""
+    (stats, stats_end), (report, report_end) = processes.pipes_from_child()
+    argv = [f"pipe:{stats_end.number}" if argument == stats_url_placeholder else argument for argument in argv]
+    env = {**processes.environment(), "FFREPORT": f"file=/dev/fd/{report_end.number}:level={_REPORT_LEVEL}"}
+    try:
+        return processes.start([path, *argv], inherit=(stats_end, report_end), env=env), stats, report
+    except OSError:
+        stats.close()
+        report.close()
+        raise
+    finally:
+        stats_end.close()
+        report_end.close()
 
 
 class _Output(io.RawIOBase):

@@ -93,10 +93,24 @@ class WritingEnd:
         os.close(self._copy)
 
 
-def pipe_from_child() -> tuple[IO[bytes], WritingEnd]:
-    """A pipe: the file from which this process reads, and the end to which the child writes."""
-    read, write = os.pipe()
-    return os.fdopen(read, "rb", buffering=0), WritingEnd(write, os.dup(write))
+def pipes_from_child() -> tuple[tuple[IO[bytes], WritingEnd], tuple[IO[bytes], WritingEnd]]:
+    """Two pipes, of each the file from which this process reads, and the end to which the child writes. OSError, with
+    none of them open, where this process may open no more files."""
+    numbers: list[int] = []
+    try:
+        for _ in range(2):
+            numbers += os.pipe()
+            numbers.append(os.dup(numbers[-1]))
+    except OSError:
+        for number in numbers:
+            os.close(number)
+        raise
+    one, other = numbers[:3], numbers[3:]
+    return _pipe(*one), _pipe(*other)
+
+
+def _pipe(read: int, write: int, copy: int) -> tuple[IO[bytes], WritingEnd]:
+    return os.fdopen(read, "rb", buffering=0), WritingEnd(write, copy)
 
 
 def widened(pipe: IO[bytes], num_bytes: int) -> int:
@@ -115,8 +129,7 @@ def start(
     argv: Sequence[str], *, inherit: Sequence[WritingEnd] = (), stdin: int | None = None, env: Mapping[str, str]
 ) -> Process:
     """Start a program. Its input is /dev/null unless `stdin` is a descriptor. OSError when it does not start."""
-    stdout, stdout_end = pipe_from_child()
-    stderr, stderr_end = pipe_from_child()
+    (stdout, stdout_end), (stderr, stderr_end) = pipes_from_child()
     actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0) if stdin is None else (os.POSIX_SPAWN_DUP2, stdin, 0),
         (os.POSIX_SPAWN_DUP2, stdout_end.number, 1),

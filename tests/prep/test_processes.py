@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import time
 from io import BytesIO
@@ -12,10 +13,10 @@ import pytest
 
 from left_open import open_files
 from loader_helpers import comes_true
-from shortgop.errors import EncodeError
+from shortgop.errors import EncodeError, ToolError
 from shortgop.prep.running import processes
 from shortgop.prep.running.attempts import raise_if_killed
-from shortgop.prep.running.ffmpeg import RunningFfmpeg
+from shortgop.prep.running.ffmpeg import RunningFfmpeg, find_ffmpeg, running
 from started_processes import first_line
 
 SHELL = ["sh", "-c"]
@@ -54,6 +55,22 @@ def test_a_program_that_is_not_there_is_an_error() -> None:
     assert set(open_files()) <= set(before)
 
 
+@pytest.mark.parametrize("left", range(11))
+def test_a_process_that_may_open_no_more_files_leaves_none_open(left: int) -> None:
+    """An ffmpeg takes eleven for a moment. Up to five stayed open each time, so that it came to no rest any more."""
+    path, (soft, hard) = find_ffmpeg().path, resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = open_files()
+    numbers = sorted(int(entry.split()[0]) for entry in before)
+    free = [number for number in range(numbers[-1] + 20) if number not in numbers]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[left], hard))
+    try:
+        with pytest.raises(ToolError, match="cannot start .*: Too many open files"), running(path, [], "<stats>"):
+            pass
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert open_files() == before
+
+
 def test_a_signal_that_ended_a_program_is_its_status() -> None:
     assert processes.run([*SHELL, "kill -9 $$"], timeout_seconds=30).returncode == -signal.SIGKILL
 
@@ -76,7 +93,9 @@ def test_programs_end_when_nobody_reads_what_they_write() -> None:
 
 
 def test_a_child_inherits_its_pipes_and_no_file_of_this_process() -> None:
-    read, end = processes.pipe_from_child()
+    (read, end), (other, other_end) = processes.pipes_from_child()
+    other.close()
+    other_end.close()
     with Path(__file__).open() as file, read:
         process = processes.start([*SHELL, f"ls /proc/self/fd > /dev/fd/{end.number}"], inherit=[end], env=os.environ)
         end.close()
