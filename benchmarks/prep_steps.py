@@ -18,9 +18,8 @@ from pathlib import Path
 
 import footage
 
-from shortgop.prep.profile import CODECS, changed_profile
+from shortgop.prep.profile import CODECS, SOFTWARE_ENCODERS, changed_profile
 from shortgop.prep.running.ffmpeg import find_ffmpeg
-from shortgop.prep.tools.capabilities import SOFTWARE_ENCODERS
 from shortgop.prep.tools.encoder_options import encoder_options
 from shortgop.prep.tools.pipelines import Pipeline
 

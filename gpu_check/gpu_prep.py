@@ -39,12 +39,10 @@ from shortgop.prep.encode_run import attempt
 from shortgop.prep.manifest_rows import Identity, video_manifest
 from shortgop.prep.options import Options
 from shortgop.prep.probing.probe import probe
-from shortgop.prep.profile import CODECS, Profile, Size, changed_profile
+from shortgop.prep.profile import CODECS, NVENC_ENCODERS, SOFTWARE_ENCODERS, Profile, Size, changed_profile
 from shortgop.prep.shards import ShardWriter
 from shortgop.prep.tools.capabilities import (
-    NVENC_ENCODERS,
     SCALING,
-    SOFTWARE_ENCODERS,
     Capabilities,
     encodes,
     from_gpu,

@@ -2,7 +2,7 @@
 
 The rooms, each of which uses those above it:
 
-running       run ffmpeg and other programs: watched, ended, and again
+running       run ffmpeg and other programs: watched, ended, and run again
 probing       open a source, and find what its headers and packets say
 kept_frames   which frames are damaged, and which are kept
 timing        which source frame each tick shows

@@ -43,8 +43,8 @@ _MOST_ARGUMENT_BYTES = 128 * 1024 - 1
 @dataclass(frozen=True)
 class Encode:
     """One planned encode: everything that the command line depends on. `crops_by_itself`: this ffmpeg crops as the
-    source's container states, unless the command line forbids that. `steps`: if frames are known by their number, by
-    how many ticks they come later from each of these on, than if each had the tick of its number. `pieces`: the
+    source's container states, unless the command line forbids that. `steps`: where ffmpeg counts frames, each is at the
+    tick of its number, and from each of these joins on so many ticks later; None where frames have times. `pieces`: the
     stretches of the source that the output consists of, one after the other; without any it is the whole source.
     `seek`: where reading starts, if not at the start. `converts_first`: pictures are converted before they are repeated
     (`FrameGrid.converts_first`)."""
@@ -147,7 +147,7 @@ def quality_argv(
     wanted = [
         f"settb={timebase.numerator}/{timebase.denominator}",
         f"trim=end_pts={wanted_pts[-1] + 1}",
-        f"select='{'+'.join(f'eq(pts,{pts})' for pts in wanted_pts)}'",
+        f"select='{sum_of(f'eq(pts,{pts})' for pts in wanted_pts)}'",
         *steady_filters(source), *picture_filters(source, profile), *numbered,
     ]  # fmt: skip
     # ffmpeg would convert the ones to the range and matrix of the others.

@@ -18,7 +18,7 @@ from .kept_frames.scanned import Scan
 from .probing.bursts import without_bursts
 from .probing.containers.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probed_frames import UNREADABLE_REMEDY
-from .probing.source_video import NO_ENTRIES, SourceVideo, with_pts
+from .probing.source_video import EMPTY, SourceVideo, with_pts
 from .running.attempts import STATED_ONCE, raise_if_failed, raise_if_killed, raise_if_stated_twice, tried_again
 from .running.ffmpeg import filters_packets, running
 from .running.frame_report import Shown, parse_stats
@@ -68,7 +68,7 @@ def look_closer(source: SourceVideo) -> None:
             evened = Evened(source.arrivals, source.pts)
             found = evened.scan(found)
         else:
-            source = replace(with_pts(source, source.arrivals), arrivals=NO_ENTRIES, has_decode_times=found.lacks_times)
+            source = replace(with_pts(source, source.arrivals), arrivals=EMPTY, has_decode_times=found.lacks_times)
     damage = assess(found, max_hole_units=int(_MAX_HOLE_SECONDS / source.timebase))
     if damage is not None and source.in_pauses is not None:
         raise DamagedSourceError(

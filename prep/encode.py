@@ -135,12 +135,17 @@ def _prepare_whole(
     plan = _plan_decoded(source, options, ffmpeg_path, decoded_pts)
     video = _encoded(plan, ffmpeg_path, shards, watcher, on_complaint=partial(look_closer, source))
     if video is None:
-        raise EncodeError(
-            f"{path}: ffmpeg shows other frames than planned, because the timestamps are out of order; "
-            "remux or re-encode the file first",
-            file=path,
-        )
+        raise others_than_planned(path)
     return plan, video
+
+
+def others_than_planned(path: str) -> EncodeError:
+    """The error of a source without damage for which no plan came true."""
+    return EncodeError(
+        f"{path}: ffmpeg shows other frames than planned, because the timestamps are out of order; remux or re-encode "
+        "the file first",
+        file=path,
+    )
 
 
 def _encoded(

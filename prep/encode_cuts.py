@@ -14,12 +14,12 @@ from functools import partial
 
 import numpy as np
 
-from ..errors import DamagedSourceError, EncodeError, OutputError, ToolError
+from ..errors import DamagedSourceError, OutputError, ToolError
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .command import Encode
 from .decoding import DamageFoundError, as_filtered, decode_shown, decoded, look_closer
-from .encode import not_as_planned, plan_video
+from .encode import not_as_planned, others_than_planned, plan_video
 from .encode_run import Count, Plan, of_piece
 from .gpu_attempts import attempt
 from .kept_frames.damage import Damage
@@ -32,7 +32,7 @@ from .part_of_file import NeedsWholeFileError, PartlyFetched, fetched_runs, prob
 from .pictures.picture_filters import least_lead_frames
 from .probing.probe import probe
 from .probing.recordings import on_one_clock, recordings
-from .probing.source_video import NO_ENTRIES, SourceVideo, with_pts
+from .probing.source_video import EMPTY, SourceVideo, with_pts
 from .running.attempts import tried_again
 from .running.mounts import read_in_time
 from .running.stalls import stall_limit
@@ -164,14 +164,7 @@ class _Work:
         if may_have_lost(source, decoded_pts):
             look()
         self._cut_decoded(source, decoded_pts, range(len(decoded_pts)), look)
-        self.refuse(
-            self.left(),
-            EncodeError(
-                f"{self.path}: ffmpeg shows other frames than planned, because the timestamps are out of order; "
-                "remux or re-encode the file first",
-                file=self.path,
-            ),
-        )
+        self.refuse(self.left(), others_than_planned(self.path))
 
     def _cut_decoded(
         self, source: SourceVideo, decoded_pts: Array, used: range, look: Callable[[], None] | None
@@ -189,7 +182,7 @@ class _Work:
         kept = None if keeps.all() else kept_numbers(keeps.tolist())
         joins = joins_of(decoded_pts[part][rising], times[rising])
         source = at_times(source, times[rising])
-        runs = runs_of(self._pieces(source), times_of(source), NO_ENTRIES, source.timebase, 0)
+        runs = runs_of(self._pieces(source), times_of(source), EMPTY, source.timebase, 0)
         self._encode(source, runs, look, decoded_pts=known, kept=kept, joins=joins)
 
     def _cut_sound_part(self, found: DamageFoundError) -> None:
@@ -220,10 +213,7 @@ class _Work:
             )
         else:
             self._cut_timed(source, damage)
-        self.refuse(
-            self.left(),
-            not_as_planned(self.path, damage, self.differences),
-        )
+        self.refuse(self.left(), not_as_planned(self.path, damage, self.differences))
 
     def _cut_timed(self, source: SourceVideo, damage: Damage) -> None:
         """Cut from the sound frames of a source whose packets say when they are shown."""
@@ -239,7 +229,7 @@ class _Work:
         """Encode the cuts that are left, of a source whose frames are sound at `sound_pts` only."""
         due = {piece.number: piece for piece in self._pieces(source)}
         pieces = [replace(piece, grid=_of_sound(piece.grid, sound_pts)) for piece in due.values()]
-        runs = runs_of(pieces, sound_pts, NO_ENTRIES, source.timebase, 0)
+        runs = runs_of(pieces, sound_pts, EMPTY, source.timebase, 0)
         self._encode(source, runs, None, kept=kept, joins=joins, due=due)
 
     def _check_is_one_recording(self, source: SourceVideo, decoded_pts: Array, rising: Array) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from ..manifests.lacking import CUT_OFF, GUESSED_RATE
 from .pictures.picture_filters import deinterlaces, needs_zscale, tone_maps
@@ -14,35 +13,23 @@ from .profile import Profile
 
 _BYTE_BITS = 8
 _SUBSAMPLED = ("4:2:0", "4:1:0", "gray")
-
-
-class FrameKind(NamedTuple):
-    """Size and pixel format of frames; `pixels` is libavutil's number of the format."""
-
-    width: int
-    height: int
-    pixels: int
-
-
-def frame_kinds(reports: Iterable[str]) -> list[FrameKind]:
-    """The kinds of frames that differ from the first one's, from ffmpeg's log lines about them."""
-    found = re.findall(r"incoming frame - w: (\d+) h: (\d+) fmt: (-?\d+)", "\n".join(reports))
-    return [FrameKind(int(width), int(height), int(pixels)) for width, height, pixels in dict.fromkeys(found)]
+# How ffmpeg's log calls a frame that differs from the first one.
+_OTHER_FRAME = re.compile(r"incoming frame - w: (\d+) h: (\d+) fmt:")
 
 
 def given_up(source: SourceVideo, profile: Profile, reports: Iterable[str] = ()) -> tuple[str, ...]:
     """Short texts in a fixed order, the same in every dataset. `reports`: ffmpeg's log lines about frames that differ
     from the first one (`RunningFfmpeg.changes`)."""
     picture, layout = source.picture, picture_layout(source, profile)
-    other = frame_kinds(reports)
-    resized = any((kind.width, kind.height) != source.coded_size for kind in other)
+    sizes = [(int(found[1]), int(found[2])) for found in map(_OTHER_FRAME.search, reports) if found]
+    resized = any(size != source.coded_size for size in sizes)
     texts = {
         CUT_OFF: source.is_cut_off,
         GUESSED_RATE: source.has_guessed_rate,
         "times of some frames are not stated: estimated": len(source.estimated_times) > 0,
         "frames arrived in bursts: evenly spaced": source.has_bursts,
         "resolution changes: scaled to the first frame's": resized,
-        "pixels change: converted to the first frame's": bool(other) and not resized,
+        "pixels change: converted to the first frame's": bool(sizes) and not resized,
         "sample aspect ratio changes: one for all": picture.aspect_changes,
         "deinterlaced": deinterlaces(source, profile),
         "alpha over black": picture.alpha,

@@ -28,7 +28,7 @@ from .running.ffmpeg import crops_by_itself, find_ffmpeg
 from .running.mounts import read_in_time
 from .timing.pieces import Seek
 
-# All packets of the source are read, and a page is to be ready in a minute.
+# All packets of the source are read, and the page of `shortgop report` is to be ready in a minute.
 _MOST_BYTES = 4_000_000_000
 _PATIENCE_SECONDS = 30.0
 _PEAK = 255

@@ -20,6 +20,8 @@ ENCODERS = {
     "libsvtav1": "av1",
     "av1_nvenc": "av1",
 }
+SOFTWARE_ENCODERS = {codec: name for name, codec in ENCODERS.items() if name.startswith("lib")}
+NVENC_ENCODERS = {codec: name for name, codec in ENCODERS.items() if name.endswith("nvenc")}
 
 _X264_PRESETS = (
     "ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow", "placebo",

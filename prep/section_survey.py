@@ -44,7 +44,7 @@ from .pictures.picture_filters import least_lead_frames
 from .probing.headers.access_units import HeaderReader
 from .probing.opening import open_contents, open_source, packets_from, packets_of, video_stream
 from .probing.probe import probe
-from .probing.source_video import NO_ENTRIES, SourceVideo
+from .probing.source_video import EMPTY, SourceVideo
 from .running.attempts import tried_again
 from .running.mounts import read_in_time
 from .running.stalls import stall_limit
@@ -176,7 +176,7 @@ def _sections(source: SourceVideo, plan: Plan, starts: Sequence[int], options: O
     segment_frames = plan.encode.segment_gops * options.profile.gop_frames
     ticks = [start * segment_frames for start in starts]
     texts = given_up(source, options.profile)
-    bare = replace(source, pts=None, entries=NO_ENTRIES, places=NO_ENTRIES)
+    bare = replace(source, pts=None, entries=EMPTY, places=EMPTY)
     sections = []
     for first, stop in zip(ticks, [*ticks[1:], len(plan.grid)], strict=True):
         grid = FrameGrid(plan.grid.rule, plan.grid.source_pts[first:stop], dropped=0, repeated=0)

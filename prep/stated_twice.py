@@ -9,7 +9,7 @@ from av.bitstream import BitStreamFilterContext
 from av.error import FFmpegError
 
 from ..errors import DamagedSourceError
-from .probing.opening import open_source, packets_of
+from .probing.opening import open_source, packets_of, stream_at
 from .probing.source_video import SourceVideo
 from .running.attempts import STATED_ONCE
 from .running.mounts import read_in_time
@@ -40,7 +40,7 @@ def check_damaged(source: SourceVideo, complaint: str) -> None:
 
 def _takes_all(source: SourceVideo) -> bool:
     with open_source(source.path) as container:
-        stream = next(each for each in container.streams.video if each.index == source.stream_index)
+        stream = stream_at(container, source.stream_index)
         messages = BitStreamFilterContext(message_filter(source.codec), stream)
         # The file may break off, for ffmpeg too.
         with suppress(FFmpegError):

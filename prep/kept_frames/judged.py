@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..probing.headers.h264_references import CodedFrame
+from ..probing.picture import VP_AND_AV1_DECODERS
 from .complaints import INCOMPLETE, MISSING_SEGMENT
 from .scanned import ScannedPacket, leads_to
 from .unmarked_entries import unmarked_entries
-
-# Decoders of codecs in which some packets have a frame that is only for reference, and never shown.
-_HIDDEN_FRAMES = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "libaom-av1")
 
 
 @dataclass
@@ -22,6 +20,7 @@ class Seen:
     only say that nothing was coded. `ends`: the last ones of segments behind which others were joined, and whether
     frames are missing there. `leading`: whether a decoder leaves out their picture behind the entry at which it starts,
     None where that is not known. `frames`: what packets of H.264 say of references, None where that is not known.
+    `is_interlaced`: some frame has two fields, which may be in two packets.
     """
 
     packets: list[ScannedPacket] = field(default_factory=list)
@@ -74,7 +73,7 @@ def _places(seen: Seen) -> dict[int, int]:
 def judged(seen: Seen, decoder: str, *, has_headers: bool) -> Iterator[ScannedPacket]:
     """The packets, with what is known only after all frames were put out. `has_headers`: they say themselves at which
     of them a decoder may start."""
-    one_to_one = decoder not in _HIDDEN_FRAMES and not seen.is_interlaced
+    one_to_one = decoder not in VP_AND_AV1_DECODERS and not seen.is_interlaced
     shown, entry_pts = set(seen.shown), None
     # Whether no packet behind the entry had a frame yet. Pictures that may lack one, and packets without times, are
     # shown before it then, and refer to frames before it.

@@ -21,7 +21,7 @@ from ..probing.containers.transport_packets import Continuity, continuity_of, ha
 from ..probing.containers.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MEANWHILE, is_fragmented, left_out, unread_video
 from ..probing.containers.zero_tail import zeros_from
 from ..probing.holes import spacing_of
-from ..probing.opening import HOLDING_BACK, demuxer_of, open_source, packets_from, packets_of
+from ..probing.opening import HOLDING_BACK, demuxer_of, open_source, packets_from, packets_of, stream_at
 from ..probing.playlists import segments_of
 from ..probing.signs import NO_CHAIN, cut_index, may_lack_an_end, promised_end, promises_more_chunks
 from .complaints import first_complaint
@@ -71,9 +71,7 @@ def scan_stretch(
 
 
 def _video(container: InputContainer, stream_index: int, *, has_unknown_delay: bool) -> VideoStream:
-    stream = container.streams[stream_index]
-    if not isinstance(stream, VideoStream):
-        raise TypeError(f"stream {stream_index} is no video")
+    stream = stream_at(container, stream_index)
     if has_unknown_delay:
         stream.codec_context.options = HOLDING_BACK
     return stream

@@ -8,11 +8,10 @@ from math import isqrt
 
 from ...errors import EncodeError
 from ..probing.source_video import SourceVideo
-from ..profile import MAX_SIDE, Profile
+from ..profile import MAX_SIDE, SOFTWARE_ENCODERS, Profile
 
 # FFmpeg refuses to allocate pictures of twice as many.
 _MAX_PIXELS = 1 << 27
-_SOFTWARE_ENCODERS = {"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}
 
 Shape = tuple[Fraction, Fraction]
 Sides = tuple[int, int]
@@ -154,7 +153,7 @@ def check_taken(encoder: str, layout: PictureLayout, source: SourceVideo, profil
     if takes(encoder, layout):
         return
     limits = ENCODER_LIMITS[encoder]
-    software = _SOFTWARE_ENCODERS[profile.codec]
+    software = SOFTWARE_ENCODERS[profile.codec]
     if software != encoder and takes(software, layout):
         remedy = f"choose --encoder {software}"
     elif layout.width < limits.min_width or layout.height < limits.min_height:

@@ -19,7 +19,7 @@ from av.video.stream import VideoStream
 from ...errors import EncodeError
 from ...manifests.ragged import Array
 from .containers.edit_list import USUAL_RATE, WITHOUT_EDITS_REMEDY, Edit, TrackEdits, offset_runs
-from .opening import open_source, open_without_edits
+from .opening import open_source, open_without_edits, stream_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +111,8 @@ def _in_edits(parts: Sequence[Edit], media: dict[int, int], shown: list[int]) ->
 def _listed(opened: InputContainer, stream_index: int) -> list[tuple[int, int]]:
     """The place in the file of each sample that is shown, and when it is decoded, by FFmpeg's index."""
     with opened as container:
-        (stream,) = (each for each in container.streams.video if each.index == stream_index)
-        return [(entry.pos, entry.timestamp) for entry in stream.index_entries if not entry.is_discard]
+        entries = stream_at(container, stream_index).index_entries
+        return [(entry.pos, entry.timestamp) for entry in entries if not entry.is_discard]
 
 
 def _delays(path: str, track_id: int, samples: int) -> list[int]:

@@ -68,9 +68,9 @@ def after_holes(
     """The numbers of packets, in decode order, that may refer to a frame that is lost in a hole: up to the next entry.
 
     Where only some frames are missing from evenly spaced ones, of a codec whose frames are not numbered, nothing else
-    tells. `entries`: at which packets a decoder may start; `clean`: those before which frames are missing, and no other
-    refers to these. A hole that the end of a cut file made is none: the frames
-    in it would have come after all others.
+    tells. `entries`: at which packets a decoder may start; `clean`: those before which frames are missing to which no
+    other frame refers. A hole that the end of a cut file made is none: the frames in it would have come after all
+    others.
     """
     known = sorted((time, number) for number, time in enumerate(pts) if time is not None)
     spacing = spacing_of([time for time, _ in known])

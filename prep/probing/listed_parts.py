@@ -16,13 +16,13 @@ from av.video.stream import VideoStream
 
 from ...errors import SourceError
 from .headers.padded_packets import packet_of
-from .opening import open_source, packets_of
+from .opening import open_source, packets_of, stream_at
+from .picture import VP_AND_AV1_DECODERS
 from .playlists import concat_parts
 
 # Codecs whose pictures say how they are decoded. Of H.264 FFmpeg writes what the part says into them.
 _SAY_THEMSELVES = (
-    "h264", "vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "libaom-av1", "mjpeg", "png", "prores", "dnxhd",
-    "mpeg1video", "mpeg2video",
+    *VP_AND_AV1_DECODERS, "h264", "mjpeg", "png", "prores", "dnxhd", "mpeg1video", "mpeg2video",
 )  # fmt: skip
 # So many pictures tell whether they are the same, and so many packets have them.
 _PICTURES, _PACKETS = 8, 32
@@ -89,9 +89,7 @@ def _part(path: str, index: int) -> _Part | None:
 def _decodes_alike(first: str, path: str, index: int) -> bool:
     """Whether the first pictures of a part are the same if they are decoded by the parameters of the first one."""
     with open_source(first) as one, open_source(path) as other:
-        known, stream = (
-            next(each for each in container.streams.video if each.index == index) for container in (one, other)
-        )
+        known, stream = (stream_at(container, index) for container in (one, other))
         packets = [bytes(packet) for packet in islice(packets_of(other, stream), _PACKETS) if packet.size]
         right, misread = (list(islice(_pictures(each.codec_context, packets), _PICTURES)) for each in (stream, known))
     return len(right) == len(misread) and all(map(np.array_equal, right, misread))

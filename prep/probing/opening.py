@@ -235,6 +235,14 @@ def video_stream(path: str, container: InputContainer) -> VideoStream:
     return stream
 
 
+def stream_at(container: InputContainer, index: int) -> VideoStream:
+    """The video stream of this index. TypeError if another one has it."""
+    stream = container.streams[index]
+    if not isinstance(stream, VideoStream):
+        raise TypeError(f"stream {index} is no video")
+    return stream
+
+
 def best_video(container: InputContainer) -> VideoStream | None:
     """FFmpeg's best video stream, without cover art, thumbnails, and tracks of depth or alpha, or the first one that is
     as large: of two lenses FFmpeg would take the one that has more bits, in each file another one. None where there is

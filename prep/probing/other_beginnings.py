@@ -24,10 +24,11 @@ from .containers.searching import found_behind
 from .containers.seeking import seek_within
 from .containers.taking_apart import parts_remedy, remedy_without
 from .headers.access_units import hevc_parameter_sets
+from .picture import VP_AND_AV1_DECODERS
 
 # Sample entries with which frames of H.264 and HEVC say how they are decoded, as those of other codecs do.
 _SAY_IN_FRAMES = (b"avc3", b"hev1", b"dvav", b"dvhe")
-_SAY_THEMSELVES = ("vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "libaom-av1", "mjpeg")
+_SAY_THEMSELVES = (*VP_AND_AV1_DECODERS, "mjpeg")
 # Of AVI, those of other codecs as well.
 _SAY_IN_AVI = ("h264", "hevc", "mpeg4", "mpeg1video", "mpeg2video", "dvvideo")
 _RIFF = struct.Struct("<4sI4s")

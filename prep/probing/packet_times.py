@@ -26,8 +26,8 @@ _NO_STEPS = np.zeros(0, dtype=np.int64)
 
 
 def may_be_times_of_decoding(packets: PacketLog, stream: VideoStream) -> bool:
-    """Whether only the first frames tell if pts are those of decoding: they rise in that order, and each lies after its
-    dts, by the same in all packets perhaps."""
+    """Whether the first frames have to be decoded to tell if pts are times of decoding: although there may be B-frames,
+    pts rise in the order of decoding, and they are later than dts."""
     return packets.rises and bool(stream.codec_context.has_b_frames) and not packets.has_decode_times
 
 

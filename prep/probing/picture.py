@@ -30,6 +30,9 @@ _FRAMES_TELL = {
 MIXED_FIELDS = {"mpeg2video", "h264", "vc1", "cavs"}
 """Codecs of broadcasts and discs, which switch between film and video."""
 
+VP_AND_AV1_DECODERS = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "libaom-av1")
+"""Decoders of VP8, VP9 and AV1. Their frames say how they are decoded, and some are only for reference, never shown."""
+
 UNSPECIFIED = 2
 _RGB_MATRIX = 0
 _LINEAR = 8

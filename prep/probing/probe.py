@@ -58,7 +58,7 @@ from .picture import UNSPECIFIED, picture_of
 from .probed_frames import first_frames, frame_of, states_rate
 from .recordings import is_joined, period_of
 from .signs import JOIN_SEGMENTS, MOOV_IS_CUT, UNSIZED, PacketLog, suspicion_of_end
-from .source_video import NO_ENTRIES, SourceVideo, with_pts
+from .source_video import EMPTY, SourceVideo, with_pts
 from .still_pictures import why_motion_photo, why_not_decoded, why_still
 
 # Formats of streams without times, whose frames FFmpeg puts at 25 frames/s where the stream does not state a rate.
@@ -148,9 +148,9 @@ def _with_edited_times(source: SourceVideo, stream: VideoStream, edits: TrackEdi
     return replace(
         with_pts(source, edited.pts, edited.last_duration),
         has_decode_times=True,
-        entries=NO_ENTRIES,
+        entries=EMPTY,
         in_pauses=edited.in_pauses,
-        arrivals=NO_ENTRIES,
+        arrivals=EMPTY,
     )
 
 
@@ -296,9 +296,9 @@ def _probe_stream(
         suspicion=packets.suspicion,
         picture=picture,
         crop=crop,
-        entries=NO_ENTRIES if order is None or has_decode_times else packets.entries(container.format.name),
+        entries=EMPTY if order is None or has_decode_times else packets.entries(container.format.name),
         has_decode_times=has_decode_times,
-        decode_times=NO_ENTRIES if decoded is None else decoded,
+        decode_times=EMPTY if decoded is None else decoded,
         pts_falls=falls(pts),
         not_coded=np.array(packets.not_coded, dtype=np.int64),
         is_cut_off=is_cut_off(path, container.format.name),
@@ -338,7 +338,7 @@ def _at_stated_rates(source: SourceVideo, times: Array, last_duration: int, *, f
     """The source, a raw stream of several rates, with its frames at these times. `first`: the first keyframe."""
     intervals = dict.fromkeys([*np.diff(times).tolist(), last_duration])
     rates = tuple(1 / (interval * source.timebase) for interval in intervals)
-    source = replace(source, first_counted=first, has_decode_times=True, repeats_times=False, entries=NO_ENTRIES)
+    source = replace(source, first_counted=first, has_decode_times=True, repeats_times=False, entries=EMPTY)
     return with_pts(replace(source, rate_hints=rates), times, last_duration)
 
 
@@ -349,7 +349,7 @@ def _without_bursts(source: SourceVideo, times: Array) -> SourceVideo:
     if evened is times:
         return source
     source = replace(with_pts(source, evened), has_decode_times=True, repeats_times=False)
-    return replace(source, entries=NO_ENTRIES, arrivals=times)
+    return replace(source, entries=EMPTY, arrivals=times)
 
 
 def _sample_aspect_ratio(stream: VideoStream) -> Fraction:

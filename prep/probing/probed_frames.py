@@ -17,7 +17,7 @@ from av.video.stream import VideoStream
 
 from ...errors import DamagedSourceError
 from .headers.padded_packets import packet_of
-from .opening import open_source, packets_of
+from .opening import open_source, packets_of, stream_at
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS
 
 # Where frames are decoded besides the start, as parts of the duration, and how many packets a decoder may take for one
@@ -59,7 +59,7 @@ def first_frames(path: str, stream_index: int, opened: InputContainer | None = N
     """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
     They are read from `opened`, if it is given, and it is closed."""
     container = opened or open_source(path)
-    is_h264 = _video(container, stream_index).codec_context.name == "h264"
+    is_h264 = stream_at(container, stream_index).codec_context.name == "h264"
     frames = _first_frames(container, stream_index)
     if not frames and is_h264:
         # FFmpeg takes all frames of H.264 for corrupt where it knows none at which decoding may start. The scan does.
@@ -81,15 +81,8 @@ def _first_frames(opened: InputContainer, stream_index: int, *, also_corrupt: bo
     return frames
 
 
-def _video(container: InputContainer, stream_index: int) -> VideoStream:
-    stream = container.streams[stream_index]
-    if not isinstance(stream, VideoStream):
-        raise TypeError(f"stream {stream_index} is no video")
-    return stream
-
-
 def _decoded(container: InputContainer, stream_index: int, *, also_corrupt: bool) -> Iterator[VideoFrame]:
-    stream = _video(container, stream_index)
+    stream = stream_at(container, stream_index)
     if also_corrupt:
         stream.codec_context.flags |= Flags.output_corrupt
     for packet in packets_of(container, stream):
@@ -106,7 +99,7 @@ def _sound(decoded: Sequence[object]) -> list[VideoFrame]:
 def _later_frames(container: InputContainer, stream_index: int) -> Iterator[VideoFrame]:
     """A frame from each of the later parts of the source: broadcasts switch between film and video. Errors of the
     decoder are ignored here; the checks for damage find them."""
-    stream = _video(container, stream_index)
+    stream = stream_at(container, stream_index)
     duration = Fraction(container.duration or 0, av.time_base)
     if stream.codec_context.name not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
         return

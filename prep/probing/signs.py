@@ -1,6 +1,6 @@
 """Signs of damage in a source's packets and headers, found without decoding.
 
-A sign is no proof: it makes prep scan the source (`scan.py`).
+A sign is no proof: it makes prep scan the source (`kept_frames/scan.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .headers.hevc_end import LastPictures
 from .headers.mpeg4_headers import PictureHeaders
 from .headers.picture_ends import picture_ends
 from .holes import frames_behind_hole
+from .picture import VP_AND_AV1_DECODERS
 from .playlists import SCRIPT_DEMUXERS
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
@@ -44,8 +45,7 @@ _READ_CODECS = ("h264", "mpeg1video", "mpeg2video", "gif")
 # Codecs whose keyframes, as the container flags them, are frames at which a decoder may start. For H.264 and HEVC the
 # headers say so.
 _KEYFRAME_CODECS = (
-    "vp8", "vp9", "libvpx", "libvpx-vp9", "av1", "libdav1d", "libaom-av1", "mpeg4", "mpeg1video", "mpeg2video", "mjpeg",
-    "prores", "dnxhd", "ffv1",
+    *VP_AND_AV1_DECODERS, "mpeg4", "mpeg1video", "mpeg2video", "mjpeg", "prores", "dnxhd", "ffv1",
 )  # fmt: skip
 
 # Demuxers that split a packet of several frames, and give each the same time.

@@ -13,7 +13,7 @@ from .containers.edit_list import NO_CUT, Cut
 from .picture import PLAIN_PICTURE, SourcePicture
 from .recordings import period_of
 
-NO_ENTRIES = np.zeros(0, dtype=np.int64)
+EMPTY = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,12 +84,12 @@ class SourceVideo:
     suspicion: str = ""
     picture: SourcePicture = PLAIN_PICTURE
     crop: ContainerCrop | None = None
-    entries: Array = field(default_factory=NO_ENTRIES.copy)
-    places: Array = field(default_factory=NO_ENTRIES.copy)
+    entries: Array = field(default_factory=EMPTY.copy)
+    places: Array = field(default_factory=EMPTY.copy)
     has_decode_times: bool = False
-    decode_times: Array = field(default_factory=NO_ENTRIES.copy)
+    decode_times: Array = field(default_factory=EMPTY.copy)
     pts_falls: int = 0
-    not_coded: Array = field(default_factory=NO_ENTRIES.copy)
+    not_coded: Array = field(default_factory=EMPTY.copy)
     is_cut_off: bool = False
     has_unknown_delay: bool = False
     begins_unmarked: bool = False
@@ -101,8 +101,8 @@ class SourceVideo:
     in_pauses: Array | None = None
     first_counted: int | None = None
     has_guessed_rate: bool = False
-    estimated_times: Array = field(default_factory=NO_ENTRIES.copy)
-    arrivals: Array = field(default_factory=NO_ENTRIES.copy)
+    estimated_times: Array = field(default_factory=EMPTY.copy)
+    arrivals: Array = field(default_factory=EMPTY.copy)
     is_joined: bool = False
 
     @property

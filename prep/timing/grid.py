@@ -9,8 +9,8 @@ and tick 0 shows the first one. So at the source's own rate every frame keeps it
 interval loses no frame. A lower rate takes the nearest frames, a higher rate repeats frames, and no frame is shown more
 than half a tick before its time.
 
-So frame j is shown from tick ceil((time_j - tolerance) * fps) on; command.py gives ffmpeg this formula. The plan, made
-before ffmpeg runs, fixes the number of frames, and each encode is compared with it.
+So frame j is shown from tick ceil((time_j - tolerance) * fps) on; `tick_filters.py` gives ffmpeg this formula. The
+plan, made before ffmpeg runs, fixes the number of frames, and each encode is compared with it.
 """
 
 from __future__ import annotations

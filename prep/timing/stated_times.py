@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...manifests.ragged import Array
-from ..probing.source_video import NO_ENTRIES, SourceVideo
+from ..probing.source_video import EMPTY, SourceVideo
 from ..running.frame_report import NO_PTS, Shown
 from .mended_times import CROWDED_PART, STATES_SOME_TIMES, evened
 from .rising_times import longest_rise
@@ -28,9 +28,9 @@ def copied_times(source: SourceVideo, shown: Shown) -> Array:
     # An edit hides frames by times that FFmpeg made up, which may be any of them.
     are_hidden = source.has_hidden and source.pts_falls > 0
     if source.has_decode_times or are_hidden or len(source.not_coded) or (shown.packet_pts == NO_PTS).any():
-        return NO_ENTRIES
+        return EMPTY
     straight = straightened(shown.packet_pts, source.timebase, source.rate_hints)
-    return NO_ENTRIES if straight is None else straight
+    return EMPTY if straight is None else straight
 
 
 def _with_those_before_0(packet_pts: Array) -> Array:
@@ -39,7 +39,7 @@ def _with_those_before_0(packet_pts: Array) -> Array:
     known = packet_pts[packet_pts != NO_PTS]
     count = len(packet_pts) - len(known)
     if not count or (packet_pts[:count] != NO_PTS).any() or len(known) < 2 or (np.diff(known) <= 0).any():
-        return NO_ENTRIES
+        return EMPTY
     before = known[0] - np.round(np.arange(count, 0, -1) * float(np.median(np.diff(known)))).astype(np.int64)
     return np.concatenate([before, known])
 
@@ -49,10 +49,10 @@ def estimated_times(source: SourceVideo, shown: Shown) -> Array:
     others, or counts them wrongly. None where it does not, or where the times that are stated contradict the order of
     frames."""
     if source.pts is not None:
-        return NO_ENTRIES
+        return EMPTY
     if source.demuxer == "matroska":
         return _with_those_before_0(shown.packet_pts)
-    return _between_stated(source, shown) if source.demuxer in STATES_SOME_TIMES else NO_ENTRIES
+    return _between_stated(source, shown) if source.demuxer in STATES_SOME_TIMES else EMPTY
 
 
 def _between_stated(source: SourceVideo, shown: Shown) -> Array:
@@ -61,20 +61,20 @@ def _between_stated(source: SourceVideo, shown: Shown) -> Array:
     known = np.flatnonzero(shown.packet_pts != NO_PTS)
     # A frame of a transport stream at the time of another is shown for no time, as where two recordings share a frame.
     if len(known) < 2 or (source.demuxer == "mpegts" and len(known) == len(shown.packet_pts)):
-        return NO_ENTRIES
+        return EMPTY
     # FFmpeg gives some frames the time of a neighbour.
     rising, found = longest_rise(shown.packet_pts[known]), evened(shown.pts)
     if np.count_nonzero(~rising) * _MOST_MISPLACED_PART > len(known):
         # Of a few times one may well be that of a neighbour, beside others that are on a line.
         line = straight_times(known, shown.packet_pts[known], len(found), source.timebase, source.rate_hints)
-        return NO_ENTRIES if line is None or not _begins_apart(found[: known[0] + 1], line) else line
+        return EMPTY if line is None or not _begins_apart(found[: known[0] + 1], line) else line
     known = known[rising]
     stated = shown.packet_pts[known]
     interval = float(stated[-1] - stated[0]) / int(known[-1] - known[0])
     wrong = np.flatnonzero(np.diff(found) * CROWDED_PART < interval)
     # Each frame has a time of its own between two that are stated.
     if (np.diff(stated) < np.diff(known)).any():
-        return NO_ENTRIES
+        return EMPTY
     numbers = np.arange(len(found))
     begins_apart = _begins_apart(found[: known[0] + 1], numbers * interval)
     find = straight_times if len(wrong) or begins_apart else rounded_straight_times
@@ -83,7 +83,7 @@ def _between_stated(source: SourceVideo, shown: Shown) -> Array:
     if straight is not None and (len(wrong) or is_off):
         return straight
     if not len(wrong) and not begins_apart:
-        return NO_ENTRIES
+        return EMPTY
     before, behind = np.minimum(numbers - known[0], 0), np.maximum(numbers - known[-1], 0)
     even = np.round(np.interp(numbers, known, stated) + (before + behind) * interval).astype(np.int64)
     # The frames from one whose time is stated to the next, of which one follows another at once. Before the first such

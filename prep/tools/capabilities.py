@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..profile import ENCODERS
+from ..profile import NVENC_ENCODERS
 from ..running.gpu_errors import NO_GPU
 
 SCALING = "scale_cuda"
-SOFTWARE_ENCODERS = {"h264": "libx264", "hevc": "libx265", "av1": "libsvtav1"}
-NVENC_ENCODERS = {"h264": "h264_nvenc", "hevc": "hevc_nvenc", "av1": "av1_nvenc"}
 
 
 @dataclass(frozen=True)
@@ -77,4 +75,4 @@ def gpu_rank(capabilities: Capabilities) -> tuple[bool, bool, bool]:
 
 
 def is_nvenc(encoder: str) -> bool:
-    return encoder in ENCODERS and not encoder.startswith("lib")
+    return encoder in NVENC_ENCODERS.values()

@@ -11,15 +11,13 @@ from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ..profile import PRESETS, Profile, presets_text
+from ..profile import NVENC_ENCODERS, PRESETS, SOFTWARE_ENCODERS, Profile, presets_text
 from ..running.ffmpeg import filter_has, lists, version_of
 from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, cause_of, passes, wanted_driver
 from ..running.processes import Finished, name_of_signal
 from ..running.trial_runs import run_trial
 from .capabilities import (
-    NVENC_ENCODERS,
     SCALING,
-    SOFTWARE_ENCODERS,
     Capabilities,
     Trial,
     from_gpu,

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...errors import ToolError
-from ..profile import CODECS, Profile, changed_profile
+from ..profile import CODECS, NVENC_ENCODERS, Profile, changed_profile
 from ..running.driver_folder import FOLDERS, hidden_driver
 from ..running.ffmpeg import candidates, unfit, version_of
 from ..running.gpu_errors import NO_GPU, wanted_driver
-from .capabilities import NVENC_ENCODERS, SCALING, Capabilities, Trial, encodes, from_gpu, is_nvenc, nvdec
+from .capabilities import SCALING, Capabilities, Trial, encodes, from_gpu, is_nvenc, nvdec
 from .capability_trials import SOURCE_KINDS, capabilities_of
 from .pipelines import choose_encoder
 from .tool_choice import choose_ffmpeg

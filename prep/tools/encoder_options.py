@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..profile import Profile
 from ..timing.pieces import keyframe_expression
+from .capabilities import is_nvenc
 from .pipelines import Pipeline
 
 # What is added to the profile's CRF for NVENC's -cq. Not measured on any GPU yet: `make gpu-check` reports both
@@ -52,7 +53,7 @@ def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence
 
 def trial_options(encoder: str, b_frames: int) -> list[str]:
     """Options with which a trial finds out whether an encoder runs, and encodes as prep needs it."""
-    if encoder.endswith("nvenc"):
+    if is_nvenc(encoder):
         return ["-c:v", encoder, *_structure(encoder, b_frames)]
     return ["-c:v", encoder, *(["-svtav1-params", _svt_structure(b_frames)] if encoder == "libsvtav1" else [])]
 

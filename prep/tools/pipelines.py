@@ -16,12 +16,10 @@ from ..pictures.picture_filters import needs_zscale
 from ..pictures.sizes import Sides, picture_layout, takes
 from ..probing.picture import Fields
 from ..probing.source_video import SourceVideo
-from ..profile import ENCODERS, PRESETS, Profile
+from ..profile import ENCODERS, NVENC_ENCODERS, PRESETS, SOFTWARE_ENCODERS, Profile
 from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, passes
 from .capabilities import (
-    NVENC_ENCODERS,
     SCALING,
-    SOFTWARE_ENCODERS,
     Capabilities,
     encodes,
     from_gpu,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..probing.pyav_version import check_pyav
 from ..probing.source_video import SourceVideo
-from ..profile import Profile
+from ..profile import NVENC_ENCODERS, SOFTWARE_ENCODERS, Profile
 from ..running.ffmpeg import Ffmpeg, find_ffmpeg, usable_ffmpegs
 from ..running.gpu_errors import NO_GPU
-from .capabilities import NVENC_ENCODERS, SOFTWARE_ENCODERS, Capabilities, encodes, gpu_rank
+from .capabilities import Capabilities, encodes, gpu_rank
 from .capability_trials import capabilities_of
 from .pipelines import Pipeline, choose_encoder, choose_pipeline, decoded_by_nvdec, source_kind
 

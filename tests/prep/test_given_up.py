@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shortgop.prep.given_up import frame_kinds, given_up
+from shortgop.prep.given_up import given_up
 from shortgop.prep.probing.picture import Fields, SourcePicture
 from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.profile import Profile, Size
@@ -74,7 +74,3 @@ def test_what_is_lost_is_told(
 )
 def test_changes_in_mid_stream_are_told(reports: list[str], expected: tuple[str, ...]) -> None:
     assert given_up(SOURCE, Profile(), reports) == expected
-
-
-def test_reports_of_frames_are_read_once_each() -> None:
-    assert [tuple(kind) for kind in frame_kinds([LARGER, DEEPER, LARGER])] == [(1920, 1080, 0), (1280, 720, 62)]

@@ -1,8 +1,8 @@
-"""How far each chunk of an AVI file, and each tag of an FLV file, is followed directly by the next, or each picture
-with its length before it; whether an ASF file lacks its end.
+"""Where the chain of a file breaks, in which each chunk (AVI), each tag (FLV) or each picture with its length before it
+(Motion JPEG) directly follows the one before; and whether an ASF file lacks its end.
 
 After damage, FFmpeg's demuxers search for the next one without a message. The timestamps of an AVI are a count of its
-chunks, so they are wrong after a gap.
+chunks, so they are wrong behind a break.
 """
 
 from __future__ import annotations
@@ -22,12 +22,8 @@ _NUMBERED = re.compile(rb"\d\d(dc|db|wb)")
 _OPENED = (b"movi", b"rec ", b"AVIX", b"AVI ")
 # Other chunks that recorders write between frames, of places and accelerations. Damaged names of frames have digits.
 _FOREIGN = re.compile(rb"[A-Za-z]{3}[A-Za-z0-9_ ]")
-
-
 _TAG_TYPES = (8, 9, 18)  # sound, video, metadata
 _FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES, _STREAM_NUMBER = 9, 11, 4, slice(8, 11)
-
-
 # A tag's type, its length and time, and the number of its stream, which is 0.
 _TAG = re.compile(rb"(?s)(?=[\x08\x09\x12].{7}\0\0\0)")
 # A chunk of a stream: its number and kind, and the length.
@@ -48,8 +44,8 @@ class Break:
 
 
 def first_break(path: str, container: str) -> Break | None:
-    """Where the chain of chunks or tags breaks, or None, or that of pictures with their lengths before them. Other
-    containers have no such chain. A file that only ends too early is no break."""
+    """Where the chain breaks; None where it does not, and in other containers, which have no such chain. A file that
+    only ends too early is no break."""
     if container == "mjpeg":
         wrong = first_wrong_part(path)
         return None if wrong is None else Break(wrong)

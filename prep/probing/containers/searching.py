@@ -10,8 +10,8 @@ _LONGEST_BYTES, _READ_BYTES = 64, 1 << 20
 
 
 def found_behind(path: str, pattern: re.Pattern[bytes]) -> Iterator[tuple[int, re.Match[bytes]]]:
-    """Where a pattern is found behind the first byte of a file, rising, and what matches it: no more than 64 bytes, as
-    many as it may look at before it."""
+    """Where a pattern is found behind the first byte of a file, rising, and what matches it. A match has at most 64
+    bytes, and the pattern may look at as many before it."""
     with Path(path).open("rb") as file:
         for at in range(0, Path(path).stat().st_size, _READ_BYTES):
             # Each block overlaps both of its neighbours, and has the matches that begin in it.

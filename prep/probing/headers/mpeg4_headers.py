@@ -29,8 +29,7 @@ class PictureHeaders:
     """Looks at the packets of a stream in turn. `has_wrong_order`: FFmpeg shows its frames in the order of decoding.
     `is_packed`: a packet has a B-frame behind another frame, and a later one without a coded picture stands for it.
     `says_packed`: the encoder says that it packed B-frames so, and there are some. `is_unpacked`: it did, and FFmpeg
-    gave each its packet. `shows_nothing`: the one picture of
-    the last packet is not coded, and stands for none."""
+    gave each its packet. `shows_nothing`: the one picture of the last packet is not coded, and stands for none."""
 
     def __init__(self, extradata: bytes | None) -> None:
         self._layer = _layer(extradata or b"", _Layer())
