@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from ..errors import DamagedSourceError, OutputError, ToolError
+from ..manifests.lacking import CUT_OFF
 from ..manifests.ragged import Array
 from ..manifests.tables import Manifest
 from .command import Encode
@@ -126,9 +127,7 @@ class _Work:
         path = self.path
         part = self.part
         look = partial(probe, path) if part is None else partial(probe_by_index, part)
-        # A stretch that ends before the end does not lack it.
-        source = replace(tried_again(path, lambda: read_in_time(path, look, "reading it")), is_cut_off=False)
-        source = as_filtered(source, self.ffmpeg_path)
+        source = as_filtered(tried_again(path, lambda: read_in_time(path, look, "reading it")), self.ffmpeg_path)
         try:
             self._cut_whole(source)
         except DamageFoundError as found:
@@ -297,15 +296,18 @@ class _Work:
         )
 
     def _rows(self, encode: Encode, index: int, video: EncodedVideo, due: Piece | None) -> Manifest:
-        piece = encode.pieces[index]
+        piece, changes = encode.pieces[index], video.changes
+        if piece.last_pts < times_of(encode.source)[-1]:
+            # A stretch that ends before the end does not lack it.
+            changes = replace(changes, given_up=tuple(text for text in changes.given_up if text != CUT_OFF))
         if due is not None:
             lost = np.setdiff1d(due.grid.source_pts, piece.grid.source_pts)
             changes = replace(
-                video.changes,
+                changes,
                 dropped=piece.grid.dropped + len(lost),
                 salvaged=salvaged_runs(piece.grid.source_pts, due.grid.source_pts),
             )
-            video = replace(video, changes=changes)
+        video = replace(video, changes=changes)
         return video_manifest(self.cuts[piece.number].identity, of_piece(encode, index), video)
 
 

@@ -127,6 +127,9 @@ def _survey(
     if source.pts is None or source.suspicion or not len(source.entries):
         raise NotCutError("its container has no index of exact times, or shows signs of damage")
     grid = None if stretch is None else _grid_of(source, stretch, options)
+    if grid is not None and grid.source_pts[-1] < source.pts[-1]:
+        # A stretch that ends before the end does not lack it.
+        source = replace(source, is_cut_off=False)
     plan = plan_video(source, options, ffmpeg_path, grid=grid)
     for _ in range(_MAX_PLANS):
         starts = _starts(source, plan, options)

@@ -17,6 +17,11 @@ from shortgop.cli.printing import PlainConsole
 from shortgop.jobs.outcome import Report
 from shortgop.manifests.lacking import CUT_OFF
 from shortgop.manifests.mp4 import boxes
+from shortgop.prep.options import Options
+from shortgop.prep.profile import Profile
+from shortgop.prep.running.ffmpeg import find_ffmpeg
+from shortgop.prep.section_survey import survey
+from shortgop.prep.timing.stretch import Stretch
 from synthetic import constant_rate_pts, make_video, read_number
 
 FRAMES = 48
@@ -93,6 +98,29 @@ def test_a_stretch_of_a_file_that_is_cut_off_lacks_nothing(folder: Path, tmp_pat
     lines = write_list(tmp_path, f"{folder / 'cut' / 'x.mkv'},0.2,0.4")
     assert cut(lines, tmp_path / "dataset", importing=CUTS).cut_off == ()
     assert len(shortgop.open(tmp_path / "dataset")[0]) == 6
+
+
+@pytest.mark.parametrize("name", ["x.mkv", "between fragments.mp4"])
+def test_of_stretches_those_that_go_on_to_where_a_file_was_cut_off_are_told(
+    name: str, folder: Path, tmp_path: Path
+) -> None:
+    """They lack an end as the whole video does, and it was not said."""
+    file = folder / "cut" / name
+    lines = write_list(tmp_path, f"{file},0.2,", f"{file},0.2,0.4", f"{file},0.4,0.6")
+    report = cut(lines, tmp_path / "dataset", importing=CUTS)
+    videos = shortgop.open(tmp_path / "dataset")
+    assert [CUT_OFF in video.changes.given_up for video in videos] == [True, False, False]
+    assert report.cut_off == (videos.ids[0],)
+
+
+@pytest.mark.parametrize(("end", "is_told"), [(None, True), (Fraction(7, 10), False)])
+def test_so_are_those_that_are_cut_into_sections(end: Fraction | None, is_told: bool, folder: Path) -> None:
+    options = Options(Profile(gop_frames=4, segment_seconds=Fraction(1, 8)), section_seconds=1e-6)
+    stretch = Stretch(Fraction(0), end)
+    file = str(folder / "cut" / "between fragments.mp4")
+    sections = survey(file, options, find_ffmpeg().path, stretch=stretch).sections
+    assert len(sections) > 1
+    assert all((CUT_OFF in section.given_up) == is_told for section in sections)
 
 
 @pytest.mark.first_case_short
