@@ -206,10 +206,12 @@ def _keyframes_at(stream: VideoStream) -> frozenset[int]:
     return frozenset(position for position, is_keyframe in positions if is_keyframe)
 
 
-def _refuse_packets(path: str, container: InputContainer, stream: VideoStream, packets: PacketLog) -> None:
+def _refuse_packets(
+    path: str, container: InputContainer, stream: VideoStream, packets: PacketLog, chain: Chain
+) -> None:
     """Refuse a stream whose packets show that it is no video, or none that FFmpeg shows in order."""
     if not packets.pts:
-        if "mp4" in container.format.name and not stream.frames:
+        if "mp4" in container.format.name and not stream.frames and chain.broken is None:
             raise NotAVideoError(f"{path} is only the initialization segment of a stream; {JOIN_SEGMENTS}", file=path)
         raise DamagedSourceError(
             f"{path} has a video stream without data; copy or download it again, or unscramble it if it is a broadcast",
@@ -247,7 +249,7 @@ def _probe_stream(
     chain = chain_of(path, demuxer)
     read = _read_packets(path, container, stream, chain, by_index=by_index)
     packets, first = read.packets, read.first
-    _refuse_packets(path, container, stream, packets)
+    _refuse_packets(path, container, stream, packets, chain)
     pts, durations = packets.pts, packets.durations
     packets.suspect(suspicion_of_end(path, container, stream, packets, chain))
     leads = begins_with_leading(packets)

@@ -41,7 +41,7 @@ _MISSING_SECONDS = 1
 # ones may be missing.
 UNSIZED = ("mpegts", "mpeg", "mpegvideo", "h264", "hevc", "m4v", "mjpeg")
 # Codecs of which the headers of all packets are read.
-_READ_CODECS = ("h264", "mpeg1video", "mpeg2video", "gif")
+_READ_CODECS = ("h264", "mpeg1video", "mpeg2video")
 # Codecs whose keyframes, as the container flags them, are frames at which a decoder may start. For H.264 and HEVC the
 # headers say so.
 _KEYFRAME_CODECS = (

@@ -66,6 +66,42 @@ KINDS = {
 }
 
 
+def with_zeros(data: bytes, start: int, length: int) -> bytes:
+    return data[:start] + bytes(length) + data[start + length :]
+
+
+@pytest.mark.parametrize(("offset", "length"), [(0, 4), (0, 8), (-100, 512), (0, 4096)])
+def test_zeros_over_the_beginning_of_a_fragment_are_damage(offset: int, length: int, tmp_path: Path) -> None:
+    """As where a piece of a download is missing. FFmpeg reads no further, and the video was a shorter one without a
+    word."""
+    source = tmp_path / "x.mp4"
+    options = (*H264, "-movflags", "frag_keyframe+empty_moov")
+    data = encode_pictures(source, numbered(range(FRAMES), (192, 128)), *options).read_bytes()
+    second = data.index(b"moof", data.index(b"moof") + 4) - 4
+    broken = with_zeros(data, second + offset, length)
+    report, _ = prepared(source, broken)
+    assert "there is a break between its chunks" in report.failures[0].reason
+    _, video = prepared(source, broken, salvage=True)
+    assert video is not None
+    numbers = [read_number(frame) for frame in video]
+    assert numbers[: GOP // 2] == list(range(GOP // 2))
+    assert numbers == sorted(numbers)
+    # Of the first fragment nothing is left to begin with, and it was called an initialization segment.
+    report, _ = prepared(source, with_zeros(data, data.index(b"moof") - 4, length))
+    assert "initialization" not in report.failures[0].reason
+
+
+@pytest.mark.parametrize(("part", "length"), [(0.3, 300), (0.5, 4096), (0.7, 1)])
+def test_zeros_in_the_middle_of_a_gif_are_damage(part: float, length: int, tmp_path: Path) -> None:
+    """FFmpeg takes all that lies behind them for a part of the picture in which they begin."""
+    source = tmp_path / "x.gif"
+    data = encode_pictures(source, numbered(range(FRAMES)), rate=10).read_bytes()
+    at = data.index(b"\x21\xf9\x04", int(len(data) * part)) if length == 1 else int(len(data) * part)
+    broken = data[:at] + b"\0" + data[at:] if length == 1 else with_zeros(data, at, length)
+    report, _ = prepared(source, broken)
+    assert "--salvage prepares" in report.failures[0].reason
+
+
 @pytest.mark.first_case_short
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", KINDS)

@@ -1,5 +1,6 @@
-"""Where the chain of a file breaks, in which each chunk (AVI), each tag (FLV) or each picture with its length before it
-(Motion JPEG) directly follows the one before; and whether an ASF file lacks its end.
+"""Where the chain of a file breaks, in which each chunk (AVI), each tag (FLV), each fragment (MP4), each block (GIF)
+or each picture with its length before it (Motion JPEG) directly follows the one before; and whether an ASF file lacks
+its end.
 
 After damage, FFmpeg's demuxers search for the next one without a message. The timestamps of an AVI are a count of its
 chunks, so they are wrong behind a break.
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ..headers.gif_blocks import blocks_break
 from ..headers.motion_jpeg import first_wrong_part
+from .mp4_fragments import fragments_break
 from .zero_tail import zeros_from
 
 _HEADER = struct.Struct("<4sI")
@@ -46,12 +49,14 @@ class Break:
 def first_break(path: str, container: str) -> Break | None:
     """Where the chain breaks; None where it does not, and in other containers, which have no such chain. A file that
     only ends too early is no break."""
-    if container == "mjpeg":
-        wrong = first_wrong_part(path)
-        return None if wrong is None else Break(wrong)
-    at = _avi_break(path) if container == "avi" else _flv_break(path) if container == "flv" else None
+    find = {
+        "avi": _avi_break, "flv": _flv_break, "gif": _gif_break, "mjpeg": first_wrong_part, "mov": fragments_break,
+    }.get(container)  # fmt: skip
+    at = find(path) if find is not None else None
     if at is None:
         return None
+    if container not in ("avi", "flv"):
+        return Break(at)
     with Path(path).open("rb") as file:
         if container == "avi":
             is_cut = _KNOWN.fullmatch(_header(file, at)[0]) is not None and not _has_chunk_behind(file, at + 1)
@@ -96,6 +101,10 @@ def _has_tag_behind(file: BinaryIO, at: int) -> bool:
         if len(data) < _READ_BYTES:
             return False
         at += _READ_BYTES - _TAG_HEADER_BYTES
+
+
+def _gif_break(path: str) -> int | None:
+    return blocks_break(Path(path).read_bytes())
 
 
 def _flv_break(path: str) -> int | None:

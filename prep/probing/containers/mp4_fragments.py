@@ -1,4 +1,4 @@
-"""Fragments of an MP4 that FFmpeg leaves out, or that are missing, without a message.
+"""Fragments of an MP4 that FFmpeg leaves out or does not find, or that are missing, without a message.
 
 FFmpeg leaves out the samples of a fragment that are decoded no later than the last one of the fragment before. A pause
 in a recording looks like a fragment that is missing, but for the numbers of the fragments (mfhd).
@@ -6,6 +6,7 @@ in a recording looks like a fragment that is missing, but for the numbers of the
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from bisect import bisect_left
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from ....manifests.mp4 import Box, boxes, child, children
 from .sample_entry import DAMAGED_BOXES
+from .searching import found_behind
 
 _TFHD_BASE, _TFHD_ENTRY, _TFHD_DURATION = 0x1, 0x2, 0x8
 _TRUN_OFFSET, _TRUN_FIRST_FLAGS = 0x1, 0x4
@@ -25,6 +27,8 @@ _COMPARED_BYTES = 1024
 # A moof or moov that is longer is damaged.
 _MAX_HEADER_BYTES = 1 << 26
 _FEWEST_STEPS = 3
+# With what a fragment begins behind its length: its kind, and its first box, which has its number.
+_FRAGMENT, _BOX_HEADER_BYTES = re.compile(rb"moof\0\0\0\x10mfhd"), 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +135,18 @@ def ends_in_moof(path: str) -> bool:
         end = position + length
     is_last = kinds[-1:] == [b"moof"] and end > Path(path).stat().st_size
     return is_last and b"moov" in kinds and kinds.count(b"moof") > 1
+
+
+def fragments_break(path: str) -> int | None:
+    """The position of the last box of an MP4 if more fragments lie in it or behind its header, as its header or that of
+    one before is damaged: FFmpeg reads none of them, without a message. None where there are none."""
+    found = list(top_boxes(path))
+    kinds = [kind for kind, *_ in found]
+    # What is in the one box of samples of a file that is not in fragments is not looked at.
+    if not found or (kinds[-1] == b"mdat" and b"moof" not in kinds):
+        return None
+    position = found[-1][1]
+    return position if any(found_behind(path, _FRAGMENT, position + _BOX_HEADER_BYTES)) else None
 
 
 def lacks_moov(path: str, begin: int = 0) -> bool:

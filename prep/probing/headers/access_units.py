@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import SupportsBytes
 
-from .gif_blocks import has_picture, has_wrong_control
+from .gif_blocks import has_picture
 from .h264_sps import Bits, Sps, parse_sps
 from .nal_units import length_bytes_of, split_units, stored_h264_sets, stored_hevc_sets
 
@@ -41,7 +41,7 @@ class AccessUnit:
     next packet; None where they are unknown. `is_second_field`: the packet is the second field of the frame whose first
     one is the packet before. `follows_half`: the packet before is one of two fields, and the other one is missing.
     `lacks_field`: one is missing within the packet. `has_picture`: False where a packet of H.264, HEVC, MPEG-1, MPEG-2
-    or MPEG-4 has none. `hides_pictures`: what seems to be an extension before the picture of a GIF may be others."""
+    or MPEG-4 has none."""
 
     is_entry: bool | None = None
     counter: int | None = None
@@ -50,7 +50,6 @@ class AccessUnit:
     follows_half: bool = False
     lacks_field: bool = False
     has_picture: bool = True
-    hides_pictures: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,8 +101,6 @@ class HeaderReader:
                 return self._read_h264(data)
         except IndexError:
             return AccessUnit()
-        if self._codec == "gif":
-            return AccessUnit(hides_pictures=has_wrong_control(data))
         if self._codec == "hevc":
             slices = self._hevc_slices(data)
             is_entry = bool(slices) and all(kind in _HEVC_ENTRIES for kind in slices)
@@ -150,9 +147,9 @@ class HeaderReader:
         return _is_b_picture(self._codec, data) if self._codec in _HAVE_B_PICTURES else None
 
     def misses_one(self, unit: AccessUnit) -> bool:
-        """Whether a reference frame, or a picture of a GIF, is missing between the previous packet and this one."""
-        if unit.is_second_field or unit.hides_pictures:
-            return unit.hides_pictures
+        """Whether a reference frame is missing between the previous packet and this one."""
+        if unit.is_second_field:
+            return False
         # After a reset the counter starts at 0.
         counts = unit.counter is not None and self._expected is not None and not unit.is_entry
         misses = counts and unit.counter not in (self._expected, 0)

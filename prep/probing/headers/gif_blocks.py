@@ -1,11 +1,16 @@
-"""The blocks of a GIF (GIF89a specification): whether a picture has all of its own."""
+"""The blocks of a GIF (GIF89a specification): whether a picture has all of its own, and each follows the one before."""
 
 from __future__ import annotations
+
+import re
+from contextlib import suppress
 
 _HEADER, _HEADER_BYTES, _FLAGS = b"GIF8", 13, 10
 _EXTENSION, _PICTURE = 0x21, 0x2C
 # What an extension is that says how long the picture behind it is shown.
-_CONTROL, _CONTROL_LENGTH = 0xF9, 4
+_CONTROL, _CONTROL_START = 0xF9, b"\x21\xf9\x04"
+# Such an extension, with the picture directly behind it.
+_ANNOUNCED_PICTURE = re.compile(rb"(?s)%b.{4}\0\x2c" % re.escape(_CONTROL_START))
 # Behind the last picture: the end of its blocks, and the mark with which a GIF ends.
 _WHOLE_END = b"\0;"
 # Encoders fill all blocks of a picture but its last one.
@@ -36,22 +41,43 @@ def has_picture(packet: bytes) -> bool:
     return is_announced or (at < len(packet) and packet[at] == _PICTURE)
 
 
-def has_wrong_control(packet: bytes) -> bool:
-    """Whether the first extension that says that a picture follows has another length than all have: what it seems to
-    have may be that picture, and others behind it."""
-    at = _extensions_at(packet)
-    try:
-        while packet[at] == _EXTENSION and packet[at + 1] != _CONTROL:
-            at = _behind_blocks(packet, at + _EXTENSION_BYTES)
-        return packet[at] == _EXTENSION and packet[at + _EXTENSION_BYTES] != _CONTROL_LENGTH
-    except IndexError:
-        return False
+def blocks_break(data: bytes) -> int | None:
+    """The position of the last block that FFmpeg finds in a GIF, or of what is none in its place, if pictures lie
+    behind it: a length is damaged. None where there are none."""
+    at = 0
+    with suppress(IndexError):
+        while (behind := _behind_block(data, at)) is not None:
+            at = behind
+    if data[at : at + 1] == _WHOLE_END[1:]:
+        return None
+    return at if _has_wrong_control(data, at) or _ANNOUNCED_PICTURE.search(data, at + 1) else None
+
+
+def _behind_block(data: bytes, at: int) -> int | None:
+    """Where the header, the extension or the picture ends that begins at a place; None where none does."""
+    if data[at] == _EXTENSION and not _has_wrong_control(data, at):
+        return _behind_blocks(data, at + _EXTENSION_BYTES)
+    if data[at] == _PICTURE:
+        return _behind_blocks(data, _data_at(data, at))
+    return at + _HEADER_BYTES + _colour_bytes(data[at + _FLAGS]) if data.startswith(_HEADER, at) else None
+
+
+def _has_wrong_control(data: bytes, at: int) -> bool:
+    """Whether an extension at a place that says that a picture follows has another length than all have: what it seems
+    to have may be that picture, and others behind it."""
+    return data.startswith(_CONTROL_START[:-1], at) and not _CONTROL_START.startswith(data[at : at + 3])
+
+
+def _data_at(data: bytes, at: int) -> int:
+    """Where the data begin of the picture at a place: behind its colours, and a byte that says how it is coded."""
+    return at + _PICTURE_BYTES + _colour_bytes(data[at + _PICTURE_BYTES - 1]) + 1
 
 
 def _picture_at(packet: bytes) -> tuple[int, bool]:
     """Where the extensions of a packet end, which is where its picture begins if it has one, or the end of a packet
     that ends within them; and whether one of them says that a picture follows."""
-    at, is_announced = _extensions_at(packet), False
+    is_first = packet.startswith(_HEADER) and len(packet) > _FLAGS
+    at, is_announced = _HEADER_BYTES + _colour_bytes(packet[_FLAGS]) if is_first else 0, False
     try:
         while packet[at] == _EXTENSION:
             is_announced = is_announced or packet[at + 1] == _CONTROL
@@ -59,12 +85,6 @@ def _picture_at(packet: bytes) -> tuple[int, bool]:
     except IndexError:
         at = len(packet)
     return at, is_announced
-
-
-def _extensions_at(packet: bytes) -> int:
-    """Where the extensions of a packet begin: behind the header of the file, in the first one."""
-    is_first = packet.startswith(_HEADER) and len(packet) > _FLAGS
-    return _HEADER_BYTES + _colour_bytes(packet[_FLAGS]) if is_first else 0
 
 
 def _lacks_end(packet: bytes) -> bool:
@@ -76,8 +96,7 @@ def _lacks_end(packet: bytes) -> bool:
     if packet[at] != _PICTURE or is_whole:
         return False
     try:
-        # Behind the colours a byte says how the picture is coded.
-        return _lacks_data(packet, at + _PICTURE_BYTES + _colour_bytes(packet[at + _PICTURE_BYTES - 1]) + 1)
+        return _lacks_data(packet, _data_at(packet, at))
     except IndexError:
         return True
 
