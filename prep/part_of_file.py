@@ -23,7 +23,7 @@ import numpy as np
 
 from ..manifests.ragged import Array
 from ..storage.opened_objects import coalesced
-from .probing.containers.sample_entry import is_fragmented
+from .probing.containers.sample_entry import states_fragments
 from .probing.headers.access_units import HeaderReader
 from .probing.opening import Readable, open_contents, open_source, packets_of, video_stream
 from .probing.probe import probe
@@ -102,7 +102,7 @@ def probe_by_index(part: PartlyFetched) -> SourceVideo:
         with open_contents(part.reader()) as container:
             stream = video_stream(path, container)
             # The index of a file in fragments is spread over all of it.
-            if "mp4" not in container.format.name or not stream.frames or is_fragmented(path):
+            if "mp4" not in container.format.name or not stream.frames or states_fragments(path):
                 raise NeedsWholeFileError("its index is not in one place")
             stream_index, num_packets = stream.index, stream.frames
         # Fetches what the same function reads again from the file at the path.

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ...errors import NotAVideoError, SourceError, SourceNotFoundError
+from ...errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
+from .containers.file_kinds import page_or_pointer
 from .containers.joined_files import FilePart
 from .containers.mp4_fragments import first_times, lacks_moov
 from .containers.seeking import seek_within
@@ -161,7 +162,7 @@ def _named_in(script: Path) -> Iterator[tuple[int, str]]:
 
 def _check_concat(script: Path) -> None:
     for _, name in _named_in(script):
-        _check_is_no_script(_place_of(name, script), script)
+        _check_part(_place_of(name, script), script)
 
 
 def _check_hls(playlist: Path, given: Path | None = None) -> None:
@@ -188,7 +189,7 @@ def _check_hls(playlist: Path, given: Path | None = None) -> None:
     for name in [*named, *(line for line in lines if line and line[0] != "#")]:
         place = _place_of(name, playlist)
         if has_segments or given is not None:
-            _check_is_no_script(place, playlist)
+            _check_part(place, playlist)
         else:
             _check_hls(place, playlist)
     _check_is_no_secret(playlist, lines, given)
@@ -244,7 +245,7 @@ def _check_is_no_secret(playlist: Path, lines: list[str], given: Path | None) ->
 def _check_parts(playlist: Path, lines: list[str]) -> None:
     """NotAVideoError for a playlist of fragments of MP4 of which a part has another beginning (EXT-X-MAP), or times
     that begin anew, as around advertisements: FFmpeg reads the first beginning only, and leaves out earlier times. So
-    for one that has no beginning."""
+    for one that has no beginning. DamagedSourceError where a later segment has no fragment."""
     stated: Statement = {}
     last: dict[int, int] = {}
     segments = _segments(lines, playlist)
@@ -264,6 +265,12 @@ def _check_parts(playlist: Path, lines: list[str]) -> None:
             stated = stated or other
         elif stated and number in segments:
             times = first_times(segments[number].path, segments[number].begin)
+            if last and not times:
+                raise DamagedSourceError(
+                    f"{playlist}, line {number}: {segments[number].path} has no fragment that can be read, and FFmpeg "
+                    "leaves out all behind it, or this one; copy or download it again, or take it out",
+                    file=str(playlist),
+                )
             is_anew = any(time <= last[track] for track, time in times.items() if track in last)
             why = "has times that begin anew" if is_anew else ""
             last |= times
@@ -290,14 +297,14 @@ def _range_of(part: str, after: int) -> tuple[int, int]:
     return (0, 0) if match is None else (int(match[2] or after), int(match[1]))
 
 
-def _check_is_no_script(place: Path, script: Path) -> None:
-    """NotAVideoError for a script within a script: FFmpeg follows playlists that name each other until its stack
-    overflows."""
-    kind = kind_of(str(place))
-    if kind is not None:
-        raise NotAVideoError(
-            f"{script} names {place}, which is {kind[0]}; name the videos themselves", file=str(script)
-        )
+def _check_part(place: Path, script: Path) -> None:
+    """NotAVideoError for a file that a script names and that has no video: a script, as FFmpeg follows playlists that
+    name each other until its stack overflows, and what it leaves out without a message."""
+    kind, head = kind_of(str(place)), _head(str(place))
+    what = "" if head else "empty; copy or download it again, or take it out"
+    what = f"{kind[0]}; name the videos themselves" if kind is not None else what or page_or_pointer(head)
+    if what:
+        raise NotAVideoError(f"{script} names {place}, which is {what}", file=str(script))
 
 
 def _place_of(name: str, script: Path) -> Path:

@@ -246,3 +246,43 @@ def test_a_playlist_of_keyframes_alone_is_called_that(clip: Path, tmp_path: Path
     (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", "#EXT-X-I-FRAMES-ONLY\n#EXTINF", 1))
     with pytest.raises(shortgop.NotAVideoError, match=r"keyframes alone \(#EXT-X-I-FRAMES-ONLY\)"):
         probe(str(tmp_path / "x.m3u8"))
+
+
+HLS = ("-f", "hls", "-hls_list_size", "0", "-hls_time", "0.5")
+
+
+def of_segments(folder: Path, suffix: str) -> Path:
+    """A playlist of four segments of five frames."""
+    source = make_video(folder / "whole.mp4", pts=constant_rate_pts(Fraction(10), 20), timebase=Fraction(1, 10), gop=5)
+    kind = ("-hls_segment_type", "fmp4") if suffix == "m4s" else ()
+    names = ("-hls_segment_filename", folder / f"%d.{suffix}")
+    ffmpeg("-i", source.path, "-c", "copy", *HLS, *kind, *names, folder / "x.m3u8")
+    assert len([*folder.glob(f"*.{suffix}")]) == 4
+    return folder / "x.m3u8"
+
+
+@pytest.mark.parametrize(("content", "said"), [(b"", "is empty"), (b"<html>Not found</html>", "is an HTML page")])
+@pytest.mark.parametrize("number", [0, 2, 3])
+@pytest.mark.parametrize("suffix", ["ts", "m4s"])
+def test_a_segment_that_a_server_did_not_give_is_not_left_out(
+    suffix: str, number: int, content: bytes, said: str, tmp_path: Path
+) -> None:
+    """FFmpeg leaves it out, and the video ended before it, or had a pause there, without a word."""
+    playlist = of_segments(tmp_path, suffix)
+    (tmp_path / f"{number}.{suffix}").write_bytes(content)
+    with pytest.raises(shortgop.NotAVideoError, match=rf"names .*/{number}\.{suffix}, which {said}"):
+        probe(str(playlist))
+
+
+@pytest.mark.parametrize("length", [8, 512, None])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_segment_whose_fragment_is_zeros_is_damage(number: int, length: int | None, tmp_path: Path) -> None:
+    """FFmpeg reads no further, and the video was a shorter one without a word."""
+    playlist = of_segments(tmp_path, "m4s")
+    segment = tmp_path / f"{number}.m4s"
+    data = segment.read_bytes()
+    start = data.index(b"moof") - 4
+    count = len(data) - start if length is None else length
+    segment.write_bytes(data[:start] + bytes(count) + data[start + count :])
+    with pytest.raises(shortgop.DamagedSourceError, match=rf"line \d+: .*/{number}\.m4s has no fragment"):
+        probe(str(playlist))

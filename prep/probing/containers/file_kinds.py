@@ -61,6 +61,12 @@ def archive(head: bytes) -> str:
     return _found(_ARCHIVES, head)
 
 
+def page_or_pointer(head: bytes) -> str:
+    """What a file is that is there in place of a video, such as a page of a server, and what to do: the end of "it is
+    ...". "" if it is none."""
+    return _found(_OTHERS, head)
+
+
 def lost_beginning(head: bytes) -> str:
     """That a file has zeros for its beginning, and what to do: a sentence from "it" on. "" if it has not."""
     if not head or any(head):
@@ -73,7 +79,7 @@ def what_else(name: str, head: bytes, tail: bytes) -> str:
 
     `head` and `tail` are its first and last bytes, as many as there are of HEAD_BYTES and TAIL_BYTES.
     """
-    kind = archive(head) or _found(_OTHERS, head)
+    kind = archive(head) or page_or_pointer(head)
     suffix = PurePath(name).suffix
     if kind:
         return f"it is {kind}"

@@ -82,7 +82,7 @@ def movie_timescale(path: str) -> int:
     return 1
 
 
-def is_fragmented(path: str) -> bool:
+def states_fragments(path: str) -> bool:
     """Whether an MP4 states that it consists of fragments, which have indexes of their own."""
     moov = _read_moov(Path(path))
     return any(box.type == b"mvex" for box in boxes(moov))
