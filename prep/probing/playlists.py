@@ -154,8 +154,10 @@ def _named_in(script: Path) -> Iterator[tuple[int, str]]:
         words = line.split(maxsplit=1)
         if words[:1] == ["file"]:
             try:
-                # FFmpeg's quoting is that of shells.
-                yield number, "".join(shlex.split("".join(words[1:]))[:1])
+                # FFmpeg's quoting is that of shells, without double quotes.
+                lexer = shlex.shlex("".join(words[1:]), posix=True)
+                lexer.whitespace_split, lexer.commenters, lexer.quotes = True, "", "'"
+                yield number, lexer.get_token() or ""
             except ValueError as error:
                 raise NotAVideoError(f"{script}, line {number}: {error}; correct the line", file=str(script)) from error
 

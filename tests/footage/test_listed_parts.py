@@ -9,6 +9,7 @@ import pytest
 import shortgop
 from datasets import make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
+from shortgop.prep.probing.probe import probe
 from synthetic import read_number
 
 FRAMES = 20
@@ -108,3 +109,15 @@ def test_a_part_whose_name_stands_behind_a_tab_is_looked_at_too(tmp_path: Path) 
     script = listed(tmp_path, "mp4", (HEVC, SIZE), (HEVC, OTHER_SIZE))
     script.write_text(script.read_text().replace("file ", "\n \t file\t "))
     assert f"names {tmp_path}/1.mp4 in line 6, which is encoded with other parameters than" in reason_against(script)
+
+
+@pytest.mark.parametrize(("line", "name"), [('5"\\ a.mp4', '5" a.mp4'), ("'5\" a#.mp4'", '5" a#.mp4')])
+def test_names_are_quoted_as_ffmpeg_reads_them(line: str, name: str, tmp_path: Path) -> None:
+    """A double quote is a part of a name. It was taken for the beginning of one, as in shells."""
+    script = listed(tmp_path, "mp4", ((*X264, "-pix_fmt", "yuv420p"), SIZE))
+    (tmp_path / "0.mp4").rename(tmp_path / name)
+    script.write_text(script.read_text().replace("0.mp4", line))
+    assert probe(str(script)).num_packets == FRAMES
+    script.write_text(script.read_text() + 'file "missing.mp4"\n')
+    with pytest.raises(shortgop.SourceNotFoundError, match='there is no file .*/"missing.mp4"'):
+        probe(str(script))
