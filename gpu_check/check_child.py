@@ -1,9 +1,8 @@
-"""The process of one check: `check_child.py MODULE:FUNCTION REPORT SAMPLES SECONDS HARNESS`, where HARNESS is the
-number of the process that starts it."""
+"""The process of one check: `check_child.py MODULE:FUNCTION REPORT SAMPLES SECONDS PIPE`, where PIPE is the number of
+a file that ends when the process does that started this one."""
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import importlib
 import os
@@ -18,19 +17,13 @@ from typing import Any
 from check_record import OutOfTime, Record, Skipped
 from error_places import places_of
 
-# linux/prctl.h
-_PR_SET_PDEATHSIG = 1
 # This long before the process is killed it prints where each of its threads is.
 _BEFORE_SECONDS = 1.0
 
 
 def main() -> None:
-    function, report, samples, seconds, harness = sys.argv[1:]
-    # Where the harness is killed, nobody else ends this process, and it would use the GPU beside the next run. The
-    # processes that it starts are not ended so.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), *[ctypes.c_ulong(0)] * 3)
-    if os.getppid() != int(harness):
-        sys.exit("the harness was killed before this process could ask to be killed with it")
+    function, report, samples, seconds, pipe = sys.argv[1:]
+    end_with_the_harness(int(pipe))
     faulthandler.enable()
     faulthandler.dump_traceback_later(max(0.1, float(seconds) - _BEFORE_SECONDS), exit=False)
     record = Record(Path(report), Path(samples), float(seconds))
@@ -46,6 +39,18 @@ def main() -> None:
         record.end("failed", f"{type(error).__name__}: {error}")
     else:
         record.end("passed", "")
+
+
+def end_with_the_harness(pipe: int) -> None:
+    """Have this process's group killed when the harness ends: where that is killed, nobody else ends them, and they
+    would use the GPU beside the next run."""
+    group = os.getpid()
+    # Another process has to do it: this one may hang in the driver.
+    if os.fork():
+        os.close(pipe)
+        return
+    os.read(pipe, 1)
+    os.killpg(group, signal.SIGKILL)
 
 
 def record_warnings(record: Record) -> None:

@@ -30,11 +30,18 @@ def run_check(check: Check, samples: Path, limit_seconds: float) -> Ended:
         report, log = Path(folder, "report"), Path(folder, "log")
         report.touch()
         argv = [sys.executable, "-u", str(CHILD), check.function, str(report), str(samples), f"{limit_seconds:.1f}"]
-        argv.append(str(os.getpid()))
+        # What the check reads of this pipe ends when this process does, in whatever way.
+        pipe, held = os.pipe()
         with log.open("wb") as output:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+                [*argv, str(pipe)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(pipe,),
             )
+        os.close(pipe)
         killed, time_was_up = "", False
         try:
             killed, time_was_up = _wait(process.pid, log, started + limit_seconds, limit_seconds)
@@ -42,6 +49,7 @@ def run_check(check: Check, samples: Path, limit_seconds: float) -> Ended:
             # Kill the group before reading the status: until then the system gives its number to no other group.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
+            os.close(held)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(GRACE_SECONDS / 2)
         seconds = time.monotonic() - started
