@@ -17,6 +17,7 @@ from typing import Any
 
 from bench_footage import CLIPS, HEVC_BY_GOP, LONG, LONG_SMALL, copied, exported, footage_of, repeated, source_of
 from bench_readers import (
+    END_SECONDS,
     NOT_MEASURED,
     Answer,
     Draw,
@@ -42,8 +43,6 @@ _SECONDS = 0.35
 _CAMERAS, _CAMERA_REPEATS = 6, 30
 _LONG_SECONDS = (60, 3000)
 _READERS_AT_ONCE = 4
-# What a check writes and tidies up after its last figure.
-_END_SECONDS = 5.0
 
 _Figures = Iterator[tuple[str, Any]]
 _Readers = Mapping[str, Callable[[], Answer]]
@@ -188,7 +187,7 @@ def check_measured(lacking: Sequence[str]) -> None:
 
 def _share_of(record: Record, done: int, parts: int) -> float:
     """The deadline of the next of so many parts of a check, of which these are done."""
-    return share(record.deadline - _END_SECONDS, parts - done)
+    return share(record.deadline - END_SECONDS, parts - done)
 
 
 def _compared(readers: _Readers, dataset: Path, draws: Mapping[str, Draw], seconds: float, deadline: float) -> _Figures:

@@ -246,9 +246,9 @@ def soak(record: Record) -> None:
     ready()
     gops = gops_of(samples(record, "h264")) + gops_of(samples(record, "hevc"))
     contexts = cuda_contexts()
-    growth = Growth()
+    growth = Growth(record)
     started = time.perf_counter()
-    for number in range(_SOAK_GOPS):
+    for number in growth.rounds(_SOAK_GOPS):
         gop = gops[number % len(gops)]
         for _, frame in decoded(contexts.of(gop.config), gop, every_fourth(len(gop.pattern))):
             cuda_planes(frame)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import tempfile
 import time
@@ -14,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from av.packet import Packet
 from bench_footage import CLIPS, HEVC_BY_GOP, LONG, footage_of, repeated
-from bench_readers import Draw, random_clips
-from check_record import Record
+from bench_readers import END_SECONDS, NOT_MEASURED, Draw, random_clips, share
+from check_record import OutOfTime, Record
 from gpu_decoding import Contexts, cuda_contexts, ready, threaded_rate
 from gpu_driver import require_gpu, use_primary_context
 from sample_gops import Gop, gops_of
@@ -47,16 +48,28 @@ def speed(record: Record) -> None:
         use_primary_context(driver)
         return cuda_contexts()
 
-    for name in (CLIPS, LONG, HEVC_BY_GOP[12]):
-        for what, figures in use_of_engines(footage_of(record, name), "cuda", contexts):
+    kinds, lacking = (CLIPS, LONG, HEVC_BY_GOP[12]), list[str]()
+    for number, name in enumerate(kinds):
+        deadline = share(record.deadline - END_SECONDS, len(kinds) - number)
+        for what, figures in use_of_engines(footage_of(record, name), "cuda", contexts, deadline=deadline):
             record.figure(f"{name}, {what}", figures)
+            lacking += [f"{name}, {way}" for way in figures] if what == NOT_MEASURED else []
+    if lacking:
+        raise OutOfTime(f"there was no time to measure {'; '.join(lacking)}")
 
 
 def use_of_engines(
-    dataset: Path, device: str, contexts: Callable[[], Contexts], *, seconds: float = 0.7, rounds: int = 3
+    dataset: Path,
+    device: str,
+    contexts: Callable[[], Contexts],
+    *,
+    seconds: float = 0.7,
+    rounds: int = 3,
+    deadline: float = math.inf,
 ) -> Iterator[tuple[str, Any]]:
     """Packets/s of what NVDEC does with a file on each thread, and of the reader, each by how many decode at a time;
-    and what part the reader's best is of the engines'. `contexts` is called in each thread."""
+    and what part the reader's best is of the engines'. `contexts` is called in each thread. After the `deadline` (by
+    time.perf_counter()) only names come of what is `NOT_MEASURED`."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "dataset")
         repeated(dataset, folder, [_REPEATS] * _VIDEOS)
@@ -69,18 +82,24 @@ def use_of_engines(
         yield "packets/s from start to end", whole
         lengths = [len(video) for video in shortgop.open(folder)]
         draw = partial(random_clips, lengths=lengths, count=8 * engines, frames=16, stride=1)
-        by_reader, at_work = dict[str, int](), dict[str, float]()
+        by_reader, at_work, lacking = dict[str, int](), dict[str, float](), list[str]()
         for readers, threads_of_engine in _WAYS:
             threads = threads_of_engine * engines
+            name = f"{readers} at once, {threads} threads each"
+            if time.perf_counter() > deadline:
+                lacking.append(name)
+                continue
             opened = [shortgop.open(folder, device=device, threads=threads, size=(224, 224)) for _ in range(readers)]
             # The first round opens decoders.
             rates = [measured_rates(opened, draw, turn, seconds) for turn in range(rounds)][1:]
-            name = f"{readers} at once, {threads} threads each"
             by_reader[name] = round(max(rate.packets for rate in rates))
             at_work[name] = round(sum(each.stats().decoders_per_engine for each in opened), 2)
         yield "packets/s of readers, for clips of 16 frames in a row", by_reader
         yield "decoders at work for each engine", at_work
-        yield "the readers' best, as a part of the engines'", round(max(by_reader.values()) / max(whole.values()), 3)
+        best = max(by_reader.values(), default=0)
+        yield "the readers' best, as a part of the engines'", round(best / max(whole.values()), 3)
+        if lacking:
+            yield NOT_MEASURED, lacking
 
 
 def engines_of(dataset: Path, device: str) -> int:

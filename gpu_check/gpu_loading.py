@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,6 +28,7 @@ SIZE, FRAMES = (256, 256), 8
 # Six batches, so that their memory is used again soon.
 _PREFETCH_BYTES = 6 * BATCH_SIZE * FRAMES * 3 * SIZE[0] * SIZE[1] + (1 << 20)
 _SLEEP_CYCLES = 20_000_000
+_SOAK_BATCHES = 200
 
 
 def clips(dataset: Path, **options: Any) -> shortgop.ClipDataset:
@@ -198,6 +199,7 @@ def registration(record: Record) -> None:
     for number in range(20):
         arena = Arena(areas)
         copies.pin(arena)
+        _refused_again(copies, arena)
         # Another view of the same mapping, which stays when the arena is gone.
         view = torch.from_numpy(np.frombuffer(cast("Any", arena.bytes.base), np.uint8))
         batch = arena.lease(arena.take(), BATCH_SIZE)
@@ -213,15 +215,25 @@ def registration(record: Record) -> None:
         record.figure("arenas locked and unlocked", number + 1)
 
 
+def _refused_again(copies: DeviceCopies, arena: Arena) -> None:
+    """CUDA refuses to lock memory twice. RuntimeError where it does not, or where torch has the error then."""
+    try:
+        copies.pin(arena)
+    except UsageError:
+        torch.ones(1, device="cuda")
+    else:
+        raise RuntimeError("memory that is page-locked is locked once more without an error")
+
+
 def soak(record: Record) -> None:
     """200 batches to the GPU: its memory and that of the process do not grow."""
     ready()
     dataset = clips(samples(record, "h264"))
-    order = order_of(len(dataset), 200)
+    order = order_of(len(dataset), _SOAK_BATCHES)
     loader = loader_of(dataset, order, 4, device="cuda")
-    growth, started = Growth(), time.perf_counter()
+    growth, started = Growth(record), time.perf_counter()
     total = torch.zeros((), dtype=torch.int64, device="cuda")
-    for number, batch in enumerate(loader):
+    for number, batch in zip(growth.rounds(_SOAK_BATCHES), loader, strict=False):
         total += batch["frames"].sum(dtype=torch.int64)
         if number % 25 == 24:
             growth.look()
@@ -251,14 +263,19 @@ def forked(record: Record) -> None:
         record.figure("a transform in a forked worker", str(error).strip().splitlines()[-1])
     else:
         raise RuntimeError("a forked worker used CUDA without an error")
-    said = _in_fork(folder)
+    said = said_in_fork(_load, folder)
     record.figure('ClipLoader(device="cuda") in a forked process', said)
 
 
-def _in_fork(folder: Path) -> str:
+def _load(folder: Path) -> None:
+    next(iter(loader_of(clips(folder), range(BATCH_SIZE), 0, device="cuda")))
+
+
+def said_in_fork(attempt: Callable[[Any], None], what: Any) -> str:
+    """The error of an attempt in a forked process, or "no error"; or that there is no answer. It takes up to 25 s."""
     context = multiprocessing.get_context("fork")
     receiving, sending = context.Pipe(duplex=False)
-    process = context.Process(target=_load_in_fork, args=(folder, sending))
+    process = context.Process(target=_answer, args=(attempt, what, sending))
     process.start()
     sending.close()
     try:
@@ -271,9 +288,9 @@ def _in_fork(folder: Path) -> str:
     return str(said)
 
 
-def _load_in_fork(folder: Path, sending: Any) -> None:
+def _answer(attempt: Callable[[Any], None], what: Any, sending: Any) -> None:
     try:
-        next(iter(loader_of(clips(folder), range(BATCH_SIZE), 0, device="cuda")))
+        attempt(what)
     except Exception as error:  # noqa: BLE001  # which one it is, is what is asked
         sending.send(f"{type(error).__name__}: {error}")
     else:

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from check_record import OutOfTime, Record
 
 # Allocators keep some of what they were given back.
 _ALLOWED_MB = 64.0
+# Fewer moments say nothing.
+_FEWEST_LOOKS = 4
+# What a check tidies up after its last round.
+_END_SECONDS = 5.0
 
 
 class Growth:
-    """Memory at several moments. The first may include what is allocated once."""
+    """Memory at several moments of a check. The first may include what is allocated once."""
 
-    def __init__(self) -> None:
+    def __init__(self, record: Record) -> None:
+        self._deadline = record.deadline - _END_SECONDS
         self._looks: list[tuple[float, float]] = []
+
+    def rounds(self, count: int) -> Iterator[int]:
+        """Numbers from 0 on: so many, or as many as the time of the check allows."""
+        for number in range(count):
+            if time.perf_counter() > self._deadline:
+                return
+            yield number
 
     def look(self) -> None:
         """Note how much is used now."""
@@ -27,7 +42,9 @@ class Growth:
         return [[round(gpu), round(process)] for gpu, process in self._looks]
 
     def check(self) -> None:
-        """RuntimeError where memory grew; see `grows`."""
+        """RuntimeError where memory grew; see `grows`. OutOfTime where there was none for enough looks at it."""
+        if len(self._looks) < _FEWEST_LOOKS:
+            raise OutOfTime(f"there was time for {len(self._looks)} looks at the memory, too few to see it grow")
         for what, values in zip(("the GPU", "the process"), zip(*self._looks, strict=True), strict=True):
             if grows(values):
                 raise RuntimeError(f"memory of {what} grows: {', '.join(f'{value:.0f}' for value in values)} MB")

@@ -126,8 +126,8 @@ def soak(record: Record) -> None:
     """A thousand GOPs of all sizes, with the memory of the GPU and of the process in between."""
     ready()
     gops = gops_of(samples(record, "h264")) + gops_of(samples(record, "hevc"))
-    sources, growth = Sources(new_gpu()), Growth()
-    for number in range(_SOAK_GOPS):
+    sources, growth = Sources(new_gpu()), Growth(record)
+    for number in growth.rounds(_SOAK_GOPS):
         gop = gops[number % len(gops)]
         with sources.in_order():
             decode_with(sources.of(gop), gop, range(0, len(gop.pattern), 4), _nothing)

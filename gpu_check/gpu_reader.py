@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import shutil
 import tempfile
@@ -14,13 +13,13 @@ import torch
 from check_record import Record
 from differences import EQUAL, difference
 from gpu_decoding import ready
-from gpu_loading import BATCH_SIZE, clips, expected_frames, in_batches, order_of
+from gpu_loading import BATCH_SIZE, clips, expected_frames, in_batches, order_of, said_in_fork
 from gpu_memory import Growth
 from gpu_samples import FIRST_NUMBERS
 from sample_gops import check_each_codec, samples, shown_number
 
 import shortgop
-from shortgop.errors import CorruptDataError, UsageError
+from shortgop.errors import CorruptDataError
 from shortgop.manifests.dataset_files.layout import shard_key
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.readers.dataset import Dataset, reader_of
@@ -40,7 +39,7 @@ FORMATS: tuple[dict[str, Any], ...] = (
     {"size": (128, 160), "color": "yuv420"},
 )
 _LEVEL = 1 / 255
-_SOAK_CLIPS = 10_000
+_SOAK_CLIPS, _CLIPS_AT_ONCE = 10_000, 50
 _SLEEP_CYCLES = 20_000_000
 _SEED = 0
 
@@ -184,14 +183,8 @@ def read_by_fallback(folder: Path, device: torch.device) -> int:
     return count
 
 
-def _read_in_child(dataset: Dataset, said: Any) -> None:
-    try:
-        dataset[0].get_frames_at([0])
-        said.put("no error")
-    except UsageError as error:
-        said.put(error.message)
-    except Exception as error:  # noqa: BLE001  # what it is instead, is what is asked
-        said.put(f"{type(error).__name__}: {error}")
+def _read(dataset: Dataset) -> None:
+    dataset[0].get_frames_at([0])
 
 
 def forked(record: Record) -> None:
@@ -199,14 +192,10 @@ def forked(record: Record) -> None:
     ready()
     opened = shortgop.open(samples(record, "h264"), device=CUDA)
     opened[0].get_frames_at([0])
-    fork = multiprocessing.get_context("fork")
-    said = fork.Queue()
-    child = fork.Process(target=_read_in_child, args=(opened, said))
-    child.start()
-    message = said.get(timeout=20)
-    child.join()
+    message = said_in_fork(_read, opened)
     record.figure("said", message)
-    if "forked" not in message:
+    # torch's own error, of a process that uses CUDA, has this word too.
+    if not message.startswith("UsageError: this process was forked"):
         raise RuntimeError(f"a forked process says: {message}")
 
 
@@ -244,10 +233,10 @@ def soak(record: Record) -> None:
     # As few as open all the decoders that they will ever need in the first clips.
     opened = shortgop.open(samples(record, "h264"), device=CUDA, size=(224, 224), threads=2)
     rng = random.Random(_SEED)  # noqa: S311  # no secrets
-    growth, done = Growth(), 0
-    while done < _SOAK_CLIPS:
-        opened.get_clips(random_requests(opened, rng, clips=50, frames=4))
-        done += 50
+    growth = Growth(record)
+    for number in growth.rounds(_SOAK_CLIPS // _CLIPS_AT_ONCE):
+        opened.get_clips(random_requests(opened, rng, clips=_CLIPS_AT_ONCE, frames=4))
+        done = (number + 1) * _CLIPS_AT_ONCE
         if done % 1000 == 0:
             growth.look()
             record.figure("clips", done)

@@ -52,23 +52,24 @@ def device_of(given: torch.device | str | int | None) -> torch.device:
     if device.type == "cpu":
         return CPU
     if device.type != "cuda":
-        raise UsageError(f'device is {str(given)!r}; videos are decoded on "cpu" and on CUDA devices, such as "cuda"')
+        raise UsageError(f'device is {str(given)!r}; it has to be "cpu" or a CUDA device, such as "cuda"')
+    return cuda_device(device, f"device is {str(given)!r}")
+
+
+def cuda_device(device: torch.device, said: str) -> torch.device:
+    """A CUDA device with its number. UsageError when it is not there, which begins with what the user said."""
     cuda: Any = torch.cuda
     if cuda._is_in_bad_fork():  # noqa: SLF001  # is_available says no there, and not why
         raise UsageError(
-            f"device is {str(given)!r}, and this process was forked from one that uses CUDA, which does not survive a "
+            f"{said}, and this process was forked from one that uses CUDA, which does not survive a "
             'fork: give the DataLoader multiprocessing_context="forkserver"'
         )
     if not torch.cuda.is_available():
-        raise UsageError(
-            f"device is {str(given)!r}, and this torch ({torch.__version__}) finds no CUDA device here{visible_gpus()}"
-        )
+        raise UsageError(f"{said}, and this torch ({torch.__version__}) finds no CUDA device here{visible_gpus()}")
     count = torch.cuda.device_count()
     index = torch.cuda.current_device() if device.index is None else device.index
     if index >= count:
-        raise UsageError(
-            f"device is {str(given)!r}, and there are {count} CUDA devices here, numbered from 0{visible_gpus()}"
-        )
+        raise UsageError(f"{said}, and there are {count} CUDA devices here, numbered from 0{visible_gpus()}")
     return torch.device("cuda", index)
 
 

@@ -243,7 +243,7 @@ def test_no_device(device: Any) -> None:
 
 
 def test_other_devices_are_refused() -> None:
-    with pytest.raises(UsageError, match=r'device is \'meta\'; videos are decoded on "cpu" and on CUDA'):
+    with pytest.raises(UsageError, match=r'device is \'meta\'; it has to be "cpu" or a CUDA device'):
         device_of("meta")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import torch
 
 from ...errors import UsageError
+from ...readers.decoders.choose import cuda_device, device_of
 from .arena import Arena
 from .delivery import Delivered
 
@@ -23,6 +25,13 @@ def _event() -> Any:
     return event
 
 
+def _forget_error() -> None:
+    """Have CUDA forget that its last call failed: torch asks for such an error behind each kernel
+    (C10_CUDA_KERNEL_LAUNCH_CHECK in its c10/cuda/CUDAException.h), and would raise it for a kernel of the caller's."""
+    with contextlib.suppress(RuntimeError):
+        torch.ones(1, device="cuda")
+
+
 @dataclass(frozen=True)
 class DeviceCopies:
     """Copies each batch to `device` while the one before is in use; without a device it hands batches on."""
@@ -32,19 +41,12 @@ class DeviceCopies:
 
     @staticmethod
     def of(device: torch.device | str | None, *, pin_memory: bool) -> DeviceCopies:
-        """UsageError for a device that is not CUDA's, and where there is no CUDA."""
-        chosen = None if device is None else torch.device(device)
-        if chosen is not None and chosen.type == "cpu":
-            chosen = None
-        if chosen is not None and chosen.type != "cuda":
-            raise UsageError(f'device is {str(chosen)!r}; batches are copied to CUDA devices, such as "cuda"')
-        if (chosen is not None or pin_memory) and not torch.cuda.is_available():
-            what = f"device is {str(chosen)!r}" if chosen is not None else "pin_memory is for CUDA devices"
-            raise UsageError(f"{what}, and this torch finds no CUDA device here")
-        if str(chosen) == "cuda":
-            # For all of the loader's life, whatever device is current later.
-            chosen = torch.device("cuda", torch.cuda.current_device())
-        return DeviceCopies(chosen, pin_memory or chosen is not None)
+        """Errors are those of `device_of`, also for `pin_memory` where there is no CUDA device."""
+        # For all of the loader's life, whatever device is current later.
+        chosen = device_of(device)
+        if pin_memory and chosen.type == "cpu":
+            cuda_device(torch.device("cuda", 0), "pin_memory is for CUDA devices")
+        return DeviceCopies(chosen if chosen.type == "cuda" else None, pin_memory or chosen.type == "cuda")
 
     def pin(self, arena: Arena) -> None:
         """Lock the pages of an arena for as long as anything shares them."""
@@ -56,6 +58,8 @@ class DeviceCopies:
         # Elsewhere each rank would begin to use the first GPU as well.
         with torch.cuda.device(self.device):
             failure = cudart.cudaHostRegister(address, arena.bytes.size, 0)
+            if int(failure):
+                _forget_error()
         if int(failure):
             raise UsageError(
                 f"CUDA cannot lock {arena.bytes.size / 1e6:.0f} MB of memory (error {int(failure)}): give the loader "
