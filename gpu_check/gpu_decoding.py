@@ -242,7 +242,7 @@ def damaged_gop(record: Record) -> None:
 
 
 def soak(record: Record) -> None:
-    """A thousand GOPs, with the memory of the GPU and of the process in between."""
+    """Up to a thousand GOPs, with the memory of the GPU and of the process in between."""
     ready()
     gops = gops_of(samples(record, "h264")) + gops_of(samples(record, "hevc"))
     contexts = cuda_contexts()

@@ -123,7 +123,7 @@ def all_pictures(record: Record) -> None:
 
 
 def soak(record: Record) -> None:
-    """A thousand GOPs of all sizes, with the memory of the GPU and of the process in between."""
+    """Up to a thousand GOPs of all sizes, with the memory of the GPU and of the process in between."""
     ready()
     gops = gops_of(samples(record, "h264")) + gops_of(samples(record, "hevc"))
     sources, growth = Sources(new_gpu()), Growth(record)

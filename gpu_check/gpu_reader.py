@@ -228,7 +228,7 @@ def loader(record: Record) -> None:
 
 
 def soak(record: Record) -> None:
-    """Ten thousand clips, with the memory of the GPU and of the process in between."""
+    """Up to ten thousand clips, with the memory of the GPU and of the process in between."""
     ready()
     # As few as open all the decoders that they will ever need in the first clips.
     opened = shortgop.open(samples(record, "h264"), device=CUDA, size=(224, 224), threads=2)

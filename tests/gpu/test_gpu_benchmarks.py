@@ -167,6 +167,21 @@ def test_readers_that_take_long_to_open_leave_time_to_measure_those_before_them(
     assert found["last"] == {"not measured": "there was no time for it"}
 
 
+def test_readers_whose_requests_take_long_do_not_use_up_the_time_of_others(footage: Path) -> None:
+    """What a killed benchmark was about to measure would be lost, of other videos too."""
+    right = ours(footage / CLIPS)
+
+    def slow(requests: Requests) -> Iterable[torch.Tensor]:
+        time.sleep(0.2)
+        return right(requests)
+
+    started = time.perf_counter()
+    found = compared(
+        {"slow": slow}, right, lambda rng: random_clips(rng, [32, 32], 2, 2, 1), seconds=0, deadline=started + 0.3
+    )
+    assert found["slow"]["not measured"].startswith("its first requests came at ")
+
+
 def test_what_is_known_before_another_library_crashes_is_told(footage: Path) -> None:
     """In its first requests or later. It takes the process with it, and so what was only remembered."""
     right = ours(footage / CLIPS)
@@ -253,6 +268,14 @@ def test_what_readers_get_out_of_the_engines_is_said(footage: Path) -> None:
     assert all(rate > 0 for rate in (*whole.values(), *by_reader.values()))
     assert set(at_work.values()) == {0.0}, "the CPU has no engines"
     assert part == pytest.approx(max(by_reader.values()) / max(whole.values()), abs=0.01)
+
+
+def test_ways_that_there_is_no_time_for_are_named(footage: Path) -> None:
+    """What is known already counts, and the check ends before it is killed."""
+    found = dict(gpu_engines.use_of_engines(footage / LONG, "cpu", lambda: Contexts(open_context), deadline=0))
+    assert found["packets/s from start to end"]["1 threads"] > 0
+    assert len(found["not measured"]) == 5
+    assert found["packets/s of readers, for clips of 16 frames in a row"] == {}
 
 
 def test_packets_are_counted_once_where_frames_share_them(footage: Path) -> None:

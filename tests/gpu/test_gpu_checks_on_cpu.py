@@ -18,11 +18,12 @@ import gpu_reader
 import gpu_samples
 import pytest
 import torch
-from check_record import Record, Skipped
+from check_record import OutOfTime, Record, Skipped
 from differences import EQUAL, difference
 from gpu_conversion import by_torch, cases, first_wrong
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
 from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
+from gpu_memory import Growth
 from gpu_nvcuvid import look_at
 from gpu_sanitizer import FOUND_STATUS, NO_TRITON_STATUS, case_of_each_formula, checked_by, convert_all
 from gpu_torchcodec import reason_of
@@ -125,6 +126,23 @@ def test_clips_for_the_figures_of_speed_are_whole(samples_folder: Path) -> None:
     for clip in clips_of(gops, count=10):
         numbers = [gop.first_number + frame for gop, frames in clip for frame in frames]
         assert numbers == list(range(numbers[0], numbers[0] + CLIP_FRAMES * CLIP_STRIDE, CLIP_STRIDE))
+
+
+def test_a_look_at_memory_ends_with_the_time_of_its_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow GPU was taken for one that hangs. What is too short to tell has not passed."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (1 << 30, 1 << 31))
+    # Five seconds are left for the check's end.
+    growth = Growth(Record(tmp_path / "report", tmp_path, seconds=5.2))
+    rounds = 0
+    for _ in growth.rounds(1_000_000):
+        growth.look()
+        rounds += 1
+    assert 4 <= rounds < 1_000_000
+    growth.check()
+    short = Growth(Record(tmp_path / "report", tmp_path, seconds=5))
+    assert list(short.rounds(10)) == []
+    with pytest.raises(OutOfTime, match="there was time for 0 looks at the memory"):
+        short.check()
 
 
 def test_an_error_of_the_first_call_of_cuda_is_a_failure_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
