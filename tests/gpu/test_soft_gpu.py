@@ -50,6 +50,10 @@ def test_the_reader_and_the_checks_for_gpus(libraries: Path, datasets: Path) -> 
     run_cases(names, libraries, SOFT_GPU_DATASETS=str(datasets))
 
 
+def test_the_checks_that_need_a_torch_with_cuda(libraries: Path) -> None:
+    run_cases(["soft_torch_cases.py"], libraries)
+
+
 def test_prep_through_ffmpegs_nvenc(libraries: Path) -> None:
     """By imageio-ffmpeg's and PyAV's nvenc.c, which want different drivers."""
     ffmpeg = imageio_ffmpeg.get_ffmpeg_exe()

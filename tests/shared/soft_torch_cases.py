@@ -1,0 +1,77 @@
+"""The checks of `make gpu-check` that need a torch with CUDA, on the driver in software and a torch.cuda in software:
+`test_soft_gpu.py` runs these cases in a child that finds the driver.
+
+They show wrong names, arguments and devices, and that checks come to their end. Nothing of them shows what torch, a GPU
+or another library does.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import bench_footage
+import gpu_engines
+import gpu_loading
+import gpu_nvcuvid
+import gpu_reader
+import gpu_samples
+import pytest
+import torch
+from check_record import OutOfTime, Record, Skipped
+from check_report import Check
+from checks import CHECKS
+from gpu_decoding import clips_of
+
+from soft_torch import pretend
+
+# HEVC is decoded from 144x144 on.
+VIDEOS = {"a.mp4": (160, 144, 100), "b.mp4": (160, 146, 40), "c.mp4": (160, 150, 40), "d.mp4": (176, 144, 100)}
+TESTED_ELSEWHERE = ("environment", "nvdec-", "pyav-", "nvcuvid-p", "nvenc-", "ffmpeg-", "prep-")
+REHEARSED = [check for check in CHECKS if not check.name.startswith(TESTED_ELSEWHERE)]
+# What a check says where it needs what is not here: Triton, another library, or another library with CUDA.
+LACKING = {
+    "convert-equal": "Triton",
+    "convert-speed": "Triton",
+    "sanitizer": "compute-sanitizer|Triton",
+    "torchcodec": "Unsupported device: cuda|TorchCodec cannot be used",
+}
+SECONDS = 12.0
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Small samples and footage, a pretended GPU, and checks that ask for less than on a real one."""
+    folder = tmp_path_factory.mktemp("samples")
+    gpu_samples.make_samples(folder, VIDEOS)
+    kinds = {name: replace(kind, size=(160, 144)) for name, kind in bench_footage.KINDS.items()}
+    bench_footage.make_benchmark_footage(folder / bench_footage.FOLDER, kinds)
+    torch.set_num_threads(1)
+    pretend()
+    order_of, random_requests = gpu_loading.order_of, gpu_reader.random_requests
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gpu_loading, "SIZE", (64, 64))
+        patched.setattr(gpu_engines, "_WAYS", ((1, 1), (2, 1)))
+        patched.setattr(gpu_nvcuvid, "clips_of", lambda gops, count: clips_of(gops, 1))
+        patched.setattr(gpu_reader, "random_requests", lambda *given, **_: random_requests(*given, clips=1, frames=2))
+        for module in (gpu_loading, gpu_reader):
+            patched.setattr(module, "order_of", lambda clips, batches: order_of(clips, min(batches, 4)))
+        yield folder
+
+
+@pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize("check", REHEARSED, ids=lambda check: check.name)
+def test_a_check_comes_to_its_end(samples: Path, tmp_path: Path, check: Check) -> None:
+    """It passes, or names what is not here, or had no time for all."""
+    module, _, name = check.function.partition(":")
+    record = Record(tmp_path / "report", samples, SECONDS)
+    try:
+        getattr(importlib.import_module(module), name)(record)
+    except OutOfTime:
+        pass
+    except (Skipped, RuntimeError) as error:
+        if not re.search(LACKING.get(check.name, "(?!)"), str(error)):
+            raise
