@@ -213,3 +213,21 @@ def test_a_transform_belongs_into_the_training_loop(clips_folder: Path) -> None:
     dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2), transform=lambda frames: frames)
     with pytest.raises(UsageError, match="call it on the batch in the training loop"):
         check_options(dataset, workers=None, device=None, pin_memory=False)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
+def test_without_cuda_nothing_can_be_pinned(clips_folder: Path) -> None:
+    dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2))
+    with pytest.raises(UsageError, match=r"pin_memory is for CUDA devices, and this torch .* finds no CUDA device"):
+        shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), pin_memory=True)
+
+
+def test_in_a_process_that_was_forked_beside_cuda_the_error_says_what_to_do(
+    clips_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its torch may say that there is no CUDA device."""
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2))
+    for options in ({"device": "cuda"}, {"pin_memory": True}):
+        with pytest.raises(UsageError, match="was forked from one that uses CUDA.*forkserver"):
+            shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), **options)

@@ -344,24 +344,6 @@ def test_options_that_make_no_sense(folder: Path, options: dict[str, Any], messa
         next(iter(shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), **{"workers": 0, **options})))
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")
-def test_without_cuda_nothing_can_be_pinned(folder: Path) -> None:
-    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
-    with pytest.raises(UsageError, match=r"pin_memory is for CUDA devices, and this torch .* finds no CUDA device"):
-        shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), pin_memory=True)
-
-
-def test_in_a_process_that_was_forked_beside_cuda_the_error_says_what_to_do(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its torch may say that there is no CUDA device."""
-    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
-    dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2))
-    for options in ({"device": "cuda"}, {"pin_memory": True}):
-        with pytest.raises(UsageError, match="was forked from one that uses CUDA.*forkserver"):
-            shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), **options)
-
-
 def test_a_sampler_that_lacks_a_batch_size_or_is_none(folder: Path) -> None:
     clips = shortgop.ClipDataset(folder, shortgop.AllClips(2))
     with pytest.raises(UsageError, match="batch_size is missing"):
