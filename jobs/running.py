@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import DatasetBusyError, OutputError
+from ..errors import ShortGopError
 from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.tidy import remove_old_snapshots
 from ..prep.options import Options
@@ -66,8 +66,9 @@ def run_all(
         # The last result may have come before all sources were found.
         check(len(failures))
     except BaseException:
-        # Finished parts are published, whatever ends the job. On a full disk that may have to wait for the next job.
-        with suppress(OutputError, DatasetBusyError):
+        # Finished parts are published, whatever ends the job. On a full disk, or where the store does not answer, that
+        # waits for the next job.
+        with suppress(ShortGopError):
             publisher.publish()
         raise
     publisher.publish()

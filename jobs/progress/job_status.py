@@ -180,7 +180,7 @@ def _parsed(dataset: Storage, data: bytes) -> JobStatus:
         lists["node_work"] = {node: NodeWork(**work) for node, work in values.get("node_work", {}).items()}
         known = {each.name for each in fields(JobStatus)}
         return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         place = dataset.place(STATUS_KEY)
         raise CorruptDataError(f"{place} is damaged; the next job replaces it", file=place) from error
 

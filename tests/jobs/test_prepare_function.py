@@ -128,6 +128,24 @@ def test_what_the_callback_raises_ends_the_job_which_goes_on_from_there(
     assert shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline").already_there == 1
 
 
+def test_what_ends_the_job_is_what_is_raised_also_where_nothing_can_be_published(
+    constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    root = tmp_path / "dataset/zarr.json"
+    before = []
+
+    def stop(progress: shortgop.Progress) -> None:
+        if progress.sources_done:
+            before.append(root.read_bytes())
+            root.write_text("{")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline", on_progress=stop)
+    root.write_bytes(before[0])
+    assert shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline").already_there == 1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -36,7 +36,7 @@ from shortgop.reporting.dataset_report import read_page
 from shortgop.storage.disk import DiskStorage
 from shortgop.wording import byte_size
 from store_helpers import put
-from synthetic import constant_rate_pts, make_video
+from synthetic import SyntheticVideo, constant_rate_pts, make_video
 
 _PATIENCE_SECONDS = 120
 
@@ -337,6 +337,18 @@ def test_a_job_that_was_interrupted_says_so(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), status_kept(DiskStorage(tmp_path), StatusBoard([])):
         raise KeyboardInterrupt
     assert show(tmp_path).splitlines()[0].endswith(": it was interrupted")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"running": 3}', '{"node_work": []}', '{"pid": 1}'])
+def test_a_damaged_status_is_named_and_keeps_no_job_from_its_work(
+    text: str, constant_video: SyntheticVideo, tmp_path: Path
+) -> None:
+    run(constant_video.path, tmp_path / "dataset")
+    (tmp_path / "dataset" / STATUS_KEY).write_text(text)
+    with pytest.raises(CorruptDataError, match=r"\.status\.json is damaged; the next job replaces it"):
+        read_status(DiskStorage(tmp_path / "dataset"))
+    run(constant_video.path, tmp_path / "dataset")
+    assert read_status(DiskStorage(tmp_path / "dataset")).state == "finished"
 
 
 def test_a_file_in_the_place_of_a_dataset_is_named_as_info_names_it(tmp_path: Path) -> None:
