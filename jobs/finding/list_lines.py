@@ -320,6 +320,11 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
             f"the list {file!r} has a column without a name; name it, or leave it out (pandas: to_csv(index=False))",
             file=file,
         )
+    refuse_repeated(file, columns)
+
+
+def refuse_repeated(file: str, columns: Sequence[str]) -> None:
+    """UsageError if two columns of a list have the same name."""
     twice = {name for name in columns if columns.count(name) > 1}
     if twice:
         raise UsageError(f"the list {file!r} has two columns {names_of(twice)}; rename one", file=file)

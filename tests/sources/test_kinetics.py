@@ -91,6 +91,20 @@ def test_a_cell_without_an_end_is_named(tmp_path: Path) -> None:
         find_sources([str(listed)])
 
 
+def test_no_line_is_lost_behind_a_cell_without_an_end(tmp_path: Path) -> None:
+    """All lines behind it were the end of that cell, without a word."""
+    listed = write_list(tmp_path, 'clapping,aaaaaaaaaaa,3,13,train,"1', "dancing,bbbbbbbbbbb,3,13,train,1")
+    with pytest.raises(UsageError, match=r"of '.*train\.csv' is malformed: unexpected end of data; a double quote may"):
+        find_sources([str(listed)])
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """The values of the first one were lost."""
+    (tmp_path / "list.csv").write_text("label,youtube_id,time_start,time_end, label\nx,a,1,2,y\n")
+    with pytest.raises(UsageError, match="two columns 'label'; rename one"):
+        find_sources([str(tmp_path / "list.csv")])
+
+
 def test_a_list_with_a_path_is_an_ordinary_list(tmp_path: Path) -> None:
     listed = tmp_path / "list.csv"
     listed.write_text("path,youtube_id,time_start,time_end\na.mp4,a,1,2\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from fractions import Fraction
@@ -118,6 +119,13 @@ def test_what_is_wrong_with_the_episodes_of_version_2_is_named(tmp_path: Path) -
     (root / "meta/episodes.jsonl").write_text(lines.replace("length", "duration"))
     with pytest.raises(UsageError, match="metadata of the LeRobot dataset '.*' makes no sense: KeyError: 'length'"):
         find_sources([str(root)])
+    (root / "meta/episodes.jsonl").write_text(lines)
+    info = json.loads((root / "meta/info.json").read_text())
+    for wrong in ({"fps": 0}, {"fps": -30}, {"fps": None}, {"fps": "1/0"}, {"features": None}, {"features": {"a": 1}}):
+        (root / "meta/info.json").write_text(json.dumps(info | wrong))
+        with pytest.raises(UsageError, match="metadata of the LeRobot dataset '.*' makes no sense: "):
+            find_sources([str(root)])
+    (root / "meta/info.json").write_text(json.dumps(info))
     (root / "meta/episodes.jsonl").unlink()
     with pytest.raises(UsageError, match="cannot read '.*episodes.jsonl': No such file"):
         find_sources([str(root)])

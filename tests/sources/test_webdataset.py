@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 from collections.abc import Mapping
@@ -76,6 +77,16 @@ def test_each_sample_is_a_video_with_its_columns(tmp_path: Path) -> None:
     assert said == [f"{tar}: a WebDataset tar of 2 videos"]
     # Nothing is left of what was copied out of the tar.
     assert list((tmp_path / "out").glob(".tmp/*")) == []
+
+
+def test_columns_are_values_that_a_manifest_holds(tmp_path: Path) -> None:
+    """JSON of Python has what is no number, and numbers that no float is; these ended the job with a traceback."""
+    written = b'{"score": 1e999, "rate": NaN, "text": "\\ud800", "other": [-1e999, {"a": 1}]}'
+    tar = write_tar(tmp_path / "a.tar", {"__key__": "0", "mp4": b"", "json": written, "left.json": b"[1e999]"})
+    (source,) = find_sources([str(tar)])
+    assert json.loads(source.attributes) == {
+        "score": None, "rate": None, "text": "\\ud800", "other": [None, {"a": 1}], "left": [None],
+    }  # fmt: skip
 
 
 def test_several_videos_of_a_sample_have_ids_of_their_own(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from ....prep.timing.stretch import Stretch
 from ....wording import counted
 from ..addresses import is_store_url
 from ..line_values import attributes_of_line
+from ..list_lines import refuse_repeated
 from ..plain_values import valid_text
 from ..source_parts import Imported, Recognised
 
@@ -57,8 +58,10 @@ def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) 
     `shown` is what messages call the list. `files` are those below `folder`, by their names without the suffix.
     """
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
-        reader = csv.DictReader(stream, skipinitialspace=True)
+        # Strict: a quote that is never closed would make one cell of all lines behind it.
+        reader = csv.DictReader(stream, skipinitialspace=True, strict=True)
         try:
+            refuse_repeated(shown, [name.strip() for name in reader.fieldnames or ()])
             sources = [_source(folder, shown, f"line {reader.line_num} of {shown!r}", row, files) for row in reader]
         except csv.Error as error:
             # The reader counts a line once all of its row was read.

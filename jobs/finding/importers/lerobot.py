@@ -101,6 +101,19 @@ def episodes_in(folder: Path, shown: str, tables: Iterable[str], opened: Callabl
     `shown` is what messages call the folder. `tables` are the files of its episodes, and `opened` opens them and
     `meta/info.json`: all are paths in the folder. UsageError where the metadata cannot be read, or names no videos.
     """
+    try:
+        return _episodes_in(folder, shown, tables, opened)
+    except UsageError:
+        raise
+    except (ArithmeticError, AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"the metadata of the LeRobot dataset {shown!r} makes no sense: {type(error).__name__}: {error}; copy it "
+            "again",
+            file=shown,
+        ) from error
+
+
+def _episodes_in(folder: Path, shown: str, tables: Iterable[str], opened: Callable[[str], BinaryIO]) -> Recognised:
     with opened(INFO) as stream:
         info = json.load(stream)
     features: dict[str, Any] = info.get("features", {})
@@ -120,19 +133,12 @@ def episodes_in(folder: Path, shown: str, tables: Iterable[str], opened: Callabl
         )
     data_path = str(info.get("data_path", ""))
     robot = _Dataset(folder, shown, str(info.get("video_path")), data_path, exact(str(info["fps"])))
-    try:
-        if str(info["codebase_version"]).startswith("v2."):
-            found = _described_by_lines(robot, info, opened, cameras)
-        else:
-            found = [_described_by(row, robot, cameras) for row in _rows(shown, tables, opened, cameras)]
-    except UsageError:
-        raise
-    except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"the metadata of the LeRobot dataset {shown!r} makes no sense: {type(error).__name__}: {error}; copy it "
-            "again",
-            file=shown,
-        ) from error
+    if robot.fps <= 0:
+        raise ValueError(f"fps is {robot.fps}")
+    if str(info["codebase_version"]).startswith("v2."):
+        found = _described_by_lines(robot, info, opened, cameras)
+    else:
+        found = [_described_by(row, robot, cameras) for row in _rows(shown, tables, opened, cameras)]
     episodes = sorted(found, key=lambda episode: episode.index)
     if not episodes:
         raise UsageError(f"the LeRobot dataset {shown!r} has no episodes", file=shown)

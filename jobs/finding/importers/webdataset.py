@@ -17,7 +17,7 @@ from typing import Any
 
 from ....errors import UsageError
 from ....wording import counted
-from ..plain_values import valid_text
+from ..plain_values import plain, valid_text
 from ..source_parts import Imported, Member, Recognised
 
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
@@ -117,9 +117,10 @@ def _add_columns(sample: _Sample, ending: str, member: tarfile.TarInfo, archive:
     try:
         value: Any = data.decode()
         if kind == "json":
-            value = json.loads(value, parse_constant=lambda _nan: None)
+            value = json.loads(value)
         elif kind in _NUMBERS:
             value = int(value)
+        value = plain(value)
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{member.name!r} in the tar {str(tar)!r} is no {kind}: {error}; write it again", file=str(tar)
@@ -127,4 +128,4 @@ def _add_columns(sample: _Sample, ending: str, member: tarfile.TarInfo, archive:
     if kind == "json" and not name and isinstance(value, dict):
         sample.columns.update(value)
     else:
-        sample.columns[valid_text(name or kind)] = valid_text(value) if isinstance(value, str) else value
+        sample.columns[valid_text(name or kind)] = value
