@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import wraps
 from inspect import signature
@@ -92,7 +92,7 @@ def prepare_without_warning(
     `sources` are video files, folders, globs and lists, one or several. Videos that are in the dataset already are left
     alone. An option of the encoding (`profile` to `shard_mb`) that is None has its value in the dataset, in a new one
     that of the profile "fast". `fps` is "source" or a rate, `size` "source", a short side or (width, height),
-    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is seconds, or a text such as "30m".
+    `segment_seconds`, `max_gap` and `max_stall` are seconds, and `keep_snapshots` is a text such as "30m", or 0.
     `max_failures` is a number of sources, or a part of them such as "5%". `types` gives the types of columns of CSV
     lists that are not to be inferred ("text", "integer", "float", "boolean", "json"), and `on_types` is called with
     each list and the types of its columns. `cuts` names the columns of a list with the times of stretches, "start,end",
@@ -109,6 +109,11 @@ def prepare_without_warning(
     TooManyFailuresError if more sources failed than `max_failures`. Finished work is kept, and the same call goes on
     from there.
     """
+    for option, flag in (
+        ("salvage", salvage), ("include_dropped", include_dropped), ("retry_failed", retry_failed), ("check", check),
+    ):  # fmt: skip
+        if not isinstance(flag, bool):
+            raise WrongTypeError(f"{option} is {flag!r}; it has to be True or False")
     where = Where(runner, address, workers, streams_per_gpu)
     given = _fields(
         fps=fps, size=size, fit=fit, upscale=upscale, deinterlace=deinterlace, gop=gop, b_frames=b_frames,
@@ -116,7 +121,7 @@ def prepare_without_warning(
         segment_seconds=segment_seconds, shard_mb=shard_mb,
     )  # fmt: skip
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
-    named_cuts = ",".join(cuts) if isinstance(cuts, tuple | list) else cuts
+    named_cuts = ",".join(map(str, cuts)) if isinstance(cuts, tuple | list) else cuts
     rate = None if image_fps is None else _rate_text(image_fps, "--image-fps")
     named_root = None if list_root is None else text_of(list_root)
     importing = importing_of(named_cuts, rate, on_recognised, named_root)
@@ -125,7 +130,7 @@ def prepare_without_warning(
     named = {} if profile is None else named_profile(profile, given.get("codec"))
     encoding = changed_profile(existing_profile(dataset), named | given)
     return run_job(
-        [text_of(source) for source in ([sources] if isinstance(sources, str | os.PathLike) else sources)],
+        _texts(sources),
         dataset,
         encoding,
         policy=policy,
@@ -186,6 +191,12 @@ def _failures_text(report: Report) -> str:
         f"{', '.join(counts)}: {failures[0].id}: {failures[0].reason} ({more} in `failures` of the report that "
         f"shortgop.prepare returns){begin}"
     )
+
+
+def _texts(sources: Any) -> list[str]:
+    """The sources that a caller gives, one or several. WrongTypeError for what is no path."""
+    is_one = isinstance(sources, str | bytes | os.PathLike) or not isinstance(sources, Iterable)
+    return [text_of(source) for source in ([sources] if is_one else sources)]
 
 
 def _fields(**options: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ...arguments import fits_int64
-from ...errors import UsageError
+from ...errors import UsageError, WrongTypeError
 
 TEXT = "text"
 
@@ -66,10 +66,23 @@ def parse_types(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         for each in filter(None, text.split(",")):
             name, _, kind = each.rpartition("=")
-            if not name or kind not in (*_TYPES, TEXT):
-                raise UsageError(f"--types has {each!r}; it takes COLUMN=TYPE, with {', '.join(_TYPES)} or {TEXT}")
+            _check_kind(name, kind, each)
             types[name] = kind
     return types
+
+
+def known_types(types: Mapping[str, str] | None) -> Mapping[str, str]:
+    """The types that a caller gives to columns; none for None. UsageError for a type that there is not."""
+    if not isinstance(types, Mapping | None):
+        raise WrongTypeError(f"types is {types!r}; give a dict of columns and their types, such as {{'label': 'text'}}")
+    for name, kind in (types or {}).items():
+        _check_kind(name, kind, f"{name}={kind}")
+    return types or {}
+
+
+def _check_kind(name: str, kind: str, shown: str) -> None:
+    if not name or kind not in (*_TYPES, TEXT):
+        raise UsageError(f"--types has {shown!r}; it takes COLUMN=TYPE, with {', '.join(_TYPES)} or {TEXT}")
 
 
 def check_types(types: Mapping[str, str], columns: Collection[str]) -> None:

@@ -60,7 +60,7 @@ def importing_of(
             rate = None
         if rate is None or rate <= 0:
             raise UsageError(f"--image-fps is {image_fps!r}; it takes a rate: 30, 29.97, 30000/1001")
-    names = tuple(name.strip() for name in cuts.split(",")) if cuts is not None else ()
+    names = tuple(name.strip() for name in cuts.split(",")) if isinstance(cuts, str) else ()
     in_frames = len(names) == 3 and names[2] == "frames"
     if cuts is not None and len(names) != 2 and not in_frames:
         raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ...errors import WrongTypeError
 from ...storage.locate import file_path, from_home, refuse_half_a_url
 from .addresses import is_store_url, url_below
 
@@ -25,8 +26,9 @@ def without_scheme(text: str) -> str:
 
 
 def text_of(source: str | os.PathLike[str]) -> str:
-    """A source as text. UsageError for a Path that was made of a URL, and so lost a slash."""
-    text = os.fspath(source)
+    """A source as text. UsageError for a Path that was made of a URL, and so lost a slash, and for what is no path."""
+    if not isinstance(source, str | os.PathLike) or not isinstance(text := os.fspath(source), str):
+        raise WrongTypeError(f"{source!r} is no path; give a path, or a URL as text")
     if not isinstance(source, str) and not os.path.lexists(text):
         refuse_half_a_url(text, is_path=True)
     return text

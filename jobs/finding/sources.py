@@ -12,7 +12,7 @@ from pathlib import Path
 from ...errors import UsageError
 from ...storage.locate import from_home
 from .addresses import is_store_url, parse, shown
-from .column_types import check_types
+from .column_types import check_types, known_types
 from .disk_sources import found_on_disk
 from .ids import Folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importing import PLAIN, Importing
@@ -96,6 +96,7 @@ def found_in(
     """
     if not arguments:
         raise UsageError("no source given; name a video file, a folder, a glob or a list")
+    types = known_types(types)
     arguments = [without_scheme(each) for each in arguments]
     _refuse_options_of_lists(arguments, importing)
     lists: list[str] = []
@@ -116,7 +117,7 @@ def found_in(
             yield from found_at_url(argument, naming_urls, read, importing)
         else:
             yield from found_on_disk(argument, naming, read, importing)
-    check_types(types or {}, typed)
+    check_types(types, typed)
     text = what_is_lost(lists, arguments, importing.columns_at)
     if text:
         importing.tell(text)

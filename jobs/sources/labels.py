@@ -19,7 +19,7 @@ from ...storage.interface import Storage
 from ...storage.locate import from_home, storage_at
 from ...warned import warn
 from ..finding.addresses import is_store_url, parse
-from ..finding.column_types import check_types
+from ..finding.column_types import check_types, known_types
 from ..finding.importing import Importing, importing_of
 from ..finding.label_lists import Labels, columns_by_id, read_labels
 from ..finding.list_lines import is_list
@@ -92,6 +92,7 @@ def annotate(
 def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing) -> list[Labels]:
     if not is_list(file) or file.lower().endswith(".txt"):
         raise UsageError(f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file", file=file)
+    types = known_types(types)
     typed: set[str] = set()
 
     def note(name: str, kinds: Mapping[str, str]) -> None:
@@ -99,7 +100,7 @@ def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, impor
         on_types(name, kinds)
 
     lines = read_labels(file, types, note, partial(stretch_of_row, importing=importing))
-    check_types(types or {}, typed)
+    check_types(types, typed)
     return lines
 
 

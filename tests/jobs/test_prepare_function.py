@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 import shortgop
 from datasets import copied_shards, current_manifest, make_dataset, rows_of
 from shortgop.cli import app
+from shortgop.errors import WrongTypeError
 from shortgop.jobs.named_options import prepare_without_warning
 from shortgop.manifests.equal_contents import equal_contents
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
@@ -165,6 +166,11 @@ def test_what_ends_the_job_is_what_is_raised_also_where_nothing_can_be_published
         ({"workers": 0, "runner": "ray"}, "--workers is 0"),
         ({"keep_snapshots": "long"}, "--keep-snapshots is 'long'"),
         ({"codec": "h264", "encoder": "libx265"}, "libx265 writes hevc"),
+        ({"salvage": "no"}, "salvage is 'no'; it has to be True or False"),
+        ({"types": "label=text"}, "types is 'label=text'; give a dict"),
+        ({"cuts": 5}, "--cuts is 5; it takes two names of columns"),
+        ({"list_root": 5}, "5 is no path; give a path, or a URL as text"),
+        ({"id_root": b"videos"}, "b'videos' is no path; give a path, or a URL as text"),
         ({"sise": 256}, "prepare has no parameter 'sise'; there is size"),
         ({"gop_frames": 16}, "prepare has no parameter 'gop_frames'; there is gop"),
         ({"verbose": True}, "prepare has no parameter 'verbose'; its docstring names all"),
@@ -177,6 +183,12 @@ def test_errors_are_those_of_the_command_and_nothing_is_made(
         shortgop.prepare(constant_video.path, tmp_path / "dataset", **{"runner": "inline", **options})
     assert message in str(caught.value)
     assert not (tmp_path / "dataset").exists()
+
+
+@pytest.mark.parametrize("sources", [None, 5, b"a.mp4", [b"a.mp4"], [None]])
+def test_sources_that_are_no_paths_are_the_wrong_type(sources: Any, tmp_path: Path) -> None:
+    with pytest.raises(WrongTypeError, match="is no path; give a path, or a URL as text"):
+        shortgop.prepare(sources, tmp_path / "dataset", runner="inline")
 
 
 def test_workers_do_not_get_a_dataset_in_the_memory_of_this_process(constant_video: SyntheticVideo) -> None:

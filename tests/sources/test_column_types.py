@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.column_types import ColumnType, parse_types, typed, types_text
 from shortgop.jobs.finding.label_lists import columns_by_id, read_labels
+from shortgop.jobs.sources.labels import annotate
 from source_arguments import complaint, find_sources
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -99,6 +100,15 @@ def test_a_type_of_a_column_that_no_list_has_is_refused() -> None:
 def test_types_that_make_no_sense(text: str) -> None:
     with pytest.raises(UsageError, match="it takes COLUMN=TYPE, with integer, boolean, float, json or text"):
         parse_types([text])
+
+
+def test_a_type_that_there_is_not_is_not_taken_for_a_wrong_cell() -> None:
+    """As a caller of `prepare` or `annotate` may write it."""
+    Path("labels.csv").write_text("path,label\na.mp4,3\n")
+    with pytest.raises(UsageError, match="--types has 'label=int'; it takes COLUMN=TYPE, with integer"):
+        find_sources(["labels.csv"], types={"label": "int"})
+    with pytest.raises(UsageError, match="--types has 'label=int'; it takes COLUMN=TYPE, with integer"):
+        annotate("dataset", "labels.csv", types={"label": "int"})
 
 
 def test_a_list_of_labels_needs_an_id_or_a_path() -> None:
