@@ -130,11 +130,12 @@ def _s3(root: StoreRoot, client: ClientConfig, retry: RetryConfig) -> ObjectStor
     if uses_boto3():
         provider, from_files = _from_profile()
         config.update(from_files)
-        client["allow_http"] = client.get("allow_http", False) or from_files.get("endpoint", "").startswith("http://")
+    if endpoint := _endpoint(root):
+        config["endpoint"] = endpoint
+    client["allow_http"] = config.get("endpoint", "").startswith("http://")
     if "region" not in config and not _environment("AWS_REGION", "AWS_DEFAULT_REGION"):
-        endpoint = config.get("endpoint") or _endpoint(root)
         # Stores other than Amazon's accept any region.
-        config["region"] = "us-east-1" if endpoint else bucket_region(AMAZON, root.bucket)
+        config["region"] = "us-east-1" if "endpoint" in config else bucket_region(AMAZON, root.bucket)
     return S3Store(
         root.bucket,
         config=config,
@@ -178,7 +179,9 @@ def s3_client() -> Any:
     config = Config(retries={"mode": "standard", "max_attempts": 8}, response_checksum_validation="when_required")
     if _is_unsigned():
         config = config.merge(Config(signature_version=UNSIGNED))
-    return session.client("s3", region_name=region, config=config)
+    # It does not know all names itself, and without one it would ask Amazon.
+    endpoint = _environment(*_ENDPOINTS["s3"]) or None
+    return session.client("s3", region_name=region, endpoint_url=endpoint, config=config)
 
 
 def _is_unsigned() -> bool:

@@ -202,12 +202,15 @@ class DiskStorage:
         return _DiskUpload(self.folder, stem, suffix)
 
     def remove(self, key: str) -> None:
+        taken = self.take(key)
+        if taken is not None:
+            taken.remove()
+
+    def take(self, key: str) -> Taken | None:
         path = self.folder / key
         with writing(path), contextlib.suppress(FileNotFoundError):
-            _DiskTaken(self.folder, path).remove()
-
-    def take(self, key: str) -> Taken:
-        return _DiskTaken(self.folder, self.folder / key)
+            return _DiskTaken(self.folder, path)
+        return None
 
     def lock(self) -> AbstractContextManager[None]:
         return disk_lock(self.folder)
@@ -289,7 +292,8 @@ class _DiskTaken:
         commit(self._aside, self._path)
 
     def remove(self) -> None:
-        discard(self._aside)
+        with writing(self._path):
+            discard(self._aside)
 
 
 def _read_from(path: str, start: int) -> bytes:

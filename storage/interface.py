@@ -191,9 +191,8 @@ class Storage(Protocol):
         none."""
         ...
 
-    def take(self, key: str) -> Taken:
-        """Take a file aside, where that is possible, to look once more before it is removed. FileNotFoundError if there
-        is none."""
+    def take(self, key: str) -> Taken | None:
+        """Take a file aside, where that is possible, to look once more before it is removed. None if there is none."""
         ...
 
     def lock(self) -> AbstractContextManager[None]:

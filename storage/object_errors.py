@@ -157,7 +157,8 @@ def _odd_key(what: Failure) -> str:
 
 
 def _lacks_settings(what: Failure) -> bool:
-    line = _first_line(what)
+    # A URL in it holds the name of the file.
+    line = re.sub(r"https?://\S+", "", _first_line(what))
     return "redential" in line or "must be specified" in line
 
 

@@ -159,10 +159,9 @@ class ObjectStorage:
                 self._bucket.remove_objects(sorted(below, key=lambda each: (each.count("/"), each)))
             raise OSError(errno.EBUSY, "files appear there as fast as they are removed", self.place(key))
 
-    def take(self, key: str) -> Taken:
-        if self.find(key) is None:
-            raise FileNotFoundError(errno.ENOENT, "there is no such object", self.place(key))
-        return _TakenObject(self, key)
+    def take(self, key: str) -> Taken | None:
+        with self._writing(key):
+            return None if self.find(key) is None else _TakenObject(self, key)
 
     def lock(self) -> AbstractContextManager[None]:
         with self._writing(""):

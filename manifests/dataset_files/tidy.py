@@ -14,7 +14,6 @@ from functools import lru_cache, partial
 
 from ...errors import DatasetError, UnreadableDataError, UsageError
 from ...storage.interface import Storage
-from ...whole_files import writing
 from ..shared_memory.host_copies import copies_in
 from .in_order import in_order
 from .layout import file_at, is_shard, shard_key, shard_lengths, snapshot_key, snapshots, time_there, unit_of_shard
@@ -168,11 +167,9 @@ def _removed(dataset: Storage, name: str) -> bool:
     The shard is first taken aside, where that is possible, then the parts are read again. A part that came before is
     seen now, and the shard goes back. A part that comes later is not published, because its shard does not exist.
     """
-    with writing(dataset.place(shard_key(name))):
-        try:
-            taken = dataset.take(shard_key(name))
-        except FileNotFoundError:
-            return False
+    taken = dataset.take(shard_key(name))
+    if taken is None:
+        return False
     try:
         is_named = any(name in named for named in _names(dataset))
     except DatasetError:

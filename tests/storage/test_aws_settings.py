@@ -143,6 +143,19 @@ def test_a_bucket_with_dots_is_asked_for_by_its_path(monkeypatch: pytest.MonkeyP
     assert asked == ["/my.bucket"]
 
 
+@pytest.mark.usefixtures("aws_folder")
+@pytest.mark.parametrize(
+    "names", [("AWS_ENDPOINT",), ("AWS_ENDPOINT_URL", "AWS_ENDPOINT"), ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")]
+)
+def test_both_clients_ask_the_same_server(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3 does not know AWS_ENDPOINT: it asked Amazon for what was uploaded in part to a bucket of that name."""
+    for number, name in enumerate(names):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{9 + number}")
+    store = connect(StoreRoot.of("s3://bucket/dataset"), NetworkOptions())
+    assert isinstance(store, S3Store)
+    assert store.config["endpoint"] == connections.s3_client().meta.endpoint_url == "http://127.0.0.1:9"
+
+
 @pytest.mark.parametrize(
     "endpoint", ["localhost:9000", "http://localhost:9000 ", "", "http://", "ftp://host", "http://h:x"]
 )

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from file_permissions import modes_count
+from shortgop.errors import OutputError
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from storage_conformance import StorageConformance
@@ -17,3 +19,14 @@ class TestDisk(StorageConformance):
         storage = storage_at(tmp_path / "dataset")
         storage.make()
         return storage
+
+
+def test_a_file_that_may_not_be_taken_aside_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    """Each job looks for shards that nothing names, and one of another user's folder ended it with a traceback."""
+    storage = storage_at(tmp_path)
+    storage.put_new("shards/u1.shard", b"abc")
+    (tmp_path / "shards").chmod(0o500)
+    with modes_count(), pytest.raises(OutputError, match="u1.shard: Permission denied; give yourself permission"):
+        storage.take("shards/u1.shard")
+    (tmp_path / "shards").chmod(0o700)
+    assert storage.read("shards/u1.shard") == b"abc"

@@ -62,6 +62,14 @@ def test_no_permission(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     with pytest.raises(OutputError, match="403.*tried the key.*give yourself permission") as written:
         storage.put_new("a", b"abc")
     assert short(written.value)
+    with pytest.raises(OutputError, match="403.*tried the key.*give yourself permission"):
+        storage.take("a")
+
+
+@pytest.mark.parametrize("answer", ["Server returned non-2xx status code: 500 Internal Server Error", "HTTP error"])
+def test_a_file_with_credentials_in_its_name_is_no_matter_of_credentials(answer: str) -> None:
+    error = GenericError(f"Generic S3 error: Error performing GET http://host/b/credentials/a.mp4 in 1ms - {answer}")
+    assert system_error(error, "s3://b/credentials/a.mp4", "the key").errno == errno.EIO
 
 
 def test_no_permission_to_remove_files() -> None:
