@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from .interface import NO_BUCKET
 
 # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
-_STATUSES_TO_RETRY = (408, 429, 500, 502, 503, 504)
+STATUSES_TO_RETRY = (408, 429, 500, 502, 503, 504)
 _CODES_TO_RETRY = (
     *("RequestTimeout", "SlowDown", "InternalError", "OperationAborted", "ConditionalRequestConflict"),
     *("ServerBusy", "OperationTimedOut"),
@@ -55,7 +55,7 @@ class Failure:
     @property
     def is_passing(self) -> bool:
         """Whether the same request may succeed later."""
-        return self.status in _STATUSES_TO_RETRY or self.code in _CODES_TO_RETRY or bool(self.connection)
+        return self.status in STATUSES_TO_RETRY or self.code in _CODES_TO_RETRY or bool(self.connection)
 
     @property
     def is_throttling(self) -> bool:

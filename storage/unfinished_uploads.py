@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..warned import warn
 from .connections import has_boto3, s3_client
+from .object_errors import STATUSES_TO_RETRY
 
 if TYPE_CHECKING:
     from .connections import StoreRoot
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 # Below a root others may upload too, such as to a dataset that lies in a folder of this one. `Storage.start` makes
 # keys of this form, and what is large goes to these folders. A snapshot gets its name by an upload of copied parts.
 _OURS = re.compile(r"(shards|\.tmp)/[^/]+-[0-9a-f]{32}(\.\w+)?|manifest/\d+\.zip")
-# The next job finds what such an answer left.
-_PASSING_STATUSES = (408, 429, 500, 502, 503, 504)
 
 
 def abort_unfinished(root: StoreRoot, spared_seconds: float) -> int:
@@ -54,7 +53,8 @@ def abort_unfinished(root: StoreRoot, spared_seconds: float) -> int:
         status, code = error.response["ResponseMetadata"]["HTTPStatusCode"], error.response["Error"]["Code"]
         if status in (401, 403):
             _warn(root, "allow s3:ListBucketMultipartUploads and s3:AbortMultipartUpload")
-        elif status not in _PASSING_STATUSES:
+        # What such an answer left, the next job finds.
+        elif status not in STATUSES_TO_RETRY:
             _warn(root, f"see why the server answered {status} {code} to {error.operation_name}")
     return count
 

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ...errors import NotAVideoError, ShortGopError, SourceError
 from ...manifests.tables import Manifest
@@ -33,6 +34,7 @@ from .source_parts import PictureRows, identity_of_part
 from .store_files import check_same, copied, told
 
 _Count = Callable[[int], None]
+_T = TypeVar("_T")
 
 # A smaller file is fetched whole, which takes hardly longer than to find out what is needed of it.
 _MIN_PART_BYTES = 1 << 23
@@ -51,11 +53,7 @@ class SourceFile:
     def header(self) -> Estimate:
         """What its header says; of a file in a store nothing else is fetched. It says nothing if it cannot be read."""
         copy = self.copy
-        found: list[Estimate] = []
-        self._in_time(
-            lambda: found.append(estimate(self.path if copy is None else copy.reader(), None)), "reading its header"
-        )
-        return found[0]
+        return self._in_time(lambda: estimate(self.path if copy is None else copy.reader(), None), "reading its header")
 
     def check_unchanged(self, identity: int) -> None:
         """SourceError if what lies on a disk is no longer what had this identity when the job looked at it: its rows
@@ -63,11 +61,8 @@ class SourceFile:
         source = self.source
         if source.in_store is not None:
             return
-        found: list[int] = []
-        self._in_time(
-            lambda: found.append(identity_of_part(source.path, source.part, identity_of)[0]), "looking at it again"
-        )
-        if found[0] != identity:
+        found, _ = self._in_time(lambda: identity_of_part(source.path, source.part, identity_of), "looking at it again")
+        if found != identity:
             raise SourceError(
                 f"{source.path} was changed after the job had looked at it; run the same command again",
                 file=source.path,
@@ -97,15 +92,15 @@ class SourceFile:
             self._in_time(fetch_same, "downloading it")
         return self.path
 
-    def _in_time(self, work: Callable[[], None], what: str) -> None:
+    def _in_time(self, work: Callable[[], _T], what: str) -> _T:
         file = self.source.in_store
 
-        def named() -> None:
+        def named() -> _T:
             with told(file.address) if file is not None else contextlib.nullcontext():
-                work()
+                return work()
 
         with stall_limit(float(self.policy.max_stall_seconds)):
-            tried_again(self.path, lambda: in_time(named, what))
+            return tried_again(self.path, lambda: in_time(named, what))
 
 
 @contextlib.contextmanager
