@@ -43,7 +43,7 @@ def found_on_disk(argument: str, naming: Naming, read: ReadList, importing: Impo
         if not glob.has_magic(argument):
             raise _not_there(argument, error) from error
         return _in_glob(argument, naming, read, importing)
-    imported = recognised(path, importing, is_video_name)
+    imported = recognised(path, importing, read)
     if imported is not None:
         importing.tell(f"{argument}: {imported.what}")
         below = None if is_list(path.name) else path if path.is_dir() else path.parent
@@ -70,7 +70,7 @@ def _in_folder(folder: Path, argument: str, naming: Naming, importing: Importing
     for found in _videos_below(folder, f"in {argument!r}", naming(folder), importing):
         has_videos = True
         yield found
-    others = inside(folder, walk(folder), importing, is_video_name, has_videos=has_videos)
+    others = inside(folder, walk(folder), importing, has_videos=has_videos)
     yield from (_imported(each, folder, naming) for each in others)
     if others or has_videos:
         return
@@ -106,7 +106,7 @@ def _in_glob(pattern: str, naming: Naming, read: ReadList, importing: Importing)
             if is_list(path.name):
                 found = found_in_list(str(path), read, importing)
             else:
-                found = (_imported(each, root, naming) for each in samples_of(path, is_video_name).sources)
+                found = (_imported(each, root, naming) for each in samples_of(path).sources)
         elif spelled_out or is_video_name(path.name):
             found = (Found(_source(_id_of(path, prefix_of), path, str(path)), place, listed=False),)
         elif may_have_labels(path.name):

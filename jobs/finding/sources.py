@@ -105,11 +105,13 @@ def found_in(
     # Thousands of files may be given one by one.
     naming = cache(lambda base: prefixes_below(base, numbered))
     naming_urls = partial(id_of_url, numbered)
-    typed: set[str] = set()
+    typed: dict[str, Mapping[str, str]] = {}
 
     def note(file: str, kinds: Mapping[str, str]) -> None:
-        typed.update(kinds)
-        on_types(file, kinds)
+        # A list that may be one of pictures is read twice if it is none.
+        if typed.get(file) != kinds:
+            typed[file] = kinds
+            on_types(file, kinds)
 
     read = partial(read_list, types=types, on_types=note)
     for argument in arguments:
@@ -117,7 +119,7 @@ def found_in(
             yield from found_at_url(argument, naming_urls, read, importing)
         else:
             yield from found_on_disk(argument, naming, read, importing)
-    check_types(types, typed)
+    check_types(types, set().union(*typed.values()))
     text = what_is_lost(lists, arguments, importing.columns_at)
     if text:
         importing.tell(text)

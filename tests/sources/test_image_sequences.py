@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -157,6 +157,21 @@ def test_a_list_of_pictures_with_ids_is_a_video_for_each(tmp_path: Path) -> None
     assert numbers(tmp_path / "out", "b") == [1, 3, 5]
     # Only what is the same in all lines of a video says something of the video.
     assert [video.attributes for video in shortgop.open(tmp_path / "out")] == [{"label": "jump"}, {"label": "wave"}]
+
+
+@pytest.mark.parametrize("others", ["", "c.mp4,7,008\n"])
+def test_the_columns_of_a_list_of_pictures_have_the_types_that_are_given(others: str, tmp_path: Path) -> None:
+    """They were refused, since the list counted as none. Of a list with other files, which is read twice, the types are
+    told once."""
+    listed = tmp_path / "order.csv"
+    listed.write_text("path,code,other\na.png,7,008\nb.png,7,008\n" + others)
+    told: list[Mapping[str, str]] = []
+    sources = find_sources(
+        [str(listed)], importing=Importing(image_fps=Fraction(30)), types={"code": "text"},
+        on_types=lambda _, types: told.append(types),
+    )  # fmt: skip
+    assert {source.attributes for source in sources} == {'{"code": "7", "other": "008"}'}
+    assert told == [{"code": "text", "other": "text"}]
 
 
 def test_images_are_trained_on_beside_videos(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from ....storage.locate import from_home
 from ....wording import counted
 from ..addresses import is_store_url, shown
 from ..places import place_of_listed, without_scheme
-from ..source_lists import Row, read_list
+from ..source_lists import Row
 from ..source_parts import Images, Imported, Recognised
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
@@ -49,12 +49,12 @@ def folders_of_images(top: Path, folders: Iterable[tuple[Path, list[str]]], fps:
     return found
 
 
-def list_of_images(path: Path, fps: Fraction, list_root: str | None = None) -> Recognised | None:
-    """The videos that a list of pictures makes, in the order of its lines: one for each `id`, or one with the name of
+def list_of_images(path: Path, listed: Iterable[Row], fps: Fraction, list_root: str | None = None) -> Recognised | None:
+    """The videos that the rows of a list of pictures make, in their order: one for each `id`, or one with the name of
     the list without its suffix. Columns that have one value in all lines of a video are its columns. None for a list
     that names other files than pictures: see `picture_of_row`. Paths begin in `list_root`, by default in the list's
     own folder."""
-    rows = list(read_list(str(path)))
+    rows = list(listed)
     if not all(is_image_name(row.path) for row in rows):
         return None
     for row in rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ..line_values import attributes_of_line
 from ..list_lines import refuse_repeated
 from ..plain_values import valid_text
 from ..source_parts import Imported, Recognised
+from ..video_names import is_video_name
 
 _COLUMNS = {"youtube_id", "time_start", "time_end"}
 
@@ -39,7 +40,7 @@ def is_kinetics(path: Path) -> bool:
     return header >= _COLUMNS and "path" not in header
 
 
-def rows_of(path: Path, is_video_name: Callable[[str], bool], list_root: str | None = None) -> Recognised:
+def rows_of(path: Path, list_root: str | None = None) -> Recognised:
     """The videos of a list on a disk. Files lie below `list_root`, by default below the list's own folder."""
     if list_root is not None and is_store_url(list_root):
         raise UsageError(
@@ -48,7 +49,7 @@ def rows_of(path: Path, is_video_name: Callable[[str], bool], list_root: str | N
             file=str(path),
         )
     folder = path.parent if list_root is None else Path(list_root)
-    return rows_among(path, str(path), folder, _videos_below(folder, is_video_name))
+    return rows_among(path, str(path), folder, _videos_below(folder))
 
 
 def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) -> Recognised:
@@ -75,7 +76,7 @@ def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) 
     return Recognised(f"a Kinetics list of {counted(len(sources), 'video')}", tuple(sources))
 
 
-def _videos_below(folder: Path, is_video_name: Callable[[str], bool]) -> dict[str, Path]:
+def _videos_below(folder: Path) -> dict[str, Path]:
     return {
         Path(name).stem: Path(top) / name
         for top, _, names in sorted(os.walk(folder))

@@ -9,25 +9,25 @@ from pathlib import Path
 from ....errors import UsageError
 from ..importing import Importing
 from ..list_lines import is_list
+from ..source_lists import Row
 from ..source_parts import Imported, PictureRows, Recognised
 from .images import folders_of_images, is_image_name, list_of_images
 from .kinetics import is_kinetics, rows_of
 from .lerobot import episodes_of, is_lerobot
 from .webdataset import samples_of
 
-IsVideoName = Callable[[str], bool]
 
-
-def recognised(path: Path, importing: Importing, is_video_name: IsVideoName) -> Recognised | None:
-    """The sources that a file or folder of another tool's format stands for; None for any other file or folder."""
+def recognised(path: Path, importing: Importing, read: Callable[[str], Iterable[Row]]) -> Recognised | None:
+    """The sources that a file or folder of another tool's format stands for; None for any other file or folder. `read`
+    reads the rows of a list."""
     if path.is_dir():
         return _without_image_fps(episodes_of(path), importing) if is_lerobot(path) else None
     if path.suffix.lower() == ".tar":
-        return samples_of(path, is_video_name)
+        return samples_of(path)
     if is_kinetics(path):
-        return rows_of(path, is_video_name, importing.list_root)
+        return rows_of(path, importing.list_root)
     if importing.image_fps is not None and is_list(path.name):
-        return list_of_images(path, importing.image_fps, importing.list_root)
+        return list_of_images(path, read(str(path)), importing.image_fps, importing.list_root)
     return None
 
 
@@ -42,12 +42,7 @@ def _without_image_fps(found: Recognised, importing: Importing) -> Recognised:
 
 
 def inside(
-    top: Path,
-    walked: Iterable[tuple[Path, list[str]]],
-    importing: Importing,
-    is_video_name: IsVideoName,
-    *,
-    has_videos: bool,
+    top: Path, walked: Iterable[tuple[Path, list[str]]], importing: Importing, *, has_videos: bool
 ) -> list[Imported]:
     """The sources in a folder besides its video files: with `--image-fps` its folders of pictures, and if there is
     neither a video nor such a folder, its WebDataset tars.
@@ -65,7 +60,7 @@ def inside(
     for folder, files in folders:
         for name in sorted(files):
             if name.lower().endswith(".tar"):
-                tar = samples_of(folder / name, is_video_name)
+                tar = samples_of(folder / name)
                 importing.tell(f"{folder / name}: {tar.what}")
                 sources += tar.sources
     if not sources and any(is_image_name(name) for _, files in folders for name in files):

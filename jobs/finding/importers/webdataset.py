@@ -10,7 +10,7 @@ import json
 import os
 import re
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from ....errors import UsageError
 from ....wording import counted
 from ..plain_values import plain, valid_text
 from ..source_parts import Imported, Member, Recognised
+from ..video_names import is_video_name
 
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
 # The endings that the library writes as whole numbers and as text.
@@ -37,7 +38,7 @@ class _Sample:
     columns: dict[str, Any] = field(default_factory=dict)
 
 
-def samples_of(tar: Path, is_video_name: Callable[[str], bool]) -> Recognised:
+def samples_of(tar: Path) -> Recognised:
     """The videos in a tar: id is the sample's key, or `<key>.<ending>` in samples with several videos.
 
     The entries of a `.json` object, and the contents of `.cls`, `.txt` and the like, are columns; a file with a longer
@@ -45,7 +46,7 @@ def samples_of(tar: Path, is_video_name: Callable[[str], bool]) -> Recognised:
     videos.
     """
     sources: list[Imported] = []
-    for sample in _samples(tar, is_video_name):
+    for sample in _samples(tar):
         for ending, member in sample.videos:
             several = len(sample.videos) > 1
             sources.append(
@@ -74,7 +75,7 @@ def _check_end(tar: Path) -> None:
             )
 
 
-def _samples(tar: Path, is_video_name: Callable[[str], bool]) -> Iterator[_Sample]:
+def _samples(tar: Path) -> Iterator[_Sample]:
     sample: _Sample | None = None
     try:
         if tar.is_fifo():
