@@ -7,6 +7,7 @@ What AWS keeps in files (profiles) takes boto3.
 from __future__ import annotations
 
 import configparser
+import http.client
 import importlib.util
 import os
 import threading
@@ -243,16 +244,20 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 @lru_cache(maxsize=64)
 def bucket_region(endpoint: str, bucket: str) -> str:
-    """The region of a bucket, which Amazon tells anyone who asks; "us-east-1" if it does not. One request."""
+    """The region of a bucket, which Amazon tells anyone who asks; "us-east-1" if it does not, as of no bucket. One
+    request. OSError if it does not answer: a region that is guessed would stay wrong for this process."""
     # Not as https://bucket.s3.amazonaws.com: a certificate holds for no name that has dots in the place of the bucket.
     request = urllib.request.Request(f"{endpoint}/{bucket}", method="HEAD")  # noqa: S310
     try:
         with urllib.request.build_opener(_Stay).open(request, timeout=5) as answer:
             headers = answer.headers
     except urllib.error.HTTPError as error:
+        if error.code >= 500:
+            raise
         headers = error.headers
-    except OSError:
-        headers = {}
+    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+        # As urllib says it where it notices the same before the answer.
+        raise urllib.error.URLError(str(error) or type(error).__name__) from error
     return headers.get("x-amz-bucket-region") or "us-east-1"
 
 

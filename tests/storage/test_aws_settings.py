@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import sys
 import threading
+import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,12 +94,16 @@ def test_what_the_environment_says_counts_more_than_files(
 
 
 @contextlib.contextmanager
-def amazon(asked: list[str], region: str) -> Iterator[str]:
-    """A server that sends every request to another place, and says the region of the bucket, as Amazon's does."""
+def amazon(asked: list[str], region: str, failures: int = 0) -> Iterator[str]:
+    """A server that sends every request to another place, and says the region of the bucket, as Amazon's does. The
+    first ones it does not answer."""
 
     class Redirecting(http.server.BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             asked.append(self.path)
+            if len(asked) <= failures:
+                self.send_error(503)
+                return
             self.send_response(301)
             self.send_header("x-amz-bucket-region", region)
             self.send_header("Location", "http://127.0.0.1:9/elsewhere")
@@ -126,7 +131,25 @@ def test_a_user_without_a_home_has_no_files(aws_folder: Path, monkeypatch: pytes
 
 def test_the_region_of_a_bucket_is_asked_for(s3_endpoint: str) -> None:
     assert bucket_region(s3_endpoint, "corpus") == "us-east-1"
-    assert bucket_region("http://127.0.0.1:9", "corpus") == "us-east-1"
+
+
+@pytest.mark.usefixtures("aws_folder")
+def test_a_region_is_not_guessed_where_amazon_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guess stayed for the process: all that it asked for later was said to lie in another region."""
+    monkeypatch.delenv("AWS_REGION")
+    place = storage_at("s3://corpus/dataset", network=NetworkOptions(retries=1, first_backoff_seconds=0.01))
+    monkeypatch.setattr(connections, "AMAZON", "http://127.0.0.1:9")
+    with pytest.raises(OSError, match="no connection to the server"):
+        place.find("a")
+    asked: list[str] = []
+    with amazon(asked, "eu-central-1", failures=1) as endpoint:
+        monkeypatch.setattr(connections, "AMAZON", endpoint)
+        with pytest.raises(urllib.error.HTTPError):
+            bucket_region(endpoint, "corpus")
+        store = connect(StoreRoot.of("s3://corpus/dataset"), NetworkOptions())
+    assert isinstance(store, S3Store)
+    assert store.config["region"] == "eu-central-1"
+    assert asked == ["/corpus", "/corpus"]
 
 
 @pytest.mark.usefixtures("aws_folder")
