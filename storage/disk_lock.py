@@ -62,7 +62,7 @@ def disk_lock(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            # Another job may have started meanwhile, for the same reason.
+            # Where locks do not reach other hosts, another job may have started meanwhile.
             is_last = _holder(folder) in (me, None)
             _sweep(folder, spare_recent=elsewhere is not None or not is_last)
             if is_last:

@@ -58,7 +58,7 @@ class NetworkOptions:
 
 
 AT_THE_START = NetworkOptions(first_answer_seconds=10)
-"""For whoever begins something and waits for it. What has begun, as a worker of a job, had better wait."""
+"""For a command or a job that has just begun. What goes on, as a worker of a job, waits for longer."""
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,8 @@ class RangeCache:
     warns once and goes on without adding entries.
 
     The order of use is exact as long as no more than 256 entries were used again since they were written or last looked
-    at. Beyond that the entry that goes was used the longest ago of 256 at least. After a crash of the whole machine,
-    the first process that writes removes files that the index does not know.
+    at. Beyond that, of at least 256 entries the one goes that was used the longest ago. After a crash of the whole
+    machine, the first process that writes removes files that the index does not know.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:

@@ -70,9 +70,9 @@ class Requests:
         self._hedging: ThreadPoolExecutor | None = None
 
     def make(self, request: Callable[[], _T], place: str, patience_seconds: float = 0.0) -> _T:
-        """The answer to a request, which is made again if its failure may pass: for `patience_seconds`, and some times
-        whatever that is. A store that asks for fewer requests, or that is known and cannot answer now, is waited for.
-        The errors of the interface; what obstore says of a condition that does not hold comes as it is."""
+        """The answer to a request. If its failure may pass it is made again, for `patience_seconds` and as often as the
+        options say. A store that asks for fewer requests, or that is known and cannot answer now, is waited for. Raises
+        the errors of the interface, and what obstore raises where a condition does not hold."""
         return self._made(request, place, patience_seconds, until=math.inf)
 
     def read(self, request: Callable[[], _T], place: str) -> _T:

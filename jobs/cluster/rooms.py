@@ -67,7 +67,7 @@ class Rooms:
         room back, and so it does where there is no machine left. Otherwise it is the last one, made where there is most
         room, and alone if that may help: what does not fit there is a failure of the source.
         """
-        # One that was to be avoided, and was not, is one that Ray cannot avoid.
+        # Ray cannot avoid a machine that it was told to avoid, and did not.
         if machine not in attempt.avoided and self.others(attempt, machine, machines):
             return replace(attempt, avoided=attempt.avoided | {machine}), 0.0
         needed_bytes = copy_bytes(attempt.step)

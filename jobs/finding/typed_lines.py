@@ -48,7 +48,7 @@ def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_t
         if is_first:
             columns = batch[0][1]
             kinds = {name: types.get(name, TEXT) for name in columns if name not in ("path", "id")}
-            # Where it is the path, and neither a path nor an id names the video.
+            # `file_name` is the path where no other column names the video.
             is_path = FILE_NAME in columns and not {"path", *keys} & columns.keys()
             named = {*types, FILE_NAME} if is_path else {*types}
             inferred = {name: ColumnType() for name in kinds if name not in named}

@@ -98,9 +98,10 @@ def _work_seconds(unit: Unit) -> float:
 
 @dataclass
 class _Unit:
-    """A unit that has not ended: the frames that are expected of each of its sources, by id, those of the unit, those
-    that are done, those of them that sections have reported, and those of them that an earlier job had encoded, the
-    `found` ones. `work_seconds` is the work of all of it, also what was found. `is_heard_of`: it has begun."""
+    """A unit that has not ended. `expected` has the frames of each of its sources, by id, `estimate` counts those of
+    the unit, and `done` those that are done: `sections` has how many of these each section has reported, and `found`
+    counts those that an earlier job had encoded. `work_seconds` is the work of all of it, also of what was found.
+    `is_heard_of`: it has begun."""
 
     expected: dict[str, int]
     estimate: int

@@ -43,8 +43,9 @@ CREATE INDEX of_new_id ON looked (new_id, id) WHERE new_id IS NOT NULL;
 # An index of what is there already is made much faster than one that grows.
 _INDEX = "CREATE INDEX IF NOT EXISTS of_id ON sources (id)"
 _INDEX_OF_FILES = "CREATE INDEX IF NOT EXISTS of_file ON sources (file, id) WHERE file IS NOT NULL"
-# The ids that were found several times, of all sources with an index, or of those with the numbers from a first to a
-# last one among all up to the last without one. Its values are the last, the first and the last.
+# The ids that were found several times. The first query is for all sources, which have an index by then. The second one
+# does without: it asks for the ids of the sources with the numbers from a first to a last one, among all sources up to
+# that last one. Its values are the last number, the first and the last.
 _REPEATED_IDS = "SELECT id FROM sources GROUP BY id HAVING count(*) > 1"
 _REPEATED_IDS_OF_SOME = (
     "SELECT id FROM sources WHERE number <= ? AND id IN (SELECT id FROM sources WHERE number BETWEEN ? AND ?) "

@@ -109,9 +109,9 @@ def long_apart(
 def divided(
     units: Iterable[Unit], profile_key: str, seconds: Mapping[str, float], *, unit_seconds: float
 ) -> Iterator[Unit]:
-    """The units, each of which ends with the first file that makes it last `unit_seconds` or more, or in the middle of
-    the stretches of one, each of which has its length in `seconds`, with the first that makes it last twice as long: a
-    file that is divided is read anew for each unit. `seconds` is as for `with_costs`.
+    """The units, divided into shorter ones. One ends with the first file that makes it last `unit_seconds` or more. In
+    a file whose stretches all have their length in `seconds`, it ends with the first stretch that makes it last twice
+    as long: a file that is divided is read anew for each unit. `seconds` is as for `with_costs`.
 
     So bytes bound a unit where they take long to read, and seconds where they take long to encode. Where a unit ends
     depends on its own items alone, and what follows begins anew: if some of the units are done when a job is started

@@ -294,8 +294,8 @@ def _is_lost(tried: _Tried, there: Collection[str], now: float) -> bool:
 
 
 def _may_have_another(tried: _Tried, slots: Slots) -> bool:
-    """Whether a step may be attempted once more. A third time only on a machine that has not attempted it: a second one
-    may hang as the first one does. So it is where one had no room for another attempt."""
+    """Whether a step may be attempted once more. A third attempt needs a machine that has not attempted it, since the
+    second one may hang as the first one does. So does each further attempt once a machine had no room for one."""
     if len(tried.attempts) == 1 and not tried.handed_back:
         return True
     return len(tried.attempts) < _MOST_ATTEMPTS and any(each.id not in tried.machines for each in slots.machines)
