@@ -88,6 +88,8 @@ def _really(place: Storage) -> str:
 def _disk(path: Path) -> Storage:
     from .disk import DiskStorage
 
+    if "\0" in str(path):
+        raise UsageError(f"{str(path)!r} has a null byte, and no path has one; leave it out")
     try:
         return DiskStorage(path)
     except FileNotFoundError as error:

@@ -124,7 +124,8 @@ class RangeCache:
             self.remedy = "give another folder"
         is_refused = isinstance(error, OSError) and error.errno in (errno.EROFS, errno.EACCES, errno.EPERM)
         # SQLite says of a folder that it may not write to only that it cannot open its file.
-        if is_refused or (self.folder.exists() and not os.access(self.folder, os.W_OK)):
+        is_there = os.path.exists(self.folder)  # noqa: PTH110  # Path.exists raises for some names
+        if is_refused or (is_there and not os.access(self.folder, os.W_OK)):
             self.remedy = "give another folder, which can be written to"
         self.stopped = str((error.strerror if isinstance(error, OSError) else None) or error) or type(error).__name__
         self.close()

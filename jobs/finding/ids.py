@@ -44,7 +44,7 @@ def id_roots(known: Sequence[str], bases: Iterable[Folder], given: str | None = 
     places = {base: paths_of(base) for base in bases}
     if given is not None:
         folder: Folder = parse(given).url if is_store_url(given) else Path(from_home(given))
-        if isinstance(folder, Path) and not folder.is_dir():
+        if isinstance(folder, Path) and not os.path.isdir(folder):  # noqa: PTH112  # Path.is_dir raises for some names
             raise UsageError(f"--id-root {given} is not a folder; give one that holds all sources", file=given)
         root = _resolved(folder)
         for base, paths in places.items():

@@ -103,6 +103,8 @@ def test_an_id_root_that_does_not_hold_the_sources_is_refused(corpus: Path) -> N
         prep("A", "B", id_root="A")
     with pytest.raises(shortgop.UsageError, match="--id-root nowhere is not a folder"):
         prep("A", id_root="nowhere")
+    with pytest.raises(shortgop.UsageError, match="--id-root (long)+ is not a folder"):
+        prep("A", id_root="long" * 100)
     assert not Path("dataset").exists()
 
 

@@ -53,6 +53,12 @@ def test_file_urls_are_paths() -> None:
         storage_at("file://host/data")
 
 
+@pytest.mark.parametrize("place", ["a\0b", Path("a\0b"), "file:///a%00b"])
+def test_a_null_byte_is_refused_before_the_system_does(place: str | Path) -> None:
+    with pytest.raises(UsageError, match=r"a\\x00b' has a null byte, and no path has one; leave it out"):
+        storage_at(place)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -98,7 +104,8 @@ def test_any_text_is_a_place_or_an_error_that_names_it(text: str) -> None:
         assert storage_at(text).url
     except UsageError as error:
         message = str(error)
-    assert not message or text in message
+    # A null byte is written as an escape.
+    assert not message or text in message or ("\0" in text and "null byte" in message)
 
 
 def test_a_url_with_a_line_break_is_refused() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from file_permissions import modes_count
 from range_cache_items import ONE, after_a_restart, bytes_on_disk, content, entry, files_of, item
 from shortgop.errors import DatasetWarning
 from shortgop.storage.range_cache import RangeCache
@@ -51,6 +52,18 @@ def test_files_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     assert [again.get(entry(number)) for number in (1, 2)] == [content(1), content(2)]
     assert all(other.exists() for other in others)
     assert not unknown.exists()
+
+
+def test_a_folder_that_cannot_be_looked_at_has_nothing_and_is_told_once(tmp_path: Path) -> None:
+    """Both were an error of Python: of the command that fills the cache, and on a thread, where nobody saw it."""
+    (tmp_path / "closed").mkdir(mode=0)
+    with modes_count():
+        assert RangeCache(tmp_path / "closed/cache", 10 * ONE).used_bytes == 0
+    cache = RangeCache(tmp_path / ("long" * 100), 10 * ONE)
+    assert cache.used_bytes == 0
+    with pytest.warns(DatasetWarning, match="nothing more is kept in .*: File name too long"):
+        cache.put([item(1)])
+    assert cache.get(entry(1)) is None
 
 
 @pytest.mark.parametrize("is_open", [True, False])
