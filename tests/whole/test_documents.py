@@ -33,9 +33,8 @@ FENCED = {
     "stores.md": [*["test_documents.test_reading_from_a_store"] * 2, "test_hub.test_what_the_page_shows_runs"],
     "training.md": [
         "test_documents.test_a_loop_with_the_loader_of_torch",
-        "test_training_page.test_columns_and_some_of_the_videos",
+        *["test_training_page.test_columns_and_some_of_the_videos"] * 2,
         "test_training_page.test_training_and_validation_have_no_file_in_common",
-        "test_training_page.test_columns_and_some_of_the_videos",
         "test_training_page.test_clips_of_frames_one_second_apart",
         "test_overlapping_windows.test_every_frame_has_the_score_of_its_windows",
         "test_training_page.test_a_rule_of_ones_own",
