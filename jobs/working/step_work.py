@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from dataclasses import replace
 
-from ...errors import ToolError
+from ...errors import OutputError, ToolError, UnreadableDataError
 from ...manifests.dataset_files.parts import write_part
 from ...manifests.dataset_files.sections import Unused, joined_sections, read_section, remove_sections, write_section
 from ...manifests.tables import Manifest
@@ -73,6 +73,9 @@ def run_step(
             return MoreMemory(error.needed_bytes)
         except NoRoomError:
             return _no_room(step)
+        except UnreadableDataError as error:
+            # A machine that cannot look at the dataset cannot write to it either, as one without the network.
+            raise OutputError(error.message, file=error.file) from error
 
 
 def lacking_room(step: Step) -> NoRoom | None:
