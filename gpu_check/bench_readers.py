@@ -28,7 +28,7 @@ Draw = Callable[[random.Random], Requests]
 Answer = Callable[[Requests], Iterable[torch.Tensor]]
 """Gives the frames of each clip: uint8, (frames, 3, height, width)."""
 _COMPARED_CLIPS = 6
-NOT_MEASURED = "not measured"
+NOT_MEASURED, DIFFERENCE = "not measured", "mean difference"
 # What a check writes and tidies up after its last figure.
 END_SECONDS = 5.0
 _ReadClip = Callable[[int, list[int]], torch.Tensor]
@@ -188,10 +188,11 @@ def _found(
     if failed is not None:
         return {"failed": failed}
     if not rates and uncounted is not None:
-        return {NOT_MEASURED: f"its first requests came at {round(uncounted)} frames/s, and no round of all ended"}
+        why = f"its first requests came at {round(uncounted)} frames/s, and no round of all ended"
+        return {NOT_MEASURED: why, DIFFERENCE: difference}
     if not rates:
         return {NOT_MEASURED: "it was not asked yet, or did not end"}
-    return {"frames/s": round(median(rates)), "mean difference": difference}
+    return {"frames/s": round(median(rates)), DIFFERENCE: difference}
 
 
 def share(deadline: float, parts: int) -> float:

@@ -17,6 +17,7 @@ from typing import Any
 
 from bench_footage import CLIPS, HEVC_BY_GOP, LONG, LONG_SMALL, copied, exported, footage_of, repeated, source_of
 from bench_readers import (
+    DIFFERENCE,
     END_SECONDS,
     NOT_MEASURED,
     Answer,
@@ -201,9 +202,17 @@ def _compared(readers: _Readers, dataset: Path, draws: Mapping[str, Draw], secon
         until = share(deadline, len(draws) - number)
         for found in comparing(answers, expected, draw, seconds=seconds, deadline=until):
             yield what, found
-        measured = {name: figures for name, figures in found.items() if NOT_MEASURED not in figures}
-        if wrong := [name for name in measured if name.startswith(OURS) and found[name].get("mean difference") != 0]:
+        if wrong := wrong_of_ours(found):
             raise RuntimeError(f"{what}: {', '.join(wrong)}: not the frames of the CPU reader, or none")
+
+
+def wrong_of_ours(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Which of our readers gave other frames than the CPU reader, or failed. One that was not asked did neither."""
+    return [
+        name
+        for name, figures in found.items()
+        if name.startswith(OURS) and figures.get(DIFFERENCE, 0 if NOT_MEASURED in figures else None) != 0
+    ]
 
 
 def _our_readers(dataset: Path, device: str) -> dict[str, Callable[[], Answer]]:

@@ -182,6 +182,34 @@ def test_readers_whose_requests_take_long_do_not_use_up_the_time_of_others(foota
     assert found["slow"]["not measured"].startswith("its first requests came at ")
 
 
+def test_wrong_frames_are_an_error_also_where_there_is_no_time_to_measure(footage: Path) -> None:
+    right = ours(footage / CLIPS)
+
+    def slow_and_wrong(requests: Requests) -> Iterable[torch.Tensor]:
+        time.sleep(0.2)
+        return [255 - clip for clip in right(requests)]
+
+    found = compared(
+        {"shortgop": slow_and_wrong, "shortgop, later": right},
+        right,
+        lambda rng: random_clips(rng, [32, 32], 2, 2, 1),
+        seconds=0,
+        deadline=time.perf_counter() + 0.3,
+    )
+    assert all("not measured" in figures for figures in found.values())
+    assert gpu_benchmarks.wrong_of_ours(found) == ["shortgop"]
+
+
+def test_which_readers_of_ours_are_wrong() -> None:
+    found: dict[str, dict[str, Any]] = {
+        "shortgop": {"frames/s": 9, "mean difference": 0.0},
+        "shortgop, 4 at once": {"frames/s": 9, "mean difference": 0.01},
+        "shortgop, broken": {"failed": "OSError: no"},
+        "TorchCodec": {"frames/s": 9, "mean difference": 1.5},
+    }
+    assert gpu_benchmarks.wrong_of_ours(found) == ["shortgop, 4 at once", "shortgop, broken"]
+
+
 def test_what_is_known_before_another_library_crashes_is_told(footage: Path) -> None:
     """In its first requests or later. It takes the process with it, and so what was only remembered."""
     right = ours(footage / CLIPS)
