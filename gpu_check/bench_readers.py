@@ -29,8 +29,6 @@ Answer = Callable[[Requests], Iterable[torch.Tensor]]
 """Gives the frames of each clip: uint8, (frames, 3, height, width)."""
 _COMPARED_CLIPS = 6
 NOT_MEASURED, DIFFERENCE = "not measured", "mean difference"
-# What a check writes and tidies up after its last figure.
-END_SECONDS = 5.0
 _ReadClip = Callable[[int, list[int]], torch.Tensor]
 
 

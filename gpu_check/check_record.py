@@ -10,6 +10,9 @@ from typing import Any
 
 from check_report import Result
 
+# What a check writes and tidies up after its last figure.
+_END_SECONDS = 5.0
+
 
 class Skipped(Exception):  # noqa: N818  # it is no error
     """Raised by a check that cannot run on this machine, with the reason."""
@@ -27,6 +30,8 @@ class Record:
         self._report = report
         self.deadline = time.perf_counter() + seconds
         """When the check is killed, by time.perf_counter()."""
+        self.measure_until = self.deadline - _END_SECONDS
+        """When it has to begin nothing new any more."""
         self.samples = samples
         """The folder of the sample datasets; see gpu_samples.py."""
 

@@ -18,7 +18,6 @@ from typing import Any
 from bench_footage import CLIPS, HEVC_BY_GOP, LONG, LONG_SMALL, copied, exported, footage_of, repeated, source_of
 from bench_readers import (
     DIFFERENCE,
-    END_SECONDS,
     NOT_MEASURED,
     Answer,
     Draw,
@@ -188,7 +187,7 @@ def check_measured(lacking: Sequence[str]) -> None:
 
 def _share_of(record: Record, done: int, parts: int) -> float:
     """The deadline of the next of so many parts of a check, of which these are done."""
-    return share(record.deadline - END_SECONDS, parts - done)
+    return share(record.measure_until, parts - done)
 
 
 def _compared(readers: _Readers, dataset: Path, draws: Mapping[str, Draw], seconds: float, deadline: float) -> _Figures:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from av.packet import Packet
 from bench_footage import CLIPS, HEVC_BY_GOP, LONG, footage_of, repeated
-from bench_readers import END_SECONDS, NOT_MEASURED, Draw, random_clips, share
+from bench_readers import NOT_MEASURED, Draw, random_clips, share
 from check_record import OutOfTime, Record
 from gpu_decoding import Contexts, cuda_contexts, ready, threaded_rate
 from gpu_driver import require_gpu, use_primary_context
@@ -50,7 +50,7 @@ def speed(record: Record) -> None:
 
     kinds, lacking = (CLIPS, LONG, HEVC_BY_GOP[12]), list[str]()
     for number, name in enumerate(kinds):
-        deadline = share(record.deadline - END_SECONDS, len(kinds) - number)
+        deadline = share(record.measure_until, len(kinds) - number)
         for what, figures in use_of_engines(footage_of(record, name), "cuda", contexts, deadline=deadline):
             record.figure(f"{name}, {what}", figures)
             lacking += [f"{name}, {way}" for way in figures] if what == NOT_MEASURED else []

@@ -10,26 +10,29 @@ from pathlib import Path
 import torch
 from check_record import OutOfTime, Record
 
+from shortgop.wording import counted
+
 # Allocators keep some of what they were given back.
 _ALLOWED_MB = 64.0
 # Fewer moments say nothing.
 _FEWEST_LOOKS = 4
-# What a check tidies up after its last round.
-_END_SECONDS = 5.0
 
 
 class Growth:
     """Memory at several moments of a check. The first may include what is allocated once."""
 
     def __init__(self, record: Record) -> None:
-        self._deadline = record.deadline - _END_SECONDS
+        self._measure_until = record.measure_until
         self._looks: list[tuple[float, float]] = []
+        self._rounds, self._lacked_time = 0, False
 
     def rounds(self, count: int) -> Iterator[int]:
         """Numbers from 0 on: so many, or as many as the time of the check allows."""
         for number in range(count):
-            if time.perf_counter() > self._deadline:
+            if time.perf_counter() > self._measure_until:
+                self._lacked_time = True
                 return
+            self._rounds += 1
             yield number
 
     def look(self) -> None:
@@ -42,12 +45,17 @@ class Growth:
         return [[round(gpu), round(process)] for gpu, process in self._looks]
 
     def check(self) -> None:
-        """RuntimeError where memory grew; see `grows`. OutOfTime where there was none for enough looks at it."""
-        if len(self._looks) < _FEWEST_LOOKS:
-            raise OutOfTime(f"there was time for {len(self._looks)} looks at the memory, too few to see it grow")
-        for what, values in zip(("the GPU", "the process"), zip(*self._looks, strict=True), strict=True):
+        """RuntimeError where memory grew, see `grows`, or where its rounds ended before there were enough looks at it.
+        OutOfTime where they ended for the time of the check."""
+        for number, what in enumerate(("the GPU", "the process")):
+            values = tuple(look[number] for look in self._looks)
             if grows(values):
                 raise RuntimeError(f"memory of {what} grows: {', '.join(f'{value:.0f}' for value in values)} MB")
+        if len(self._looks) < _FEWEST_LOOKS:
+            few = f"{counted(len(self._looks), 'look')} at the memory, too few to see it grow"
+            if self._lacked_time:
+                raise OutOfTime(f"there was time for {few}")
+            raise RuntimeError(f"the check ended in round {self._rounds}, after {few}")
 
 
 def grows(megabytes: tuple[float, ...]) -> bool:

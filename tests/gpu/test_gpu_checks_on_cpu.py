@@ -145,6 +145,29 @@ def test_a_look_at_memory_ends_with_the_time_of_its_check(tmp_path: Path, monkey
         short.check()
 
 
+def looks_at(monkeypatch: pytest.MonkeyPatch, growth: Growth, rounds: int, used_gigabytes: list[int]) -> None:
+    """What a check of so many rounds does, whose first rounds each have a look at the GPU's memory."""
+    used = iter(used_gigabytes)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100_000_000_000 - next(used) * 1_000_000_000, 10**11))
+    for _ in zip(growth.rounds(rounds), used_gigabytes, strict=False):
+        growth.look()
+
+
+def test_growth_that_a_short_look_at_memory_saw_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was skipped, as a check that had no time."""
+    growth = Growth(Record(tmp_path / "report", tmp_path))
+    looks_at(monkeypatch, growth, 3, [0, 1, 20])
+    with pytest.raises(RuntimeError, match="memory of the GPU grows: 0, 1000, 20000 MB"):
+        growth.check()
+
+
+def test_a_loader_that_ends_early_is_no_lack_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    growth = Growth(Record(tmp_path / "report", tmp_path))
+    looks_at(monkeypatch, growth, 200, [1, 1])
+    with pytest.raises(RuntimeError, match="the check ended in round 3, after 2 looks at the memory"):
+        growth.check()
+
+
 def test_an_error_of_the_first_call_of_cuda_is_a_failure_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """A GPU with a broken memory was a reason to skip all checks of torch, as one that torch does not use is."""
     monkeypatch.setattr(gpu_decoding, "require_gpu", lambda: None)

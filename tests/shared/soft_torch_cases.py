@@ -40,6 +40,8 @@ LACKING = {
     "torchcodec": "Unsupported device: cuda|TorchCodec cannot be used",
 }
 SECONDS = 12.0
+# As few as a look at memory needs.
+SOAK_BATCHES = 100
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +54,18 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     torch.set_num_threads(1)
     pretend()
     order_of, random_requests = gpu_loading.order_of, gpu_reader.random_requests
+
+    def fewer_batches(num_clips: int, batches: int) -> list[int]:
+        return order_of(num_clips, batches if batches == SOAK_BATCHES else min(batches, 4))
+
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gpu_loading, "SIZE", (64, 64))
         patched.setattr(gpu_engines, "_WAYS", ((1, 1), (2, 1)))
         patched.setattr(gpu_nvcuvid, "clips_of", lambda gops, count: clips_of(gops, 1))
         patched.setattr(gpu_reader, "random_requests", lambda *given, **_: random_requests(*given, clips=1, frames=2))
+        patched.setattr(gpu_loading, "_SOAK_BATCHES", SOAK_BATCHES)
         for module in (gpu_loading, gpu_reader):
-            patched.setattr(module, "order_of", lambda clips, batches: order_of(clips, min(batches, 4)))
+            patched.setattr(module, "order_of", fewer_batches)
         yield folder
 
 
