@@ -68,38 +68,50 @@ def use_of_engines(
     deadline: float = math.inf,
 ) -> Iterator[tuple[str, Any]]:
     """Packets/s of what NVDEC does with a file on each thread, and of the reader, each by how many decode at a time;
-    and what part the reader's best is of the engines'. `contexts` is called in each thread. After the `deadline` (by
-    time.perf_counter()) only names come of what is `NOT_MEASURED`."""
+    and what part the reader's best is of the engines'. `contexts` is called in each thread.
+
+    What is known comes after each measurement. Where less is left until `deadline` (by time.perf_counter()) than one
+    needs, its name comes at the end among what is `NOT_MEASURED`, in place of the part."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary, "dataset")
         repeated(dataset, folder, [_REPEATS] * _VIDEOS)
         engines, first = engines_of(folder, device), shortgop.open(folder).ids[0]
         gops = [gop for gop in gops_of(folder) if gop.video == first]
-        whole = {
-            f"{threads} threads": round(threaded_rate(lambda: partial(decode_as_stream, contexts(), gops), threads))
-            for threads in (1, engines, 2 * engines, 4 * engines)
-        }
-        yield "packets/s from start to end", whole
+        whole, by_reader, at_work = dict[str, int](), dict[str, int](), dict[str, float]()
+        lacking, needed = list[str](), 0.0
+        for threads in sorted({1, engines, 2 * engines, 4 * engines}):
+            name, started = f"{threads} threads", time.perf_counter()
+            if started + needed > deadline:
+                lacking.append(f"{name} from start to end")
+                continue
+            whole[name] = round(threaded_rate(lambda: partial(decode_as_stream, contexts(), gops), threads))
+            # Each thread decodes all, so twice as many threads need up to twice as long.
+            needed = 2 * (time.perf_counter() - started)
+            yield "packets/s from start to end", whole
         lengths = [len(video) for video in shortgop.open(folder)]
         draw = partial(random_clips, lengths=lengths, count=8 * engines, frames=16, stride=1)
-        by_reader, at_work, lacking = dict[str, int](), dict[str, float](), list[str]()
         for readers, threads_of_engine in _WAYS:
             threads = threads_of_engine * engines
             name = f"{readers} at once, {threads} threads each"
-            if time.perf_counter() > deadline:
+            if time.perf_counter() + rounds * seconds > deadline:
                 lacking.append(name)
                 continue
             opened = [shortgop.open(folder, device=device, threads=threads, size=(224, 224)) for _ in range(readers)]
+            rates = [
+                measured_rates(opened, draw, turn, seconds)
+                for turn in range(rounds)
+                if turn < 2 or time.perf_counter() < deadline
+            ]
             # The first round opens decoders.
-            rates = [measured_rates(opened, draw, turn, seconds) for turn in range(rounds)][1:]
-            by_reader[name] = round(max(rate.packets for rate in rates))
+            by_reader[name] = round(max(rate.packets for rate in rates[1:]))
             at_work[name] = round(sum(each.stats().decoders_per_engine for each in opened), 2)
-        yield "packets/s of readers, for clips of 16 frames in a row", by_reader
-        yield "decoders at work for each engine", at_work
-        best = max(by_reader.values(), default=0)
-        yield "the readers' best, as a part of the engines'", round(best / max(whole.values()), 3)
+            yield "packets/s of readers, for clips of 16 frames in a row", by_reader
+            yield "decoders at work for each engine", at_work
         if lacking:
             yield NOT_MEASURED, lacking
+        else:
+            best, most = max(by_reader.values()), max(whole.values())
+            yield "the readers' best, as a part of the engines'", round(best / most, 3)
 
 
 def engines_of(dataset: Path, device: str) -> int:

@@ -299,11 +299,27 @@ def test_what_readers_get_out_of_the_engines_is_said(footage: Path) -> None:
 
 
 def test_ways_that_there_is_no_time_for_are_named(footage: Path) -> None:
-    """What is known already counts, and the check ends before it is killed."""
+    """Then nothing is decoded, and no part is told that the best of what was not measured would be."""
     found = dict(gpu_engines.use_of_engines(footage / LONG, "cpu", lambda: Contexts(open_context), deadline=0))
-    assert found["packets/s from start to end"]["1 threads"] > 0
-    assert len(found["not measured"]) == 5
-    assert found["packets/s of readers, for clips of 16 frames in a row"] == {}
+    assert list(found) == ["not measured"]
+    assert [name for name in found["not measured"] if "from start to end" in name] == [
+        f"{threads} threads from start to end" for threads in (1, 2, 4)
+    ]
+    assert len(found["not measured"]) == 3 + 5
+
+
+def test_what_would_end_behind_the_deadline_is_not_begun(footage: Path) -> None:
+    """A thread that takes a second leaves no time for two, and a reader needs two rounds of ten seconds."""
+    deadline = time.perf_counter() + 2.5
+
+    def slow() -> Contexts:
+        time.sleep(1)
+        return Contexts(open_context)
+
+    found = dict(gpu_engines.use_of_engines(footage / LONG, "cpu", slow, seconds=10, rounds=2, deadline=deadline))
+    assert list(found["packets/s from start to end"]) == ["1 threads"]
+    assert len(found["not measured"]) == 2 + 5
+    assert len(found) == 2
 
 
 def test_packets_are_counted_once_where_frames_share_them(footage: Path) -> None:
