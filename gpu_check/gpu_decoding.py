@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
 import time
@@ -346,7 +345,9 @@ def threaded_rate(in_thread: Callable[[], Callable[[], int]], threads: int) -> f
 
     `in_thread` is called in each thread. It returns a function that decodes the clips and returns the number of frames.
     """
-    gate = threading.Barrier(threads + 1)
+    started = list[float]()
+    # Noted before any thread goes on. The calling one may run again only when they have decoded much.
+    gate = threading.Barrier(threads, lambda: started.append(time.perf_counter()))
 
     def work() -> int:
         try:
@@ -360,14 +361,11 @@ def threaded_rate(in_thread: Callable[[], Callable[[], int]], threads: int) -> f
 
     with ThreadPoolExecutor(threads) as pool:
         running = [pool.submit(work) for _ in range(threads)]
-        # Broken by a thread that failed, whose error is raised below.
-        with contextlib.suppress(threading.BrokenBarrierError):
-            gate.wait(60)
-        started = time.perf_counter()
         errors = [error for each in running if (error := each.exception()) is not None]
+        # A thread that failed has broken the gate for the others.
         for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
             raise error
         count = sum(each.result() for each in running)
         if torch.cuda.is_available():
             torch.cuda.synchronize()
-        return count / (time.perf_counter() - started)
+        return count / (time.perf_counter() - started[0])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import itertools
 import json
 import re
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ import torch
 from check_record import OutOfTime, Record, Skipped
 from differences import EQUAL, difference
 from gpu_conversion import by_torch, cases, first_wrong
-from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of
+from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of, threaded_rate
 from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
 from gpu_memory import Growth
 from gpu_nvcuvid import look_at
@@ -126,6 +128,30 @@ def test_clips_for_the_figures_of_speed_are_whole(samples_folder: Path) -> None:
     for clip in clips_of(gops, count=10):
         numbers = [gop.first_number + frame for gop, frames in clip for frame in frames]
         assert numbers == list(range(numbers[0], numbers[0] + CLIP_FRAMES * CLIP_STRIDE, CLIP_STRIDE))
+
+
+def test_a_rate_counts_from_where_threads_begin_to_decode() -> None:
+    """Threads that keep Python's lock had decoded all when the calling thread looked at the clock."""
+    holding_the_lock: Any = ctypes.PyDLL(None)
+    waits: Iterator[Callable[[], Any]] = iter([lambda: time.sleep(0.2), lambda: holding_the_lock.usleep(200_000)])
+
+    def decode() -> int:
+        next(waits)()
+        return 1
+
+    assert threaded_rate(lambda: decode, 1) <= 1 / 0.2
+
+
+def test_the_error_of_a_thread_is_told_and_not_that_others_waited_for_it() -> None:
+    threads = iter(range(3))
+
+    def decode() -> int:
+        if next(threads) == 1:
+            raise MemoryError("no more")
+        return 1
+
+    with pytest.raises(MemoryError, match="no more"):
+        threaded_rate(lambda: decode, 3)
 
 
 def test_a_look_at_memory_ends_with_the_time_of_its_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
