@@ -15,7 +15,7 @@ from ...manifests.records import CodecConfig
 from ..gpu.cuda_driver import primary_context, started_driver, visible_gpus
 from ..gpu.nvdec_caps import NvdecCaps, nvdec_caps, why_not
 from .base import Decoder
-from .device import DeviceDecoder
+from .device import HOW_TO_START, DeviceDecoder
 from .pyav import PyavDecoder
 from .surface_source import SurfaceSource
 
@@ -44,16 +44,19 @@ ON_CPU = DeviceChoice()
 
 
 def device_of(given: torch.device | str | int | None) -> torch.device:
-    """The device that a user named, with its number. UsageError when it is neither the CPU nor CUDA's, or not there."""
+    """The device that a user named, with its number; a number alone is that of a CUDA device. UsageError when it is
+    neither the CPU nor a CUDA device, or not there."""
+    # Where torch finds no GPU it does not take a number alone.
+    named = f"cuda:{given}" if isinstance(given, int) and not isinstance(given, bool) else given
     try:
-        device = torch.device("cpu" if given is None else given)
+        device = torch.device("cpu" if named is None else named)
     except (RuntimeError, TypeError) as error:
         raise WrongTypeError(f'device is {given!r}; it has to be a device such as "cpu", "cuda" or "cuda:1"') from error
     if device.type == "cpu":
         return CPU
     if device.type != "cuda":
         raise UsageError(f'device is {str(given)!r}; it has to be "cpu" or a CUDA device, such as "cuda"')
-    return cuda_device(device, f"device is {str(given)!r}")
+    return cuda_device(device, f"device is {str(named)!r}")
 
 
 def cuda_device(device: torch.device, said: str) -> torch.device:
@@ -61,8 +64,8 @@ def cuda_device(device: torch.device, said: str) -> torch.device:
     cuda: Any = torch.cuda
     if cuda._is_in_bad_fork():  # noqa: SLF001  # is_available says no there, and not why
         raise UsageError(
-            f"{said}, and this process was forked from one that uses CUDA, which does not survive a "
-            'fork: give the DataLoader multiprocessing_context="forkserver"'
+            f"{said}, and this process was forked from one that uses CUDA, which does not survive a fork: "
+            f"{HOW_TO_START}"
         )
     if not torch.cuda.is_available():
         raise UsageError(f"{said}, and this torch ({torch.__version__}) finds no CUDA device here{visible_gpus()}")

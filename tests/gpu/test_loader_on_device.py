@@ -229,5 +229,5 @@ def test_in_a_process_that_was_forked_beside_cuda_the_error_says_what_to_do(
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
     dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2))
     for options in ({"device": "cuda"}, {"pin_memory": True}):
-        with pytest.raises(UsageError, match="was forked from one that uses CUDA.*forkserver"):
+        with pytest.raises(UsageError, match='was forked from one that uses CUDA.*start it by "spawn" or "forkserver"'):
             shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 2), **options)

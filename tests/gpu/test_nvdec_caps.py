@@ -236,7 +236,7 @@ def test_the_cpu_is_the_default() -> None:
     assert device_of(None) == device_of("cpu") == device_of(torch.device("cpu")) == ON_CPU.device
 
 
-@pytest.mark.parametrize("device", ["gpu", 1.5, object()])
+@pytest.mark.parametrize("device", ["gpu", 1.5, object(), -1, True])
 def test_no_device(device: Any) -> None:
     with pytest.raises(WrongTypeError, match='such as "cpu", "cuda"'):
         device_of(device)
@@ -245,6 +245,15 @@ def test_no_device(device: Any) -> None:
 def test_other_devices_are_refused() -> None:
     with pytest.raises(UsageError, match=r'device is \'meta\'; it has to be "cpu" or a CUDA device'):
         device_of("meta")
+
+
+def test_a_number_is_that_of_a_cuda_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match=r"device is 'cuda:1', and this torch .* finds no CUDA device here"):
+        device_of(1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert device_of(1) == torch.device("cuda", 1)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
