@@ -86,10 +86,18 @@ def new_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
 
 def sources_of(manifest: Manifest) -> Iterator[str]:
     """Every source of a dataset, prepared or failed: its absolute path where that is known, and the path as it was
-    given, which is relative only where no other is known."""
+    given, which is relative only where no other is known that still leads to a file."""
     for table in (manifest.videos, manifest.failures):
         for source, path in zip(table.source.each_text(), table.path.each_text(), strict=True):
-            yield from (path, os.path.abspath(source)) if path else (source,)  # noqa: PTH100  # Path takes longer
+            if path:
+                yield path
+            # Footage is moved, and a mount may have another path: then the end of the path is all that is known.
+            if not path or _identity(Path(_written_back(path))) is None:
+                yield source
+                continue
+            # Without a current folder, which may have been removed, a relative path leads nowhere.
+            with contextlib.suppress(FileNotFoundError):
+                yield os.path.abspath(source)  # noqa: PTH100  # Path takes longer
 
 
 def sources_in(dataset: Storage) -> Iterator[str]:
@@ -102,7 +110,7 @@ def _is_source(file: Path, identity: tuple[int, int] | None, source: str) -> boo
     # A manifest holds bytes of a file name that are not UTF-8 as \udc.. text.
     if any(_identity(Path(path)) == identity for path in {source, _written_back(source)}):
         return True
-    # Version 1 kept only the path as it was given, which may be relative to another folder than the current one.
+    # The path as it was given may be relative to another folder than the current one.
     parts = Path(source).parts
     return not Path(source).is_absolute() and file.parts[-len(parts) :] == parts
 

@@ -317,7 +317,7 @@ def test_a_file_that_is_called_like_a_source_in_another_folder_is_none(
 def test_a_source_that_was_given_in_another_folder_is_one_as_well(
     constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In datasets of version 1, which kept it as it was given."""
+    """In datasets of version 1, which kept it only as it was given."""
     (tmp_path / "videos").mkdir()
     shutil.copy(constant_video.path, tmp_path / "videos" / "a.mp4")
     out = tmp_path / "videos" / "a.mp4"
@@ -325,3 +325,37 @@ def test_a_source_that_was_given_in_another_folder_is_one_as_well(
     with pytest.raises(UsageError, match="is the source of a video"):
         check_output(out, suffixes=[".mp4"], overwrite=True, sources=["videos/a.mp4"])
     check_output(out, suffixes=[".mp4"], overwrite=True, sources=["others/a.mp4"])
+
+
+@pytest.fixture
+def made_here(constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A dataset in the current folder, and beside it its source, which was given by a relative path."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    shutil.copy(constant_video.path, "source.mp4")
+    assert run("prep", "source.mp4", "--out", "dataset", "--runner", "inline").exit_code == 0
+    return tmp_path / "here"
+
+
+def test_a_source_that_was_moved_with_its_folder_is_one_still(made_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path that the dataset has leads nowhere then."""
+    monkeypatch.chdir(made_here.parent)
+    moved = made_here.rename("moved") / "source.mp4"
+    footage = moved.read_bytes()
+    done = run("export", "moved/dataset", "source.mp4", moved, "--overwrite")
+    assert (done.exit_code, "is the source of a video" in done.output) == (2, True), done.output
+    assert moved.read_bytes() == footage
+
+
+def test_a_file_is_replaced_from_a_current_folder_that_was_removed(
+    made_here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, removed = made_here / "out.mp4", made_here / "removed"
+    out.write_bytes(OLD)
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
+    write_export(made_here / "dataset", out, overwrite=True)
+    assert out.read_bytes() != OLD
+    with pytest.raises(UsageError, match="is the source of a video"):
+        write_export(made_here / "dataset", made_here / "source.mp4", overwrite=True)
