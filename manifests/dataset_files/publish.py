@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import DatasetBusyError, DatasetError
+from ...errors import DatasetBusyError, DatasetError, UnreadableDataError
 from ...storage.disk_lock import this_holder
 from ...storage.interface import Storage, Stored
 from ...whole_files import discard, discarding, writing
@@ -240,8 +240,8 @@ def catch_up(dataset: Storage, there: Mapping[str, Sequence[Stored]] | None = No
 def latest_root(dataset: Storage) -> Root:
     """The root with the latest whole snapshot, which zarr.json may not name yet.
 
-    A later snapshot that cannot be read, or whose shards do not exist, came with a copy of a dataset that was growing.
-    It is left alone, and its number is not used again.
+    A later snapshot that is damaged, or whose shards do not exist, came with a copy of a dataset that was growing.
+    It is left alone, and its number is not used again. UnreadableDataError if the system cannot tell.
     """
     return _latest(dataset, read_root(dataset), snapshots(dataset))
 
@@ -253,10 +253,15 @@ def _latest(dataset: Storage, root: Root, there: Mapping[str, Sequence[Stored]])
         # Version 1 wrote folders, and never used those that a dead writer left behind.
         if not any(stored.key == snapshot_key(snapshot) for stored in files):
             continue
-        with contextlib.suppress(DatasetError):
+        try:
             profile = snapshot_attributes(dataset, snapshot).get("profile", root.profile)
             if has_its_shards(dataset, open_manifest(dataset, snapshot, copies=copies_in(None))):
                 num_parts = len(parts_in(dataset, snapshot))
                 version = version_to_state(profile)
                 return replace(root, profile=profile, snapshot=snapshot, format_version=version, num_parts=num_parts)
+        except UnreadableDataError:
+            # It may be whole, and what is published without it would lack its videos where their parts are gone.
+            raise
+        except DatasetError:
+            continue
     return root

@@ -19,11 +19,11 @@ from dataset_places import Places, versions
 from datasets import as_folder, current_manifest, timeline_rows
 from example_manifests import failure, rows, video
 from shortgop import whole_files as commits
-from shortgop.errors import CorruptDataError, MissingDataError, NotADatasetError, OutputError
+from shortgop.errors import CorruptDataError, MissingDataError, NotADatasetError, OutputError, UnreadableDataError
 from shortgop.manifests.dataset_files import publish as publish_module
 from shortgop.manifests.dataset_files.layout import ROOT_KEY, snapshot_key
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part, write_part
-from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.dataset_files.publish import latest_root, publish
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.dataset_files.snapshot_files import snapshot_attributes
 from shortgop.manifests.dataset_files.snapshots import open_current, open_manifest, timeline_of
@@ -306,6 +306,27 @@ def test_publishing_goes_on_wherever_it_was_interrupted(
     assert rows(current_manifest(published)) == rows(current_manifest(undisturbed))
     assert not (published / ".tmp").exists()
     assert sorted(file.name for file in (published / "manifest").iterdir()) == ["000001.zip", "000002.zip"]
+
+
+def test_a_later_snapshot_of_which_the_system_refuses_to_look_at_the_shards_is_not_passed_over(published: Path) -> None:
+    """Its videos would be lost: without the parts, only that snapshot has them."""
+    dataset, root = DiskStorage(published), (published / "zarr.json").read_bytes()
+    (published / "shards").mkdir()
+    (published / "shards" / "u3-0.shard").write_bytes(b"")
+    write_part(dataset, "u3", video("aa", shard="u3-0.shard"))
+    assert publish(dataset) == "000002"
+    # As of a writer that died before it wrote zarr.json.
+    (published / "zarr.json").write_bytes(root)
+    shutil.rmtree(published / "parts")
+    write_part(dataset, "u4", failure("e", "no video"))
+    shutil.rmtree(published / "shards")
+    (published / "shards").symlink_to("shards")
+    for look in (publish, latest_root):
+        with pytest.raises(UnreadableDataError, match=r"u[123]-0.shard cannot be read: Too many levels"):
+            look(dataset)
+    (published / "shards").unlink()
+    publish(dataset)
+    assert current_manifest(published).ids == ["a", "aa", "b", "c"]
 
 
 def test_what_cannot_be_finished_leaves_nothing(published: Path, monkeypatch: pytest.MonkeyPatch) -> None:
