@@ -131,14 +131,16 @@ def read_part(dataset: Storage, part: str) -> Manifest:
     return open_part(dataset, part)[0]
 
 
-def open_part(dataset: Storage, part: str) -> tuple[Manifest, dict[str, Any]]:
-    """Like `read_part`, with the part's attributes: `format_version`, `unit`, and `profile` if it has videos."""
+def open_part(dataset: Storage, part: str, *, in_snapshot: bool = True) -> tuple[Manifest, dict[str, Any]]:
+    """Like `read_part`, with the part's attributes: `format_version`, `unit`, and `profile` if it has videos.
+
+    No command writes a part again that is in a snapshot. Of one that is not, the remedy is to run its command again.
+    """
     file = dataset.place(part_key(part))
-    # Not all parts are of sources: one of labels would be missed after a job, too.
-    remedy = (
-        "copy it to the dataset again, or remove it and run the command again that wrote it, such as `shortgop prep`, "
-        "annotate or drop"
-    )
+    remedy = "copy it to the dataset again"
+    if not in_snapshot:
+        # Not all parts are of sources: one of labels would be missed after a job, too.
+        remedy += ", or remove it and run the command again that wrote it, such as `shortgop prep`, annotate or drop"
     try:
         return unpack(dataset.read(part_key(part)))
     except FileNotFoundError as error:

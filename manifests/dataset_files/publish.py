@@ -119,7 +119,7 @@ def unpublished(
     parts = sorted(finished_parts(dataset).difference(known))
 
     def publishable(part: str) -> Manifest | None:
-        found, attributes = open_part(dataset, part)
+        found, attributes = open_part(dataset, part, in_snapshot=False)
         foreign = len(found.videos) and differing(attributes.get("profile", {}), root.profile)
         return None if foreign or not has_its_shards(dataset, found) else found
 

@@ -5,10 +5,9 @@ The caller holds the writer lock. The removal is safe without it too, see docs/d
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -26,6 +25,8 @@ from .snapshots import open_manifest, open_once
 KEEP_SECONDS = 24 * 3600.0
 # An unfinished unit may still run on a host that the driver no longer reaches.
 _ABANDONED_SECONDS = 24 * 3600.0
+# Is told the name of a shard that stays because something cannot be read that may need it, and the error.
+OnKept = Callable[[str, DatasetError], object]
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
@@ -102,13 +103,23 @@ def _layers_below(dataset: Storage, snapshot: str, _version: str) -> tuple[str, 
     return layers_below(dataset, snapshot)
 
 
-def remove_stray_shards(dataset: Storage) -> list[str]:
+def ignore_kept(_name: str, _error: DatasetError) -> None:
+    """An OnKept that does nothing."""
+
+
+def remove_stray_shards(dataset: Storage, on_kept: OnKept = ignore_kept) -> list[str]:
     """Remove shards that no snapshot and no unpublished part names, and that no worker can commit any more. Returns
     their names."""
-    return [name for name in stray_shards(dataset) if _removed(dataset, name)]
+    return [name for name in stray_shards(dataset, on_kept=on_kept) if _removed(dataset, name, on_kept)]
 
 
-def stray_shards(dataset: Storage, *, gone_snapshots: Collection[str] = (), gone: Collection[str] = ()) -> list[str]:
+def stray_shards(
+    dataset: Storage,
+    *,
+    gone_snapshots: Collection[str] = (),
+    gone: Collection[str] = (),
+    on_kept: OnKept = ignore_kept,
+) -> list[str]:
     """The shards that no snapshot and no unpublished part names, and that no worker can commit any more.
 
     No worker can commit a shard any more if its unit has a part with videos, because another attempt was faster or the
@@ -123,10 +134,12 @@ def stray_shards(dataset: Storage, *, gone_snapshots: Collection[str] = (), gone
             strays -= named - set(gone)
             if not strays:
                 return []
-    except DatasetError:
-        # A damaged snapshot may name any of them.
+    except DatasetError as error:
+        # What cannot be read may name any of them.
+        for name in sorted(strays):
+            on_kept(name, error)
         return []
-    return [name for name in sorted(strays) if _is_given_up(dataset, name)]
+    return [name for name in sorted(strays) if _is_given_up(dataset, name, on_kept)]
 
 
 def _names(dataset: Storage, gone_snapshots: Collection[str] = ()) -> Iterator[set[str]]:
@@ -151,16 +164,18 @@ def _named_by(dataset: Storage, parts: Iterable[str]) -> set[str]:
     return {name for rows in read for name in rows.shards.name.texts()}
 
 
-def _is_given_up(dataset: Storage, name: str) -> bool:
-    with contextlib.suppress(DatasetError):
+def _is_given_up(dataset: Storage, name: str, on_kept: OnKept) -> bool:
+    try:
         stored = file_at(dataset, shard_key(name))
         if stored is not None and time.time() - stored.modified_ns / 1e9 >= _ABANDONED_SECONDS:
             return True
         return had_videos(dataset, unit_of_shard(name))
-    return False
+    except DatasetError as error:
+        on_kept(name, error)
+        return False
 
 
-def _removed(dataset: Storage, name: str) -> bool:
+def _removed(dataset: Storage, name: str, on_kept: OnKept) -> bool:
     """Remove a shard, unless a part that names it has come from a worker that was thought dead. Returns whether it was
     removed.
 
@@ -172,7 +187,8 @@ def _removed(dataset: Storage, name: str) -> bool:
         return False
     try:
         is_named = any(name in named for named in _names(dataset))
-    except DatasetError:
+    except DatasetError as error:
+        on_kept(name, error)
         is_named = True
     if is_named:
         taken.put_back()

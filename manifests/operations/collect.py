@@ -14,15 +14,23 @@ import numpy as np
 
 from ...errors import CorruptDataError, DatasetError, MissingDataError
 from ...storage.interface import Storage
+from ...wording import counted
 from ..dataset_files.in_order import in_order
 from ..dataset_files.in_place import changing
-from ..dataset_files.layout import shard_lengths, snapshots
+from ..dataset_files.layout import shard_key, shard_lengths, snapshots
 from ..dataset_files.parts import clean_part, finished_parts, open_part
 from ..dataset_files.publish import publish
 from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshot_files import layers_below
 from ..dataset_files.snapshots import open_current, open_once
-from ..dataset_files.tidy import old_snapshots, remove_old_snapshots, remove_stray_shards, stray_shards
+from ..dataset_files.tidy import (
+    OnKept,
+    ignore_kept,
+    old_snapshots,
+    remove_old_snapshots,
+    remove_stray_shards,
+    stray_shards,
+)
 from ..merging.edits import Drop, drops_of, merged_edits
 from ..shared_memory.host_copies import copies_in
 from ..stacking import take, with_videos
@@ -41,7 +49,7 @@ class Collected:
     the shards became smaller together; it is negative if shards were written again that earlier snapshots still need.
     `snapshot_bytes_freed` are those of the snapshots that were removed, and `bytes_kept` those of shards that only
     earlier snapshots need. `skipped` says of each shard that was left as it is, and of each part that may hold dropped
-    rows, why it cannot be read.
+    rows, why it cannot be read, and of shards that may not be needed, what cannot be read that may need them.
     """
 
     snapshots: tuple[str, ...]
@@ -93,7 +101,8 @@ def collect(
         publish(dataset, whole=True)
         # A new snapshot may have the number of one that was left over and is removed already.
         lengths = _snapshot_lengths(dataset) | lengths
-        more = _removed(dataset, keep_snapshots_seconds)
+        uncertain: dict[str, DatasetError] = {}
+        more = _removed(dataset, keep_snapshots_seconds, uncertain.__setitem__)
         removed, shards = removed + more[0], shards + more[1]
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
         parts, unread = _cleaned(dataset, manifest, skipped, dry_run=False)
@@ -108,14 +117,14 @@ def collect(
         bytes_freed=sum(before.values()) - sum(after.values()),
         snapshot_bytes_freed=sum(lengths.get(name, 0) for name in set(removed)),
         bytes_kept=sum(after.get(name, 0) for name in kept),
-        skipped=(*dict.fromkeys(skipped.values()), *unread),
+        skipped=(*dict.fromkeys(skipped.values()), *_told(dataset, uncertain), *unread),
         snapshot=root.snapshot or "",
     )
 
 
-def _removed(dataset: Storage, keep_seconds: float) -> tuple[list[str], list[str]]:
+def _removed(dataset: Storage, keep_seconds: float, on_kept: OnKept = ignore_kept) -> tuple[list[str], list[str]]:
     """Remove whole files that nothing needs. Returns the names of the snapshots and of the shards."""
-    return remove_old_snapshots(dataset, keep_seconds), remove_stray_shards(dataset)
+    return remove_old_snapshots(dataset, keep_seconds), remove_stray_shards(dataset, on_kept)
 
 
 def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
@@ -129,7 +138,9 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     changes = bool(plans or layers_below(dataset, root.snapshot or ""))
     replaced = set(there) if changes and keep_seconds <= 0 else set()
     gone = rewritten - _named(dataset, there.keys() - old - replaced) if replaced else set()
-    shards = stray_shards(dataset, gone_snapshots=(old | replaced) - {root.snapshot or ""}, gone=gone)
+    uncertain: dict[str, DatasetError] = {}
+    passed_over = (old | replaced) - {root.snapshot or ""}
+    shards = stray_shards(dataset, gone_snapshots=passed_over, gone=gone, on_kept=uncertain.__setitem__)
     lengths, live = shard_lengths(dataset), live_bytes(manifest)
     kept = (_named(dataset, there) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
     parts, unread = _cleaned(dataset, manifest, skipped, dry_run=True)
@@ -142,7 +153,7 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
         - sum(int(live[list(plan.shards)].sum()) for plan in plans),
         snapshot_bytes_freed=sum(there.get(name, 0) for name in old | replaced),
         bytes_kept=sum(lengths.get(name, 0) for name in kept),
-        skipped=(*dict.fromkeys(skipped.values()), *unread),
+        skipped=(*dict.fromkeys(skipped.values()), *_told(dataset, uncertain), *unread),
         snapshot=root.snapshot or "",
     )
 
@@ -151,6 +162,15 @@ def _unreadable(manifest: Manifest, lost: Mapping[int, DatasetError]) -> dict[st
     """The shards that hold something that is not needed and cannot be read: name -> why."""
     unneeded = set(np.flatnonzero(live_bytes(manifest) < manifest.shards.length).tolist())
     return {manifest.shards.name.text(row): str(lost[row]) for row in lost.keys() & unneeded}
+
+
+def _told(dataset: Storage, uncertain: Mapping[str, DatasetError]) -> list[str]:
+    """Why shards stay that nothing is known to need: once for all that stay for the same reason."""
+    places: dict[str, list[str]] = {}
+    for name, error in uncertain.items():
+        places.setdefault(str(error), []).append(dataset.place(shard_key(name)))
+    more = {why: f" and {counted(len(those) - 1, 'other')}" if len(those) > 1 else "" for why, those in places.items()}
+    return [f"{those[0]}{more[why]}: what may need it cannot be read: {why}" for why, those in places.items()]
 
 
 def _cleaned(

@@ -21,7 +21,7 @@ from lost_snapshots import (
 )
 from shortgop.cli import app
 from shortgop.errors import MissingDataError
-from shortgop.manifests.dataset_files.layout import part_key, snapshot_key, snapshots
+from shortgop.manifests.dataset_files.layout import part_key, shard_key, snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part
 from shortgop.manifests.dataset_files.root_file import read_root
 from shortgop.manifests.operations.annotate import annotate
@@ -71,12 +71,31 @@ class TestWhatIsLostAsWell:
         """A takedown is not said to be done as long as a part cannot be looked through: labels can be read in it."""
         drop(dataset, ["c"])
         part = next(part for part in finished_parts(dataset) if "c" in read_part(dataset, part).ids)
-        data = bytearray(dataset.read(part_key(part)))
-        data[len(data) // 2] ^= 1
-        overwrite(dataset, part_key(part), bytes(data))
+        (shard,) = (shard_key(name) for name in read_part(dataset, part).shards.name.texts())
+        data = dataset.read(part_key(part))
+        overwrite(dataset, part_key(part), data[:50])
         done = CliRunner().invoke(app, ["gc", dataset.url, *options])
         assert done.exit_code == 3
-        assert f"may hold more than is needed stays as it is: {dataset.place(part_key(part))}: " in done.stderr
+        for what in (dataset.place(part_key(part)), dataset.place(shard)):
+            assert f"may hold more than is needed stays as it is: {what}: " in done.stderr
+        # No command writes it again.
+        assert "; copy it to the dataset again\n" in done.stderr
+        assert "remove it" not in done.stderr
+
+        overwrite(dataset, part_key(part), data)
+        assert CliRunner().invoke(app, ["gc", dataset.url]).exit_code == 0
+        assert dataset.find(shard) is None
+
+    @pytest.mark.parametrize("options", [[], ["--dry-run"]])
+    def test_sections_that_cannot_be_listed(self, dataset: Storage, options: list[str]) -> None:
+        """They may name any shard."""
+        drop(dataset, ["c"])
+        sections = Path(dataset.url) / "sections"
+        sections.symlink_to("sections")
+        done = CliRunner().invoke(app, ["gc", dataset.url, *options])
+        assert done.exit_code == 3
+        assert "what may need it cannot be read: " in done.stderr
+        assert f"{sections} cannot be read: Too many levels" in done.stderr
 
     def test_a_part_of_a_drop_that_no_file_names_any_more(self, dataset: Storage) -> None:
         """How many parts there were is in zarr.json. Without it, what was dropped would come back unnoticed."""
