@@ -12,8 +12,8 @@ from ..arguments import integer
 from ..errors import UsageError
 from ..wording import counted
 
-Clip = tuple[int, tuple[int, ...]]
-"""The number of a video and frames of it, ascending."""
+Clip = tuple[int, Sequence[int]]
+"""The number of a video and frames of it, ascending. Those that are drawn are ranges, which take little memory."""
 Request = tuple[Clip, ...]
 """What is read at a time: a batch."""
 
@@ -53,12 +53,10 @@ def parse_clip(text: str, batch: int = 1) -> Access:
 def draw(lengths: Sequence[int], access: Access, count: int, seed: int) -> list[Request]:
     """Random batches: every possible clip is as likely as any other. `lengths` are the videos' numbers of frames.
 
-    The same seed gives the same requests. UsageError when there is no video, or when each is shorter than a clip.
+    The same seed gives the same requests. UsageError when each video is shorter than a clip.
     """
     starts = np.maximum(np.asarray(lengths, dtype=np.int64) - access.span + 1, 0)
     ends = np.cumsum(starts)
-    if not len(ends):
-        raise UsageError("there is no video to read; prepare some first")
     if ends[-1] == 0:
         raise UsageError(
             f"no video is long enough for {access}: that takes {counted(access.span, 'frame')}, the longest has "
@@ -68,6 +66,6 @@ def draw(lengths: Sequence[int], access: Access, count: int, seed: int) -> list[
     videos = np.searchsorted(ends, drawn, side="right")
     firsts = drawn - (ends - starts)[videos]
     return [
-        tuple((video, tuple(range(first, first + access.span, access.stride))) for video, first in batch)
+        tuple((video, range(first, first + access.span, access.stride)) for video, first in batch)
         for batch in np.stack((videos, firsts), axis=2).tolist()
     ]

@@ -31,8 +31,9 @@ OURS = "shortgop"
 DEFAULT_PEERS = ("torchcodec", "pyav", "opencv", "decord")
 # Enough for random access. The packets of each source are read before anything is timed, which takes time.
 _MAX_VIDEOS = 200
-# They are drawn before anything is read. A clip takes some 200 bytes.
+# They are drawn before anything is read. A clip takes some 250 bytes, however many frames it has.
 _MOST_REQUESTS, _MOST_CLIPS = 5000, 200_000
+_MOST_BATCH = _MOST_CLIPS // LEAST_REQUESTS
 _MOST_SECONDS = 86_400
 _SEED = 0
 
@@ -55,6 +56,9 @@ class Options:
     def __post_init__(self) -> None:
         if integer(self.threads, "--threads") < 1:
             raise UsageError(f"--threads is {self.threads}; it takes at least 1")
+        for access in self.accesses:
+            if access.batch > _MOST_BATCH:
+                raise UsageError(f"--batch is {access.batch}; it takes up to {_MOST_BATCH}")
         if not 0 < self.seconds <= _MOST_SECONDS:
             raise UsageError(f"--seconds is {self.seconds}; it takes more than 0, up to {_MOST_SECONDS}")
 
@@ -95,11 +99,13 @@ def measure(path: str, options: Options, on_note: OnNote = lambda _: None) -> Re
     """Measure; only temporary files are written. UsageError for what cannot be measured at all."""
     torch.set_num_threads(1)
     dataset = open_dataset(path, threads=options.threads, strict=True)
+    if not len(dataset):
+        raise UsageError(f"{path} has no video to read; prepare some first", file=str(path))
     readers, missing = load(options.peers)
     on_note("looking at the sources")
     numbers, sources, left_out = _sources(dataset, _sample(dataset))
     if sources is None:
-        reason = f"no source can be read: {next(iter(left_out.values()), 'the dataset is empty')}"
+        reason = f"no source can be read: {next(iter(left_out.values()))}"
         missing.update({f"{name} (sources)": reason for name in readers})
         left_out = {}
     results = []
@@ -134,7 +140,7 @@ def measure(path: str, options: Options, on_note: OnNote = lambda _: None) -> Re
 
 def num_requests(access: Access) -> int:
     """How many batches to draw."""
-    return max(LEAST_REQUESTS, min(_MOST_REQUESTS, _MOST_CLIPS // access.batch))
+    return min(_MOST_REQUESTS, _MOST_CLIPS // access.batch)
 
 
 def _frames_per_second(access: Access, figures: Figures) -> float:

@@ -57,7 +57,7 @@ def our_task(dataset: Dataset, numbers: Sequence[int], requests: Sequence[Reques
     sizes = [(video.metadata.width, video.metadata.height) for video in (dataset[number] for number in numbers)]
 
     def task(number: int) -> Any:
-        by_size: dict[tuple[int, int], list[tuple[int, tuple[int, ...]]]] = {}
+        by_size: dict[tuple[int, int], list[Clip]] = {}
         for video, frames in requests[number]:
             by_size.setdefault(sizes[video], []).append((numbers[video], frames))
         return [dataset.get_clips(clips) for clips in by_size.values()]
