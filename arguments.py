@@ -90,14 +90,31 @@ def frame_rate(value: Any, what: str, *, video: str | None = None) -> float | Fr
         ) from None
 
 
-def exact_seconds(value: Any, option: str) -> Fraction:
-    """The seconds that a number or a text stands for; a float counts as the decimal number that it is printed as.
-    UsageError names `option`."""
-    seconds = value if isinstance(value, str) else number(value, option)
+def exact_number(value: Any, what: str) -> Fraction:
+    """A finite number, as `number` takes it, as a Fraction: a float counts as the decimal number that Python prints it
+    as, so 0.1 is 1/10. UsageError names `what`."""
+    return finite(number(value, what), what)
+
+
+def finite(given: float | Fraction, what: str) -> Fraction:
+    """What `number` or `frame_rate` gave as a Fraction, as `exact_number` does."""
+    if isinstance(given, Fraction):
+        return given
     try:
-        return exact(str(seconds))
+        return Fraction(repr(given))
     except ValueError:
-        raise UsageError(f"{option} is {value!r}; it takes a number of seconds") from None
+        raise UsageError(f"{what} is {given!r}; it has to be finite") from None
+
+
+def exact_seconds(value: Any, option: str) -> Fraction:
+    """The seconds that a number, as `exact_number` takes it, or a text stands for. UsageError names `option`."""
+    try:
+        return exact(value if isinstance(value, str) else str(exact_number(value, option)))
+    except WrongTypeError:
+        error: type[UsageError] = WrongTypeError
+    except ValueError:
+        error = UsageError
+    raise error(f"{option} is {_shown(value)}; it takes a number of seconds")
 
 
 def byte_count(text: str, option: str) -> int:

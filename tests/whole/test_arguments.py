@@ -95,10 +95,11 @@ def test_seconds_of_any_type(kind: Any) -> None:
     assert exact_seconds(0.1, "--max-gap") == Fraction(1, 10)
 
 
-@pytest.mark.parametrize("value", ["soon", "1/0", float("inf"), np.nan, None, True, [1]])
+@pytest.mark.parametrize("value", ["soon", "1/0", float("inf"), np.nan, None, True, [1], np.timedelta64(5, "s")])
 def test_seconds_that_make_no_sense(value: Any) -> None:
-    with pytest.raises(UsageError, match="--max-gap is "):
+    with pytest.raises(UsageError, match="--max-gap is .*; it takes a number of seconds") as caught:
         exact_seconds(value, "--max-gap")
+    assert isinstance(caught.value, WrongTypeError) == (not isinstance(value, (str, float)))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...arguments import integer
+from ...arguments import exact_number, integer
 from ...errors import UsageError, WrongTypeError
 from ...manifests.ragged import Array
 from ...readers.dataset import Dataset
@@ -25,7 +25,7 @@ from ..pixels.outputs import Output
 from ..pixels.rows import Rows
 from ..pixels.transforms import Transform
 from ..which_clips.clips import Clip
-from ..which_clips.offsets import Offsets, exact_seconds, listed
+from ..which_clips.offsets import Offsets, listed
 from ..which_clips.policies import AllClips
 from .robot_cameras import (
     ELSEWHERE,
@@ -277,7 +277,7 @@ def _frames_of(delta_timestamps: Mapping[str, Sequence[float]], fps: float) -> d
     found = {}
     for key, times in delta_timestamps.items():
         given = listed(times, f"the times of {key!r}")
-        seconds = [float(exact_seconds(time, "a time of delta_timestamps")) for time in given]
+        seconds = [float(exact_number(time, "a time of delta_timestamps")) for time in given]
         frames = tuple(round(time * fps) for time in seconds)
         if not frames:
             raise UsageError(f"delta_timestamps has no times for {key!r}; leave it out, or give [0]")

@@ -25,7 +25,7 @@ from math import floor
 from reprlib import repr as shortened
 from typing import Any
 
-from ...arguments import LARGEST_INT64, frame_rate, integer, number
+from ...arguments import LARGEST_INT64, exact_number, finite, frame_rate, integer
 from ...errors import UsageError, WrongTypeError
 
 Seconds = float | Fraction | Decimal
@@ -55,7 +55,7 @@ class Offsets:
             frames = tuple(integer(each, "an offset in frames") for each in listed(self.frames, "frames"))
             object.__setattr__(self, "frames", frames)
         else:
-            seconds = tuple(exact_seconds(each, "an offset") for each in listed(self.seconds, "seconds"))
+            seconds = tuple(exact_number(each, "an offset") for each in listed(self.seconds, "seconds"))
             object.__setattr__(self, "seconds", seconds)
         if not (self.frames or self.seconds):
             raise UsageError("Offsets is empty; a clip has at least one frame")
@@ -153,26 +153,12 @@ def nearest_frames(times: Iterable[Fraction], fps: Fraction, num_frames: int) ->
     return [num_frames - 1 if floor(time * fps) == num_frames - 1 else nearest_frame(time, fps) for time in times]
 
 
-def exact_seconds(value: Any, what: str) -> Fraction:
-    """A finite number as it was written; a float counts as the decimal number that it is printed as."""
-    return _exact(number(value, what), what)
-
-
 def positive_rate(fps: Any) -> Fraction:
     """A rate in frames per second, exact."""
-    exact = _exact(frame_rate(fps, "fps"), "fps")
+    exact = finite(frame_rate(fps, "fps"), "fps")
     if exact <= 0:
         raise UsageError(f"fps is {fps!r}; it is how many frames of a clip make a second, more than 0")
     return exact
-
-
-def _exact(given: float | Fraction, what: str) -> Fraction:
-    if isinstance(given, Fraction):
-        return given
-    try:
-        return Fraction(repr(given))
-    except ValueError:
-        raise UsageError(f"{what} is {given!r}; it has to be finite") from None
 
 
 def at_least_one(value: Any, what: str, *, most: int = LARGEST_INT64) -> int:

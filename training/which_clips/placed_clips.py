@@ -6,10 +6,10 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...arguments import integer
+from ...arguments import exact_number, integer
 from ...errors import UsageError
 from .ends import PADDING, Ends, check_ends, checked_skip
-from .offsets import Spacing, exact_seconds, spacing
+from .offsets import Spacing, spacing
 
 Align = Literal["reference"]
 # Of a video. Those of a billion videos can then be counted with 64 bits.
@@ -48,7 +48,7 @@ def placed_clips(policy: Any) -> PlacedClips:
     if policy.align and lowest != 0:
         raise UsageError("align goes with clips whose earliest frame is the one where they start")
     if spaced.needs_rate:
-        jitter: Any = exact_seconds(policy.jitter, "jitter")
+        jitter: Any = exact_number(policy.jitter, "jitter")
     else:
         jitter = integer(policy.jitter, "jitter")
     if jitter < 0:

@@ -30,10 +30,11 @@ from fractions import Fraction
 from reprlib import repr as shortened
 from typing import Any, ClassVar, Literal
 
+from ...arguments import exact_number
 from ...errors import UsageError
 from .counterparts import names_counterparts
 from .ends import Ends
-from .offsets import MOST_FRAMES, ClipFrames, MultiRate, Offsets, Rate, Seconds, at_least_one, exact_seconds, listed
+from .offsets import MOST_FRAMES, ClipFrames, MultiRate, Offsets, Rate, Seconds, at_least_one, listed
 from .own_values import own
 from .placed_clips import MOST_CLIPS, Align, placed_clips
 
@@ -95,14 +96,14 @@ class AllClips:
                     "step_seconds says where clips start, and so does align; give step=, which counts the starts that "
                     "align leaves"
                 )
-            if exact_seconds(self.step_seconds, "step_seconds") <= 0:
+            if exact_number(self.step_seconds, "step_seconds") <= 0:
                 raise UsageError(f"step_seconds is {self.step_seconds}; it has to be more than 0")
         placed_clips(self)
 
     @property
     def exact_step(self) -> Fraction | None:
         """`step_seconds`, exact."""
-        return None if self.step_seconds is None else exact_seconds(self.step_seconds, "step_seconds")
+        return None if self.step_seconds is None else exact_number(self.step_seconds, "step_seconds")
 
 
 @names_counterparts

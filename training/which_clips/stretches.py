@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import integer
+from ...arguments import exact_number, integer
 from ...errors import UsageError
 from ...readers.times import seconds_of
 from ...wording import and_others, counted
-from .offsets import Seconds, exact_seconds, listed, nearest_frame
+from .offsets import Seconds, listed, nearest_frame
 from .video_table import VideoTable
 
 # By so much a stretch may end behind its video, which is where times that were rounded, or read off a player, may lie.
@@ -112,8 +112,8 @@ def _ends(stretches: Stretches, number: int, videos: VideoTable) -> tuple[Fracti
             num_frames if end is None else integer(end, f"the frame after {named}"),
         )
     return (
-        Fraction(0) if start is None else exact_seconds(start, f"the start of {named}"),
-        num_frames / fps if end is None else exact_seconds(end, f"the end of {named}"),
+        Fraction(0) if start is None else exact_number(start, f"the start of {named}"),
+        num_frames / fps if end is None else exact_number(end, f"the end of {named}"),
     )
 
 

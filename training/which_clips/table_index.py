@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...arguments import fits_int64, integer
+from ...arguments import exact_number, fits_int64, integer
 from ...errors import UsageError
 from ...lazy import lazy
 from ...manifests.ragged import Array
@@ -17,7 +17,6 @@ from ...wording import and_others, counted
 from .clip_reach import columns_of, extents, fingerprint_of, frames_of_draw, from_place, jitter_frames
 from .clips import Clip, OfTable
 from .draws import split_draws
-from .offsets import exact_seconds
 from .placed_clips import PlacedClips, placed_clips
 from .policies import ClipsAt
 from .video_table import VideoTable
@@ -90,7 +89,7 @@ def _places_of(policy: ClipsAt) -> Array | list[Fraction]:
     """Where the clips of a table start: frame numbers, or times in seconds."""
     if policy.frames is None:
         seconds = () if policy.seconds is None else policy.seconds
-        return [exact_seconds(each, "a time of the table") for each in seconds]
+        return [exact_number(each, "a time of the table") for each in seconds]
     frames = np.asarray(policy.frames)
     if frames.dtype.kind in "iu" or not len(frames):
         return frames.astype(np.int64)
