@@ -1,4 +1,4 @@
-"""How messages and pages write numbers, say that a file is missing, and show text that comes from files."""
+"""How messages and pages write numbers and options, say that a file is missing, and show text that comes from files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 
 # A message names so many of the values that are wrong.
 _NAMED = 8
@@ -28,6 +29,14 @@ def and_others(wrong: Sequence[int | str], total: int, nouns: str) -> str:
         return ""
     named = ", ".join(repr(each) for each in wrong[:_NAMED]) + (", ..." if len(wrong) > _NAMED else "")
     return f"; {len(wrong)} of {total} {nouns} are wrong: {named}"
+
+
+def type_option(column: str, kind: str) -> str:
+    """How a caller gives a column of a CSV list a type. The option ends a name at a comma, so a column whose name has
+    one gets its type in Python."""
+    if "," in column:
+        return f"types={{{column!r}: {kind!r}}} in Python (--types takes no name with a comma)"
+    return f"--types {quote(f'{column}={kind}')}"
 
 
 def whole(number: float) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ...errors import UsageError
+from ...wording import type_option
 from .column_types import TEXT, ColumnType, typed, typed_cells
 from .list_lines import FILE_NAME, Line, batches_of
 
@@ -78,7 +79,7 @@ def _typed_lines(file: str, lines: list[Line], kinds: Mapping[str, str]) -> Iter
         place, values = lines[number]
         raise UsageError(
             f"{place} has {values[name]!r} in column {name!r}, which is to be {kinds[name]}; "
-            f"correct that cell, or give --types {name}=text",
+            f"correct that cell, or give {type_option(name, TEXT)}",
             file=file,
         ) from None
     for name, column in columns.items():

@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from shlex import quote
 from typing import Any
 
 import numpy as np
 
 from ...storage.interface import Storage
+from ...wording import type_option
 from ..dataset_files.snapshot_columns import open_column_kinds
 from ..dataset_files.snapshots import open_manifest
 from ..dataset_files.video_columns import BUILT_IN, LabelColumns
@@ -45,8 +45,8 @@ class MixedColumn:
         value = value if len(value) <= _VALUE_CHARACTERS else f"{value[:_VALUE_CHARACTERS]}..."
         return (
             f"column {self.name!r} has values of several types now, so that a comparison finds those of one type "
-            f"alone: {counts} (video {self.id!r} has {value}); give a list that has one type, as with --types "
-            f"{quote(self.name)}=..."
+            f"alone: {counts} (video {self.id!r} has {value}); give a list that has one type, as with "
+            f"{type_option(self.name, '...')}"
         )
 
 

@@ -59,6 +59,16 @@ def test_a_column_whose_values_are_of_several_types_since_is_told(root: Path) ->
         shortgop.annotate("dataset", {"c.mp4": {"boxes": {"x": 1}}})
 
 
+def test_a_column_of_several_types_whose_name_has_a_comma_gets_its_type_in_python(root: Path) -> None:
+    """`--types` would end the name at the comma."""
+    shortgop.annotate("dataset", {"a.mp4": {"x,y": 1, "x y": 1}})
+    with pytest.warns(DatasetWarning) as caught:
+        shortgop.annotate("dataset", {"b.mp4": {"x,y": "?", "x y": "?"}})
+    said = " ".join(str(each.message) for each in caught)
+    assert "one type, as with types={'x,y': '...'} in Python" in said
+    assert "one type, as with --types 'x y=...'" in said
+
+
 def test_a_job_tells_it_too(root: Path) -> None:
     """A list of codes, of which some look like numbers: types of CSV columns are those of one list."""
     Path("more.csv").write_text("path,label\na.mp4,3\nb.mp4,4\nc.mp4,5\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,20 @@ def test_a_cell_that_is_not_of_the_given_type_is_named() -> None:
     Path("labels.csv").write_text("path,label\na.mp4,3\nb.mp4,x\n")
     with pytest.raises(UsageError, match=r"line 3 of 'labels.csv' has 'x' in column 'label', which is to be integer"):
         find_sources(["labels.csv"], types={"label": "integer"})
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("label", "give --types label=text"),
+        ("shot size", "give --types 'shot size=text'"),
+        ("a,b", "give types={'a,b': 'text'} in Python (--types takes no name with a comma)"),
+    ],
+)
+def test_the_advice_for_a_wrong_cell_can_be_followed(name: str, advice: str) -> None:
+    Path("labels.csv").write_text(f'path,"{name}"\na.mp4,x\n')
+    with pytest.raises(UsageError, match=re.escape(f"correct that cell, or {advice}")):
+        find_sources(["labels.csv"], types={name: "integer"})
 
 
 def test_a_type_of_a_column_that_no_list_has_is_refused() -> None:
