@@ -53,11 +53,14 @@ def snapshot_key(snapshot: str) -> str:
 
 
 def listed(dataset: Storage, folder: str) -> Iterator[Stored]:
-    """The files below a folder, in no order. UnreadableDataError if they cannot be listed."""
+    """The files below a folder, in no order. UnreadableDataError if they cannot be listed, or one of them cannot be
+    looked at."""
     try:
         yield from dataset.files(folder)
     except OSError as error:
-        raise not_read(dataset.place(folder), error) from error
+        # On a disk the error names what was refused: the folder, one within it, or a file.
+        refused, place = str(error.filename), dataset.place(folder)
+        raise not_read(refused if refused.startswith(place) else place, error) from error
 
 
 def file_at(dataset: Storage, key: str) -> Stored | None:

@@ -287,6 +287,14 @@ def test_a_path_that_the_system_refuses_is_an_error_of_the_dataset(tmp_path: Pat
             look(DiskStorage(too_long))
 
 
+def test_a_file_that_the_system_refuses_to_look_at_is_named_and_not_its_folder(published: Path) -> None:
+    loop = part_path(published, "u3")
+    loop.symlink_to(loop)
+    with pytest.raises(UnreadableDataError, match=f"{loop} cannot be read: Too many levels") as caught:
+        publish(DiskStorage(published))
+    assert caught.value.file == str(loop)
+
+
 def _replace_member(file: Path, name: str, data: bytes) -> None:
     with zipfile.ZipFile(file) as archive:
         members = {member: archive.read(member) for member in archive.namelist()}
