@@ -20,12 +20,16 @@ def is_without_root(dataset: Storage) -> bool:
 
 def tells_its_root(dataset: Storage) -> bool:
     """Whether there is a snapshot or a part, of which zarr.json can be made again. False where a web server has no
-    listings. Version 1 of the format wrote snapshots that do not tell."""
+    listings. Version 1 of the format wrote snapshots that do not tell. UnreadableDataError where a disk refuses to list
+    them."""
     # Other folders may be called so.
     names = {"manifest": r"manifest/\d+\.zip", "parts": r"parts/[0-9a-f]{16}(\.\d+)?\.zip"}
     try:
         return any(re.fullmatch(name, file.key) for folder, name in names.items() for file in listed(dataset, folder))
     except UnreadableDataError:
+        # On a disk this is no answer: a dataset would be taken for none.
+        if dataset.folder is not None:
+            raise
         return False
 
 
@@ -69,5 +73,7 @@ def _left_folder(dataset: Storage) -> str | None:
         if any(listed(dataset, "manifest")):
             return "manifest"
     except UnreadableDataError:
+        if dataset.folder is not None:
+            raise
         return None
     return "parts" if tells_its_root(dataset) else None

@@ -34,6 +34,7 @@ from shortgop.manifests.dataset_files.root_file import create, is_dataset, read_
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.operations.lost import lost_shards
+from shortgop.manifests.operations.lost_root import restore_root
 from shortgop.manifests.operations.shard_bytes import ShardBytes, gop_piece
 from shortgop.manifests.operations.verify import verify
 from shortgop.manifests.tables import empty
@@ -293,6 +294,19 @@ def test_a_file_that_the_system_refuses_to_look_at_is_named_and_not_its_folder(p
     with pytest.raises(UnreadableDataError, match=f"{loop} cannot be read: Too many levels") as caught:
         publish(DiskStorage(published))
     assert caught.value.file == str(loop)
+
+
+def test_without_its_root_a_dataset_whose_snapshots_cannot_be_listed_is_not_taken_for_none(published: Path) -> None:
+    """`verify --repair` said that there was no dataset."""
+    (published / "zarr.json").unlink()
+    (published / "manifest").rename(published / "elsewhere")
+    (published / "manifest").symlink_to("manifest")
+    for look in (open_current, restore_root):
+        with pytest.raises(UnreadableDataError, match="manifest cannot be read: Too many levels"):
+            look(DiskStorage(published))
+    (published / "manifest").unlink()
+    (published / "elsewhere").rename(published / "manifest")
+    assert restore_root(DiskStorage(published)) is not None
 
 
 def _replace_member(file: Path, name: str, data: bytes) -> None:
