@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -104,23 +105,52 @@ def measure() -> Any:
     return length
 
 
+def fingerprint(choose: Any, **options: Any) -> str:
+    return ChosenIndex(shortgop.ClipsBy(choose, 4, **options), video_table([9]), seed=0).fingerprint
+
+
 def test_a_function_among_the_arguments_is_told_by_its_name() -> None:
     """It was told by its address, so that no state was taken on in another process."""
-    makers: list[Any] = [measure, object]
+    one, other = (functools.partial(any_stride, measure(), most=cast(Any, [measure()])) for _ in range(2))
+    assert fingerprint(one) == fingerprint(other)
+
+
+class Plain:
+    """A rule without a __repr__."""
+
+    def __init__(self, stride: int) -> None:
+        self.stride = stride
+
+    def __call__(self, _: Any) -> Any:
+        return self.stride * np.arange(4)
+
+
+@dataclass(frozen=True)
+class Told(Plain):
+    """A rule whose __repr__ says its stride."""
+
+    stride: int
+
+
+def test_an_object_among_the_arguments_is_told_by_its_repr() -> None:
+    """States of Plain(1) were taken on by Plain(2), and nothing said that they may be."""
+    makers: list[Any] = [lambda rule: rule, lambda rule: functools.partial(any_stride, most=cast(Any, [rule]))]
     for made in makers:
-        one, other = (
-            ChosenIndex(
-                shortgop.ClipsBy(functools.partial(any_stride, made(), most=made()), 4), video_table([9]), seed=0
-            )
-            for _ in range(2)
-        )
-        assert one.fingerprint == other.fingerprint
+        assert fingerprint(made(Told(1))) != fingerprint(made(Told(2)))
+        with pytest.warns(DatasetWarning, match=r"object of \S+Plain, which has no __repr__: .* also where") as warned:
+            # As in another process, where the object lies elsewhere.
+            assert fingerprint(made(Plain(1))) == fingerprint(made(Plain(2)))
+        assert len(warned) == 2
+
+
+def test_a_text_among_the_arguments_is_told_in_full() -> None:
+    """What looked like an address was cut out of it."""
+    assert fingerprint(functools.partial(any_stride, "look at 0xff")) != fingerprint(
+        functools.partial(any_stride, "look at 0xfe")
+    )
 
 
 def test_states_tell_functions_by_their_names_and_arguments() -> None:
-    def fingerprint(choose: Any, **options: Any) -> str:
-        return ChosenIndex(shortgop.ClipsBy(choose, 4, **options), video_table([9]), seed=0).fingerprint
-
     short = functools.partial(any_stride, most=2)
     assert repr(shortgop.ClipsBy(short, 4, ends="clamp")) == "ClipsBy(partial(any_stride, most=2), 4, ends='clamp')"
     assert fingerprint(short) == fingerprint(functools.partial(any_stride, most=2))

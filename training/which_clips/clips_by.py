@@ -16,6 +16,7 @@ from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
 from ...lazy import lazy
 from ...manifests.ragged import Array
+from ...warned import warn
 from ...wording import counted
 from .clip_reach import columns_of, fingerprint_of
 from .clips import Clip, OfVideos
@@ -70,7 +71,8 @@ class ClipsBy:
 
     `ends` says what comes in place of a frame that the video does not have, as with other policies; by default that is
     an error. For workers that start anew it has to be importable. A training state is refused where the function has
-    another name, or is a functools.partial with other arguments; what it does is not looked into.
+    another name, or is a functools.partial with other arguments; what it does is not looked into. An object whose class
+    has no `__repr__` counts by its class alone, and a DatasetWarning says so.
     """
 
     choose: Choose
@@ -122,8 +124,18 @@ def named(choose: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The repr of a value without addresses, which differ from process to process."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+    """The repr of a value without addresses, which differ from process to process. A text has none."""
+    return repr(value) if isinstance(value, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def _warn_of_class_alone(choose: Any) -> None:
+    """DatasetWarning where the name of a function has an object without values."""
+    found = re.search(r"<(\S+) object>", named(choose))
+    if found:
+        warn(
+            f"the function of ClipsBy has an object of {found[1]}, which has no __repr__: a training state is taken on "
+            "also where that object has other values. Give the class a __repr__ that says them, or make it a dataclass"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +164,7 @@ class ChosenIndex(OfVideos):
 
     @lazy
     def fingerprint(self) -> str:
+        _warn_of_class_alone(self.policy.choose)
         return fingerprint_of([repr(self.policy), self.seed], columns_of(self.videos))
 
     def clips(self, draws: Sequence[int]) -> list[Clip]:
