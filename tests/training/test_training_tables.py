@@ -29,6 +29,16 @@ def test_clips_at_places_of_a_table(folder: Path) -> None:
         shortgop.ClipDataset(folder, clips, videos=["b.mp4"])
 
 
+def test_an_error_names_the_video_of_a_row_and_not_of_a_label_of_pandas(folder: Path) -> None:
+    """Rows of a table that was sorted or filtered keep their labels: another video was named, or it was a KeyError."""
+    table = pytest.importorskip("pandas").DataFrame({"video": ["a.mp4", "b.mp4", "c.mp4"], "frame": [1, 2, 3]})
+    for rows in ([2, 0, 1], [2, 1]):
+        chosen = table.iloc[rows]
+        clips = shortgop.ClipsAt(chosen.video, frames=chosen.frame, num_frames=2)
+        with pytest.raises(UsageError, match=f"clip {rows.index(1)} of the table is of video 'b.mp4', which videos="):
+            shortgop.ClipDataset(folder, clips, videos=["c.mp4", "a.mp4"])
+
+
 def test_windows_around_places(folder: Path) -> None:
     window = shortgop.Offsets(seconds=[-0.2, 0, 0.1])
     clips = shortgop.ClipsAt(["a.mp4", "a.mp4"], frames=[1, 39], num_frames=window, ends="clamp")
@@ -137,8 +147,25 @@ def test_columns_of_a_file_that_are_no_frame_numbers_are_refused(folder: Path, t
     for wrong in frames:
         with pytest.raises(UsageError, match=r"column 'frames' of .* has .*, and not frame numbers alone"):
             read(frames=wrong)
-    with pytest.raises(UsageError, match=r"column 'mask' of .* has .*, and not booleans alone"):
+    with pytest.raises(UsageError, match=r"column 'mask' of .* has .*, and not booleans alone: correct these rows"):
         read(mask=[None, [True, False]])
+
+
+def test_the_videos_of_a_file_are_ids_or_numbers(folder: Path, tmp_path: Path) -> None:
+    """As a table that other programs wrote may have them: numbers were refused."""
+    file = tmp_path / "clips.parquet"
+
+    def read(videos: Any) -> shortgop.ClipTable:
+        pq.write_table(pa.table({"video": videos, "start": [0, 3], "frames": [[0, 2], [3, 4]]}), file)
+        return shortgop.ClipTable.from_parquet(file)
+
+    for videos in (["a.mp4", "b.mp4"], [0, 1]):
+        clips = shortgop.ClipDataset(folder, read(videos))
+        assert [numbers(item["frames"]) for item in clips] == [[0, 2], [1003, 1004]]
+    for wrong, shown in (["a.mp4", None], "None"), ([0, None], "None"), ([0.5, 1.0], "0.5"), ([b"a", b"b"], "b'a'"):
+        row = 0 if wrong[0] not in ("a.mp4", 0) else 1
+        with pytest.raises(UsageError, match=rf"'video' of .* has {shown} in row {row}, and not ids .*: correct these"):
+            read(wrong)
 
 
 def test_a_table_with_a_start_that_its_video_does_not_have_is_refused(folder: Path) -> None:

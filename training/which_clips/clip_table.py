@@ -96,7 +96,8 @@ class ClipTable:
 
     @staticmethod
     def from_parquet(path: str | os.PathLike[str]) -> ClipTable:
-        """Read a table that `to_parquet` wrote, or that has such columns. UsageError when there is none.
+        """Read a table that `to_parquet` wrote, or that has such columns, also with numbers for videos. UsageError when
+        there is none.
 
         A folder stands for all files in it and below it that end in .parquet, in the order of their paths, as pyarrow
         reads it; those whose names begin with "." or "_" are left out. UsageError where their clips do not go together.
@@ -121,8 +122,9 @@ class ClipTable:
                 file=str(path),
             )
         videos = table["video"].to_pylist()
-        if not all(isinstance(each, str) for each in videos):
-            raise _refused("video", "a value that is no text", path)
+        row = next((row for row, each in enumerate(videos) if type(each) not in (str, int)), None)
+        if row is not None:
+            raise _refused("video", f"{shortened(videos[row])} in row {row}", path)
         return table_of_own(
             videos=videos,
             starts=_whole(table["start"].to_numpy(), "start", path),
@@ -297,8 +299,11 @@ def _whole(values: Array, name: str, path: Any) -> Array:
 
 
 def _refused(name: str, found: str, path: Any) -> UsageError:
-    what = {"mask": "booleans", "video": "ids"}.get(name, "frame numbers")
-    return UsageError(f"column {name!r} of {path} has {found}, and not {what} alone", file=str(path))
+    what = {"mask": "booleans", "video": "ids or numbers of videos"}.get(name, "frame numbers")
+    return UsageError(
+        f"column {name!r} of {path} has {found}, and not {what} alone: correct these rows or leave them out",
+        file=str(path),
+    )
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -77,7 +77,8 @@ def _places(names: Sequence[str | int], rows: Array, chosen: Array) -> Array:
     """Where each of these rows, of videos of these names, is among those that were chosen."""
     left_out = np.flatnonzero(~np.isin(rows, chosen)).tolist()
     if left_out:
-        name = names[left_out[0]]
+        # A Series finds by its index, and not by place.
+        name = list(names)[left_out[0]]
         raise UsageError(
             f"clip {left_out[0]} of the table is of video {repr(str(name)) if isinstance(name, str) else name}, which "
             f"videos= leaves out{and_others(left_out, len(rows), 'clips')}; leave such clips out of the table, or "
