@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from datasets import make_dataset
-from shortgop.errors import UsageError
+from shortgop.errors import DatasetWarning, UsageError
 from shortgop.training.which_clips.clips import placed_index
 from shortgop.training.which_clips.policies import AllClips, CenterClips, RandomClips, RandomFrames, UniformClips
 from shortgop.training.which_clips.stretches import Stretches, within
@@ -197,13 +197,18 @@ def test_a_stretch_of_which_align_leaves_no_start_is_not_left_out_in_silence(fol
     """No frame refers to frames 1 and 2. It had no clip, whatever `ends` was, and nothing said so."""
     stretches = shortgop.Stretches(["a.mp4", "a.mp4"], frames=[(0, 8), (1, 3)])
     policy = shortgop.RandomClips(2, align="reference")
-    with pytest.raises(
-        UsageError, match=r"1 of 2 stretches .* 'a.mp4' has no frame that align takes for a start; give"
-    ):
-        shortgop.ClipDataset(folder, policy, videos=stretches)
-    for other in (replace(policy, ends="drop"), replace(policy, ends="repeat_last")):
-        clips = shortgop.ClipDataset(folder, other, videos=stretches)
+    for num_frames, why in (2, "no frame that others refer to where a clip fits"), (5, "2 of 5"):
+        said = rf"1 of 2 stretches have no frame where a clip of .* may start: 'a.mp4' has {why}; give "
+        with pytest.raises(UsageError, match=rf'{said}ends="drop" to leave them out, or leave align out; where'):
+            shortgop.ClipDataset(folder, replace(policy, num_frames=num_frames), videos=stretches)
+    rules: list[Any] = ["drop", "repeat_last"]
+    for ends in rules:
+        clips = shortgop.ClipDataset(folder, replace(policy, ends=ends), videos=stretches)
         assert (len(clips), clips.too_short) == (1, ("a.mp4",))
+        with pytest.warns(DatasetWarning, match="the dataset has no clips: no video has a frame where one may start"):
+            shortgop.ClipDataset(
+                folder, replace(policy, ends=ends), videos=shortgop.Stretches(["a.mp4"], frames=[(1, 3)])
+            )
 
 
 @given(

@@ -195,7 +195,7 @@ class ClipDataset(DrawnItems):
     @property
     def too_short(self) -> tuple[str, ...]:
         """The ids of videos that have fewer frames than a clip spans, or whose stretches have, and are left out or
-        padded."""
+        padded; also of those of which align leaves no start, which are left out."""
         table = self._opened.table(self._rows)
         return tuple(table.name(place) for place in self.clip_index.too_short.tolist())
 

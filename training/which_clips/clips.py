@@ -34,8 +34,8 @@ from .starts import clips_each, clips_of, identity_of, start_of
 from .video_table import VideoTable
 
 NO_CLIPS = (
-    'the dataset has no clips: ends="drop" leaves out videos with fewer frames than a clip spans, and all have fewer '
-    "(ClipDataset.too_short names them)"
+    "the dataset has no clips: no video has a frame where one may start, since all have fewer frames than a clip "
+    "spans, or align and skip leave none (ClipDataset.too_short names the videos)"
 )
 
 
@@ -62,7 +62,8 @@ class Clips(Protocol):
 
     @property
     def too_short(self) -> Array:
-        """The places in the table of videos of those that have fewer frames than a clip spans, int64."""
+        """The places in the table of videos of those without a start, int64: they have fewer frames than a clip spans,
+        or align leaves none."""
 
     @property
     def pads(self) -> bool:
@@ -255,12 +256,18 @@ def _too_short_text(videos: VideoTable, too_short: Array, policy: Placement) -> 
     for place in too_short[:5].tolist():
         earliest, _, last = extent(common, videos.fps(place))
         has, needed = int(videos.num_frames[place]), last - earliest + 1
-        why = f"{has} of {needed}" if has < needed else "no frame that align takes for a start"
+        why = f"{has} of {needed}" if has < needed else "no frame that others refer to where a clip fits"
         lacking.append(f"{videos.name(place)!r} has {why}")
     named = ", ".join(lacking)
     more = ", ..." if len(too_short) > 5 else ""
+    which = f"{len(too_short)} of {len(videos)} {videos.nouns}"
+    if common.align:
+        return (
+            f"{which} have no frame where a clip of {policy!r} may start: {named}{more}; give "
+            'ends="drop" to leave them out, or leave align out; where others refer to the first frame, a rule that '
+            'pads, such as "repeat_last", makes it a start'
+        )
     return (
-        f"{len(too_short)} of {len(videos)} {videos.nouns} have fewer frames than a clip of {policy!r} spans: "
-        f"{named}{more}; "
+        f"{which} have fewer frames than a clip of {policy!r} spans: {named}{more}; "
         'give ends="drop" to leave them out, or a rule that pads them, such as "repeat_last"'
     )

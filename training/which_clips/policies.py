@@ -16,10 +16,11 @@ What these policies have in common:
   seconds where the clip goes by `fps` or by seconds. Clips span that much more.
 - `joined`, where there is `clips_per_video`: the clips of a video are one item, with the frames of all, one clip after
   the other.
-- `align="reference"`: clips start only on frames that other frames refer to. With three unreferenced frames between
-  two of them, a clip of stride 4 takes 16 packets instead of 32, and 0.73 of the time was measured. What it costs:
-  training sees one of four starts there, and never the others; it is off by default. A phase drawn for each epoch
-  would make up for that only in part, and clips of the other phases cost as much as without alignment.
+- `align="reference"`: clips start only on frames that other frames refer to. A stretch that has none where a clip fits
+  has no clip: that is an error under "error", and under the other rules it is left out. With three unreferenced frames
+  between two of them, a clip of stride 4 takes 16 packets instead of 32, and 0.73 of the time was measured. What it
+  costs: training sees one of four starts there, and never the others; it is off by default. A phase drawn for each
+  epoch would make up for that only in part, and clips of the other phases cost as much as without alignment.
 """
 
 from __future__ import annotations
