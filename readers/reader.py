@@ -3,6 +3,7 @@ GOPs, and decodes them into their places."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,7 +77,8 @@ class SnapshotReader:
         self._pixels, self._layout = options.format.pixels, options.format.layout
         self._store = GopStore(dataset, manifest, options.limits, options.cache)
         self._tables_to_share = TablesToShare(manifest)
-        self._workers = Workers(options.threads)
+        self._workers_by_threads: dict[int, Workers] = {}
+        self._take_workers(options.threads)
         self._pool = MemoryPool(options.pool_bytes)
         self._gops = VideoGops.of(manifest)
         # A dataset has only a few of each.
@@ -179,7 +181,20 @@ class SnapshotReader:
     def use_threads(self, threads: int) -> None:
         """Decode on this many threads from now on. UsageError for less than 1."""
         self.options = replace(self.options, threads=threads)
-        self._workers = Workers(self.options.threads)
+        self._take_workers(threads)
+
+    @contextlib.contextmanager
+    def on_threads(self, threads: int) -> Iterator[None]:
+        """Decode on this many threads meanwhile, and then on those of the options again."""
+        self._take_workers(threads)
+        try:
+            yield
+        finally:
+            self._take_workers(self.options.threads)
+
+    def _take_workers(self, threads: int) -> None:
+        # Those of other numbers stay: a loader changes them for each of its units.
+        self._workers = self._workers_by_threads.setdefault(threads, Workers(threads))
 
     def check_fits(self, video: int, count: int, *, before: int = 0, has_output: bool = False) -> None:
         """UsageError when `count` frames of a video, and `before` other frames of that size, cannot fit into memory.
@@ -219,14 +234,15 @@ class SnapshotReader:
         geometries, wanted = geometry_numbers(outputs, rows)
         plan = plan_frames(self._gops, zip(videos, frames, strict=True), wanted)
         share = len(plan.gops)
-        if self.options.threads > 1:
-            share = -(-share // (self.options.threads * _PARTS_PER_THREAD))
+        workers = self._workers
+        if workers.threads > 1:
+            share = -(-share // (workers.threads * _PARTS_PER_THREAD))
         reads = self._store.reads(plan.gops, max_parts=share)
         if self._decoder.device.type != "cpu":
             reads = longest_first(reads, self._decode_cost)
         started = time.perf_counter()
         with self._decoder.request(), self._store.fetching(reads) as fetch:
-            self._workers.each(lambda read: self._decode(fetch(read), targets, geometries), reads)
+            workers.each(lambda read: self._decode(fetch(read), targets, geometries), reads)
         seconds = time.perf_counter() - started
         for output, slot, original in plan.repeats:
             copy_frame(targets[output].slot(original), targets[output].slot(slot))

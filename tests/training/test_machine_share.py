@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -145,10 +147,31 @@ def test_a_loader_leaves_the_other_ranks_their_cpus(tmp_path: Path, monkeypatch:
 
 
 def test_without_workers_the_calling_process_decodes_on_as_many_threads(tmp_path: Path) -> None:
-    """It decoded on those that the dataset was opened with, whatever was given."""
-    folder = make_videos(tmp_path / "videos")
-    for given, threads in ((3, 3), (None, 2)):
-        dataset = shortgop.ClipDataset(folder, shortgop.AllClips(2), threads=2)
-        loader = shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0, threads=given)
-        next(iter(loader))
-        assert reader_of(dataset.source).options.threads == threads
+    """It decoded on those that the dataset was opened with, whatever was given; then all loaders of that dataset
+    decoded on those that the last one was given, also after it was closed."""
+    decoding: list[int] = []
+
+    class Watched(shortgop.ClipDataset):
+        def items(self, draws: Sequence[int], rows: Any = None) -> Any:
+            decoding.append(threads_of(opened))
+            return super().items(draws, rows)
+
+    opened = shortgop.open(make_videos(tmp_path / "videos"), threads=2)
+    loaders = []
+    for given, threads in ((3, 3), (None, 2), (1, 1)):
+        one, other = (Watched(opened, shortgop.AllClips(2)) for _ in range(2))
+        for clips in (one, shortgop.MixedClips([one, other])):
+            loader = shortgop.ClipLoader(clips, shortgop.ElasticSampler(clips, 8), workers=0, threads=given)
+            assert loader.threads == threads
+            assert f"0 workers of {threads} threads" in repr(loader)
+            loaders.append((iter(loader), threads))
+    for _ in range(2):
+        for batches, threads in loaders:
+            next(batches)
+            assert decoding[-1] == threads
+            assert threads_of(opened) == 2
+
+
+def threads_of(opened: shortgop.Dataset) -> int:
+    """On how many threads a request that comes now is decoded."""
+    return reader_of(opened)._workers.threads

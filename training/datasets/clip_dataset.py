@@ -274,6 +274,15 @@ class ClipDataset(DrawnItems):
         """Decode on this many threads from now on, as `threads` of shortgop.open."""
         self._opened.use_threads(threads)
 
+    @property
+    def threads(self) -> int:
+        """How many threads decode."""
+        return self._opened.threads
+
+    def on_threads(self, threads: int) -> contextlib.AbstractContextManager[None]:
+        """Decode on this many threads in a `with` block, and then on as many as before."""
+        return self._opened.on_threads(threads)
+
     def stats(self) -> Stats:
         """As Dataset.stats: counts and times of reading in this process."""
         return self.source.stats()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -144,6 +145,20 @@ class MixedClips(DrawnItems):
         """As ClipDataset.use_threads."""
         for each in self._datasets:
             each.use_threads(threads)
+
+    @property
+    def threads(self) -> int:
+        """As ClipDataset.threads: the most of them."""
+        most: int = max(each.threads for each in self._datasets)
+        return most
+
+    @contextlib.contextmanager
+    def on_threads(self, threads: int) -> Iterator[None]:
+        """As ClipDataset.on_threads."""
+        with contextlib.ExitStack() as stack:
+            for each in self._datasets:
+                stack.enter_context(each.on_threads(threads))
+            yield
 
     def stats(self) -> Stats:
         """Those of all datasets, added up."""

@@ -146,6 +146,8 @@ class ClipLoader(StaysAsMade):
             check_options(dataset, workers=workers, device=device, pin_memory=pin_memory, collate=collate)
             workers, device, pin_memory = 0, None, False
         self.workers, self.threads = _workers_and_threads(workers, threads)
+        if self.workers == 0 and threads is None:
+            self.threads = dataset.threads
         self._threads_given = threads is not None
         self.prefetch_bytes = None if prefetch_bytes is None else at_least_one(prefetch_bytes, "prefetch_bytes")
         self._collate = checked_collate(collate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import nullcontext
 
 from .arena import Arena
 from .messages import Done, ReadsItems, Work
@@ -16,9 +17,7 @@ class CallingProcess:
 
     def __init__(self, dataset: ReadsItems, threads: int | None) -> None:
         """`threads` decode, or as many as the dataset was opened with."""
-        if threads is not None:
-            dataset.use_threads(threads)
-        self._dataset = dataset
+        self._dataset, self._threads = dataset, threads
         self._arenas: dict[int, Arena] = {}
         self._waiting: deque[Work] = deque()
 
@@ -37,7 +36,10 @@ class CallingProcess:
         if not (wait and self._waiting):
             return []
         work = self._waiting.popleft()
-        return [read_work(self._dataset, work, self._arenas[work.arena])]
+        # The dataset may be another loader's, too.
+        on_threads = nullcontext() if self._threads is None else self._dataset.on_threads(self._threads)
+        with on_threads:
+            return [read_work(self._dataset, work, self._arenas[work.arena])]
 
     def close(self) -> None:
         self._waiting.clear()

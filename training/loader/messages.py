@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,6 +29,11 @@ class ReadsItems(HasClips, Protocol):
     def will_need(self, draws: Sequence[int]) -> None: ...
 
     def use_threads(self, threads: int) -> None: ...
+
+    def on_threads(self, threads: int) -> AbstractContextManager[None]: ...
+
+    @property
+    def threads(self) -> int: ...
 
     def stats(self) -> Stats: ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Any
 
@@ -238,6 +239,15 @@ class OpenedDataset:
     def use_threads(self, threads: int) -> None:
         """Decode on this many threads from now on."""
         self._reader.use_threads(threads)
+
+    @property
+    def threads(self) -> int:
+        """How many threads decode."""
+        return self._reader.options.threads
+
+    def on_threads(self, threads: int) -> AbstractContextManager[None]:
+        """Decode on this many threads meanwhile."""
+        return self._reader.on_threads(threads)
 
     def _pts_seconds(self, rows: list[int], frames: list[list[int]]) -> torch.Tensor:
         videos = self.manifest.videos
