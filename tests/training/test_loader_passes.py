@@ -167,22 +167,31 @@ def test_workers_have_the_environment_of_now(clips_folder: Path, monkeypatch: py
 
 
 @pytest.mark.long
-def test_workers_lack_what_was_taken_out_of_the_environment(tmp_path: Path, clips_folder: Path) -> None:
-    """Keys that a script has taken out would be used on, in place of those of a profile."""
+def test_workers_lack_what_was_taken_out_of_the_environment_and_keep_what_they_alone_have(
+    tmp_path: Path, clips_folder: Path
+) -> None:
+    """Keys that a script has taken out would be used on, in place of those of a profile. What a script sets in workers
+    alone was taken out, too."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(folder=str(clips_folder)))
     environment = {**os.environ, "SHORTGOP_TEST_LEVEL": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["7", "0"]
+    assert done.stdout.split() == ["17", "10"]
 
 
 SCRIPT = """
 import os
 from loader_helpers import clips, filled_from_the_environment, loader_of
 
+if __name__ != "__main__":
+    os.environ["SHORTGOP_TEST_ADDED"] = "10"
+
+def filled(frames):
+    return filled_from_the_environment(frames) + int(os.environ.get("SHORTGOP_TEST_ADDED", "0"))
+
 if __name__ == "__main__":
     for _ in range(2):
-        with loader_of(clips({folder!r}, transform=filled_from_the_environment), workers=1) as loader:
+        with loader_of(clips({folder!r}, transform=filled), workers=1) as loader:
             print(int(next(iter(loader))["frames"].max()))
         os.environ.pop("SHORTGOP_TEST_LEVEL", None)
 """

@@ -59,16 +59,21 @@ class SameEnvironment:
     """Gives the process that unpickles it the environment of the one that pickled it.
 
     A fork server keeps the environment in which it was started. The keys of a store may have been set or taken out
-    since then, and opening the dataset goes by them.
+    since then, and opening the dataset goes by them. Variables that a script sets in workers alone stay.
     """
 
-    def __reduce__(self) -> tuple[Callable[[dict[str, str]], SameEnvironment], tuple[dict[str, str]]]:
-        return _take_environment, (dict(os.environ),)
+    def __reduce__(self) -> tuple[Callable[..., SameEnvironment], tuple[dict[str, str], set[str]]]:
+        _names_seen.update(os.environ)
+        return _take_environment, (dict(os.environ), _names_seen - os.environ.keys())
 
 
-def _take_environment(environment: dict[str, str]) -> SameEnvironment:
-    for name in os.environ.keys() - environment.keys():
-        del os.environ[name]
+_names_seen = set(os.environ)
+"""The variables that this process ever had, as far as was looked."""
+
+
+def _take_environment(environment: dict[str, str], taken_out: set[str]) -> SameEnvironment:
+    for name in taken_out:
+        os.environ.pop(name, None)
     os.environ.update(environment)
     return SameEnvironment()
 
