@@ -123,6 +123,14 @@ def test_independent_samples_are_as_many_as_there_are() -> None:
     assert effective_batch_size(64, 16, 0.1) == pytest.approx(64 / 2.5)
 
 
+def test_windows_and_numbers_of_chunks_that_were_worked_out_may_be_floats() -> None:
+    """Such as 1600 / 16, or 100 / 8: they were refused."""
+    assert effective_batch_size(4, 16, 0.1, window=32 / 4) == effective_batch_size(4, 16, 0.1, window=8)
+    whole = effective_batch_size(64, 16, 0.1, num_chunks=100)
+    assert effective_batch_size(64, 16, 0.1, num_chunks=1600 / 16) == whole
+    assert effective_batch_size(64, 16, 0.1, num_chunks=99.5) == pytest.approx(whole, rel=1e-3)
+
+
 def test_neighbours_at_lag_d_share_a_chunk_with_probability_1_minus_d_over_c() -> None:
     count, chunk = 60, 6
     bound = Chunked(chunk).bound(clips_of(AllClips(1), [count]), 0)
@@ -210,9 +218,14 @@ def test_shuffled_samples_are_independent(samples: Array) -> None:
         (lambda: effective_batch_size(8, 4, -0.5), "rho is -0.5; with chunks of 4 it is from -0.333 to 1"),
         (lambda: effective_batch_size(8, 4, 1.5), "rho is 1.5"),
         (lambda: effective_batch_size(8, 4, 0.5, window=12), "window is 12; it is a multiple of batch_size"),
+        (lambda: effective_batch_size(8, 4, 0.5, window=8.5), "window is 8.5; it is a multiple of batch_size"),
+        (lambda: effective_batch_size(8, 4, 0.5, window=0), "window is 0; it is a multiple of batch_size"),
+        (lambda: effective_batch_size(8, 4, 0.5, window=float("inf")), "window is inf; it is a multiple"),
         (lambda: effective_batch_size(8, 4, 0.5, batches_per_chunk=3), "does not divide a chunk of 4"),
         (lambda: effective_batch_size(8, 4, 0.5, batches_per_chunk=2, num_chunks=9), "exclude each other"),
         (lambda: effective_batch_size(8, 4, 0.5, num_chunks=1), "num_chunks is 1"),
+        (lambda: effective_batch_size(8, 4, 0.5, num_chunks=float("nan")), "num_chunks is nan"),
+        (lambda: effective_batch_size(8, 4, 0.5, num_chunks=float("inf")), "num_chunks is inf"),
         (lambda: best_chunk(0.5, 1, 0), "costs are positive"),
         (lambda: best_chunk(math.nan, 1, 1), "rho is nan"),
         (lambda: best_chunk(0.5, math.nan, 1), "shared_cost nan"),

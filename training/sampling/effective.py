@@ -30,9 +30,9 @@ def effective_batch_size(
     chunk: int,
     rho: float,
     *,
-    window: int | None = None,
+    window: float | None = None,
     batches_per_chunk: int = 1,
-    num_chunks: int | None = None,
+    num_chunks: float | None = None,
 ) -> float:
     """How many independent samples have a mean of the same variance as a batch made of chunks.
 
@@ -57,9 +57,9 @@ def effective_batch_size(
     if (window is not None) + (parts > 1) + (num_chunks is not None) > 1:
         raise UsageError("window, batches_per_chunk and num_chunks exclude each other")
     if window is not None:
-        width = at_least_one(window, "window")
-        if width % batch:
-            raise UsageError(f"window is {width}; it is a multiple of batch_size, {batch}")
+        if not number(window, "window") >= 1 or window % batch:
+            raise UsageError(f"window is {window}; it is a multiple of batch_size, {batch}")
+        width = int(window)
         # A sample has so many others of its chunk in its window, on average, of `width` - 1 others.
         of_chunk = _mean_part(width, size) - 1
         return batch / (1 + correlation * of_chunk * (batch - 1) / max(1, width - 1))
@@ -67,9 +67,9 @@ def effective_batch_size(
         raise UsageError(f"batches_per_chunk is {parts}, which does not divide a chunk of {size} evenly")
     factor = 1 + correlation * (_mean_part(batch, size // parts) - 1)
     if num_chunks is not None:
-        in_batch, count = batch / size, at_least_one(num_chunks, "num_chunks")
-        if not 1 < count >= in_batch:
-            raise UsageError(f"num_chunks is {count}; a batch has {in_batch:g} chunks, and an epoch more than one")
+        in_batch, count = batch / size, float(number(num_chunks, "num_chunks"))
+        if not 1 < count >= in_batch or count == float("inf"):
+            raise UsageError(f"num_chunks is {num_chunks}; a batch has {in_batch:g} chunks, and an epoch more than one")
         factor *= (count - in_batch) / (count - 1)
     return batch / factor if factor > 0 else float("inf")
 
