@@ -153,7 +153,10 @@ def test_other_batches_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        (lambda: ClassBatches([0, 1, 0], 3, 2), "num_classes is 3, and the clips have 2 labels: the classes"),
+        (
+            lambda: ClassBatches([0, 1, 0], 3, 2),
+            "num_classes is 3, and the clips have 2 labels: the classes of a batch .*; give 2",
+        ),
         (lambda: ClassBatches([0, 1, None], 2, 2), "1 of 3 labels is missing"),
         (lambda: ClassBatches([0, 1], 2, 2), "2 labels and 3 videos; each has one$"),
         (lambda: ClassBatches([0] * 9, 2, 2), r"9 labels and 3 videos; each has one; those of clips take of='clips'"),

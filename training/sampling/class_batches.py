@@ -60,7 +60,7 @@ class ClassBatches:
         if len(sizes) < self.num_classes:
             raise UsageError(
                 f"num_classes is {self.num_classes}, and the clips have {counted(len(sizes), 'label')}: the "
-                f"classes of a batch are different ones: give {len(sizes)} or fewer"
+                f"classes of a batch are different ones; give {len(sizes)} or fewer"
             )
         num_batches = max(1, count // batch) if self.num_batches is None else self.num_batches
         batches_per_turn = len(sizes) // self.num_classes
