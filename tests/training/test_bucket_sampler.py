@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -182,6 +182,19 @@ def test_a_sampler_pickles_at_its_place(buckets: shortgop.MixedClips) -> None:
     copy = pickle.loads(pickle.dumps(sampler))
     assert list(copy) == list(sampler)
     assert len(list(shortgop.BucketSampler(buckets, BATCH_SIZES))) == len(sampler)
+
+
+class InSteps(shortgop.Chunked):
+    """An order that also gives its values one by one, as a dataclass may."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.chunk, self.window))
+
+
+def test_an_order_that_can_be_iterated_is_one_order_and_no_list_of_them(buckets: shortgop.MixedClips) -> None:
+    for order in (InSteps(2), [InSteps(2)] * 3):
+        sampler = shortgop.BucketSampler(buckets, 2, orders=cast(Any, order))
+        assert list(sampler) == list(shortgop.BucketSampler(buckets, 2, orders=shortgop.Chunked(2)))
 
 
 def test_wrong_use_is_told_with_the_remedy(folder: Path, buckets: shortgop.MixedClips) -> None:

@@ -329,7 +329,9 @@ def check_order(order: Any, what: str) -> None:
 
 def checked_orders(given: Order | Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:
     """The orders of so many datasets; Shuffled() where none is given."""
-    orders = for_each(Shuffled() if given is None else given, datasets, "orders")
+    given = Shuffled() if given is None else given
+    # An order of a user's may be a list, too.
+    orders = for_each([given] * datasets if hasattr(given, "bound") else given, datasets, "orders")
     for each in orders:
         check_order(each, "an order")
     return tuple(orders)
