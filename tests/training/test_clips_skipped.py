@@ -44,6 +44,17 @@ def test_a_bad_gop_is_an_error_or_another_clip(damaged: Path) -> None:
         assert dataset[10]["draw"] == items[1]["draw"]
 
 
+def test_an_example_counts_and_tells_of_no_bad_clips(damaged: Path) -> None:
+    """It is no part of the training."""
+    alone = shortgop.ClipDataset(damaged, shortgop.AllClips(1), on_error="skip")
+    for dataset in (alone, shortgop.MixedClips([alone])):
+        assert dataset.example(10)["draw"] != 10
+        assert dataset.skipped == 0
+    with pytest.warns(DatasetWarning, match="draw 10 is skipped"):
+        alone.__getitems__([10])
+    assert alone.skipped == 1
+
+
 def test_what_comes_in_place_of_a_bad_clip_can_be_chosen(damaged: Path) -> None:
     seen: list[int] = []
 

@@ -143,6 +143,16 @@ def test_orders_keep_the_weights_and_labels_that_they_were_made_of(path: Path, k
         assert ordered(clips, order) == ordered(clips, make(kind(FIRST))) != ordered(clips, make(kind(LAST)))
 
 
+@pytest.mark.parametrize("kind", [lambda orders: orders, iter], ids=["list", "iterator"])
+def test_a_mixture_keeps_the_orders_that_it_was_made_of(path: Path, kind: Any) -> None:
+    both: Any = shortgop.MixedClips([shortgop.ClipDataset(path, shortgop.AllClips(2)) for _ in range(2)])
+    orders: list[Any] = [shortgop.Sequential(), shortgop.Shuffled()]
+    mixture, expected = shortgop.Mixture([1, 1], kind(orders)), shortgop.Mixture([1, 1], tuple(orders))
+    before = ordered(both, mixture)
+    orders.reverse()
+    assert before == ordered(both, mixture) == ordered(both, expected)
+
+
 def test_an_iterator_stands_for_the_list_of_its_values(path: Path) -> None:
     """It gives them once: a second sampler, or a copy in another process, found none."""
     names: Any = iter(["id", "num_frames"])
