@@ -246,6 +246,16 @@ def test_the_loader_goes_on_where_an_item_is_replaced(damaged: tuple[Path, Path]
     assert dataset.skipped >= 4
 
 
+def test_an_output_may_have_the_name_of_what_mixed_clips_add(places: tuple[Path, Path]) -> None:
+    """Its entry is another one, and the name was refused."""
+    outputs = {FRONT: {"frames": Output(), "dataset": Output(size=(8, 16))}, WRIST: Output()}
+    dataset = shortgop.MixedClips([clips(places, outputs=outputs)])
+    assert dataset[3][f"{FRONT}_dataset"].shape[-2:] == (8, 16)
+    assert dataset[3]["dataset"] == 0
+    with pytest.raises(UsageError, match="'dataset'"):
+        clips(places, metadata=["dataset"])
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -92,6 +92,7 @@ class ClipDataset(DrawnItems):
     """
 
     _FIXED = "dataset.clip_table()"
+    _ENTRIES: ClassVar[tuple[str, ...]] = OF_ITEMS
     _REMEDIES: ClassVar = {name: f"make another one, with {name}=..." for name in READING}
 
     def __init__(
@@ -113,7 +114,7 @@ class ClipDataset(DrawnItems):
         _check_on_error(on_error)
         self._opened = OpenedDataset(opened)
         self._stretches = videos if isinstance(videos, Stretches) else None
-        own = OF_ITEMS if self._stretches is None else (*OF_ITEMS, "stretch")
+        own = self._ENTRIES if self._stretches is None else (*self._ENTRIES, "stretch")
         self._metadata = _checked_metadata(metadata, ("frames", *own))
         self._policy = policy_of(clips)
         named = videos.videos if isinstance(videos, Stretches) else videos

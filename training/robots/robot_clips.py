@@ -45,6 +45,14 @@ from .robot_rows import rate_of, rows_of, tasks_of
 _TOLERANCE = 1e-4
 # Episodes that a warning names.
 _NAMED = 5
+# The entries of items of one camera. MixedClips, which add the number of a dataset, never have these.
+_OF_CAMERA = tuple(name for name in OF_ITEMS if name != "dataset")
+
+
+class _OfCamera(ClipDataset):
+    """The clips of one camera."""
+
+    _ENTRIES = _OF_CAMERA
 
 
 class LeRobotClips(ClipDataset):
@@ -126,7 +134,7 @@ class LeRobotClips(ClipDataset):
         self.cameras: tuple[str, ...] = tuple(videos)
 
         def view(camera: str) -> ClipDataset:
-            return ClipDataset(
+            return _OfCamera(
                 dataset,
                 AllClips(Offsets(frames=self._frames(camera)), whole=False, ends="clamp", skip=skip),
                 videos=videos[camera],
@@ -224,7 +232,7 @@ class LeRobotClips(ClipDataset):
 
     def _of_camera(self, camera: str, read: Item) -> Item:
         """The entries of an item that are those of a camera."""
-        axes, others = self._axes[camera], (*OF_ITEMS, *self._views[camera].metadata_names)
+        axes, others = self._axes[camera], (*_OF_CAMERA, *self._views[camera].metadata_names)
         item: Item = {}
         for name, value in read.items():
             axis = axes.get(name)
