@@ -9,15 +9,18 @@ from __future__ import annotations
 import codecs
 import re
 import shlex
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ...errors import DamagedSourceError, NotAVideoError, SourceError, SourceNotFoundError
+from ...errors import NotAVideoError, SourceError, SourceNotFoundError
 from .containers.file_kinds import page_or_pointer
 from .containers.joined_files import FilePart
-from .containers.mp4_fragments import first_times, lacks_moov
+from .containers.mp4_fragments import first_times, has_whole_boxes, lacks_moov
 from .containers.seeking import seek_within
 from .other_beginnings import Statement, statement_of
 
@@ -30,6 +33,7 @@ _ATTRIBUTE = re.compile(r'([A-Z0-9-]+)=("[^"]*"|[^,]*)(?:,|$)')
 # there are no subtitles, and reads no keys within the line itself (data:).
 _KEY, _MAP, _KEYFRAMES_ONLY = "#EXT-X-KEY", "#EXT-X-MAP", "#EXT-X-I-FRAMES-ONLY"
 _READS = (_KEY, _MAP, "#EXT-X-MEDIA")
+_VARIANT = "#EXT-X-STREAM-INF"
 _NOT_ENCRYPTED, _AES = "NONE", "AES-128"
 _USUAL_SUFFIXES = (".ts", ".m4s", ".mp4")
 # FFmpeg takes no file for a key that is not called as a video is.
@@ -40,6 +44,9 @@ OF_ANY_SUFFIX = (
     f"these give {_OF_ANY_SUFFIX}"
 )
 """What to do with an HLS playlist that does not open although it is right."""
+# Names may have what Python takes for the end of a line, too, such as U+2028.
+_END_OF_LINE = re.compile(r"\r\n?|\n")
+_NAMED = re.compile(r"(?s)[ \t]*file(?:[ \t]+(.*)|$)")
 _RANGE = re.compile(r"(\d+)(?:@(\d+))?")
 
 
@@ -80,6 +87,7 @@ def script_demuxer(path: str) -> str | None:
     kind = next((kind for kind in _KINDS if kind.suffix == suffix != ""), None)
     if kind is None or not re.match(kind.start, _head(path)):
         return None
+    _check_has_no_mark(Path(path))
     (_check_concat if kind.demuxer == "concat" else _check_hls)(Path(path))
     return kind.demuxer
 
@@ -87,7 +95,8 @@ def script_demuxer(path: str) -> str | None:
 def kind_of(path: str) -> tuple[str, str] | None:
     """For a file that names other files: what it is called in messages, and the suffix with which it would be followed
     ("": none). None for other files."""
-    found = next((kind for kind in _KINDS if re.match(kind.start, _head(path))), None)
+    head = _head(path)
+    found = next((kind for kind in _KINDS if re.match(kind.start, head)), None)
     if found is not None:
         return found.name, found.suffix
     name = _BY_SUFFIX.get(Path(path).suffix.lower())
@@ -99,14 +108,42 @@ def segments_of(path: str) -> tuple[FilePart, ...]:
     own."""
     lines = _lines(Path(path))
     segments = tuple(_segments(lines, Path(path)).values())
-    if any(line.startswith("#EXT-X-STREAM-INF") for line in lines):
+    if any(line.startswith(_VARIANT) for line in lines):
         is_only = len(segments) == 1 and not any(_named_by(line) for line in lines)
         return segments_of(segments[0].path) if is_only else ()
     return () if any(line.startswith(_MAP) for line in lines) else segments
 
 
+def damaged_segment(path: str, bandwidth: str) -> str:
+    """Which segment of an HLS playlist FFmpeg leaves out, or all behind it, without a message: "" if there is none.
+    Of a playlist that names others, the one of this `bandwidth` is looked at. Segments of transport streams that are
+    missing between others are found by their counters.
+
+    A segment that is marked as missing (#EXT-X-GAP) may have anything in it.
+    """
+    lines = _lines(Path(path))
+    for line, name in pairwise(line for line in lines if line and (line[0] != "#" or line.startswith(_VARIANT))):
+        if line.startswith(_VARIANT) and _attributes(line, _VARIANT).get("BANDWIDTH", "0") == bandwidth:
+            return damaged_segment(str(_place_of(name, Path(path))), "")
+    map_at = next((number for number, line in enumerate(lines) if line.startswith(_MAP)), len(lines))
+    before, is_whole = 0, cache(has_whole_boxes)
+    for number, part in _segments(lines, Path(path)).items():
+        is_gap, before = "#EXT-X-GAP" in lines[before:number], number
+        what = page_or_pointer(_head(part.path)).partition(";")[0]
+        if number > map_at and (part.length > part.num_bytes or not is_whole(part.path)):
+            what = what or "no whole file of MP4 fragments"
+        if what and not is_gap:
+            return f"its segment {part.path} (line {number}) is {what}"
+    return ""
+
+
 def _lines(playlist: Path) -> list[str]:
-    return [line.strip() for line in _text(playlist).splitlines()]
+    """The lines of a playlist, without spaces around them as C knows them: names may have others."""
+    return [line.strip(string.whitespace) for line in _lines_of(playlist)]
+
+
+def _lines_of(script: Path) -> list[str]:
+    return _END_OF_LINE.split(_text(script))
 
 
 def _segments(lines: Sequence[str], playlist: Path) -> dict[int, FilePart]:
@@ -131,16 +168,20 @@ def _head(path: str) -> bytes:
 
 
 def _text(script: Path) -> str:
-    """The text of a script. NotAVideoError for one that FFmpeg does not take for a script, by its first bytes."""
     with script.open("rb") as file:
-        data = file.read(_MAX_BYTES)
-    if data.startswith(codecs.BOM_UTF8):
-        raise NotAVideoError(
-            f"{script} begins with a byte order mark, which FFmpeg does not read; give OUT{script.suffix} of "
-            f"`tail -c +{len(codecs.BOM_UTF8) + 1} FILE > OUT{script.suffix}`, beside the files that it names",
-            file=str(script),
-        )
-    return data.decode(errors="surrogateescape")
+        return file.read(_MAX_BYTES).removeprefix(codecs.BOM_UTF8).decode(errors="surrogateescape")
+
+
+def _check_has_no_mark(script: Path, given: Path | None = None) -> None:
+    """NotAVideoError for a script that FFmpeg does not take for one, by its first bytes. `given`: what names it."""
+    with script.open("rb") as file:
+        if not file.read(len(codecs.BOM_UTF8)).startswith(codecs.BOM_UTF8):
+            return
+    made = f"OUT{script.suffix} of `tail -c +{len(codecs.BOM_UTF8) + 1} FILE > OUT{script.suffix}`"
+    how = f"put {made} in its place" if given else f"give {made}, beside the files that it names"
+    raise NotAVideoError(
+        f"{script} begins with a byte order mark, which FFmpeg does not read; {how}", file=str(given or script)
+    )
 
 
 def concat_parts(path: str) -> tuple[tuple[int, str], ...]:
@@ -150,12 +191,11 @@ def concat_parts(path: str) -> tuple[tuple[int, str], ...]:
 
 def _named_in(script: Path) -> Iterator[tuple[int, str]]:
     """The line and the name of each file in a concat script."""
-    for number, line in enumerate(_text(script).splitlines(), 1):
-        words = line.split(maxsplit=1)
-        if words[:1] == ["file"]:
+    for number, line in enumerate(_lines_of(script), 1):
+        if named := _NAMED.match(line):
             try:
                 # FFmpeg's quoting is that of shells, without double quotes.
-                lexer = shlex.shlex("".join(words[1:]), posix=True)
+                lexer = shlex.shlex(named[1] or "", posix=True)
                 lexer.whitespace_split, lexer.commenters, lexer.quotes = True, "", "'"
                 yield number, lexer.get_token() or ""
             except ValueError as error:
@@ -164,13 +204,20 @@ def _named_in(script: Path) -> Iterator[tuple[int, str]]:
 
 def _check_concat(script: Path) -> None:
     for _, name in _named_in(script):
-        _check_part(_place_of(name, script), script)
+        place = _place_of(name, script)
+        _check_is_no_script(place, script)
+        head = _head(str(place))
+        what = page_or_pointer(head) if head else "empty; copy or download it again, or take it out"
+        if what:
+            raise NotAVideoError(f"{script} names {place}, which is {what}", file=str(script))
 
 
 def _check_hls(playlist: Path, given: Path | None = None) -> None:
     """`given`: the playlist that names this one, if any does."""
     lines = _lines(playlist)
-    if _KEYFRAMES_ONLY in lines:
+    # Of a stream that has keyframes alone, the segments have nothing between them.
+    ranges = pairwise(_segments(lines, playlist).values()) if _KEYFRAMES_ONLY in lines else ()
+    if any(part.path == after.path and part.begin + part.length != after.begin for part, after in ranges):
         raise NotAVideoError(
             f"{playlist} is an HLS playlist of keyframes alone ({_KEYFRAMES_ONLY}), for fast forward and rewind; "
             "give the playlist of all frames",
@@ -188,12 +235,15 @@ def _check_hls(playlist: Path, given: Path | None = None) -> None:
         _check_is_no_secret(playlist, lines, given)
     # Keys, inits and renditions are named in attributes.
     named = [name for line in lines if (name := _named_by(line)) and not _lacks_subtitles(line, playlist)]
-    for name in [*named, *(line for line in lines if line and line[0] != "#")]:
+    for number, name in enumerate([*named, *(line for line in lines if line and line[0] != "#")]):
         place = _place_of(name, playlist)
         if has_segments or given is not None:
-            _check_part(place, playlist)
-        else:
-            _check_hls(place, playlist)
+            _check_is_no_script(place, playlist)
+            continue
+        if number >= len(named):
+            # Without renditions, of subtitles or sound, FFmpeg reads the video.
+            _check_has_no_mark(place, playlist)
+        _check_hls(place, playlist)
     _check_is_no_secret(playlist, lines, given)
     _check_parts(playlist, lines)
 
@@ -247,7 +297,7 @@ def _check_is_no_secret(playlist: Path, lines: list[str], given: Path | None) ->
 def _check_parts(playlist: Path, lines: list[str]) -> None:
     """NotAVideoError for a playlist of fragments of MP4 of which a part has another beginning (EXT-X-MAP), or times
     that begin anew, as around advertisements: FFmpeg reads the first beginning only, and leaves out earlier times. So
-    for one that has no beginning. DamagedSourceError where a later segment has no fragment."""
+    for one that has no beginning."""
     stated: Statement = {}
     last: dict[int, int] = {}
     segments = _segments(lines, playlist)
@@ -266,13 +316,7 @@ def _check_parts(playlist: Path, lines: list[str]) -> None:
             why = "has another beginning (#EXT-X-MAP)" if stated and other and other != stated else ""
             stated = stated or other
         elif stated and number in segments:
-            times = first_times(segments[number].path, segments[number].begin)
-            if last and not times:
-                raise DamagedSourceError(
-                    f"{playlist}, line {number}: {segments[number].path} has no fragment that can be read, and FFmpeg "
-                    "leaves out all behind it, or this one; copy or download it again, or take it out",
-                    file=str(playlist),
-                )
+            times = first_times(*segments[number])
             is_anew = any(time <= last[track] for track, time in times.items() if track in last)
             why = "has times that begin anew" if is_anew else ""
             last |= times
@@ -299,14 +343,14 @@ def _range_of(part: str, after: int) -> tuple[int, int]:
     return (0, 0) if match is None else (int(match[2] or after), int(match[1]))
 
 
-def _check_part(place: Path, script: Path) -> None:
-    """NotAVideoError for a file that a script names and that has no video: a script, as FFmpeg follows playlists that
-    name each other until its stack overflows, and what it leaves out without a message."""
-    kind, head = kind_of(str(place)), _head(str(place))
-    what = "" if head else "empty; copy or download it again, or take it out"
-    what = f"{kind[0]}; name the videos themselves" if kind is not None else what or page_or_pointer(head)
-    if what:
-        raise NotAVideoError(f"{script} names {place}, which is {what}", file=str(script))
+def _check_is_no_script(place: Path, script: Path) -> None:
+    """NotAVideoError for a script that another one names: FFmpeg follows playlists that name each other until its stack
+    overflows."""
+    kind = kind_of(str(place))
+    if kind is not None:
+        raise NotAVideoError(
+            f"{script} names {place}, which is {kind[0]}; name the videos themselves", file=str(script)
+        )
 
 
 def _place_of(name: str, script: Path) -> Path:

@@ -12,7 +12,11 @@ import pytest
 import shortgop
 from datasets import make_dataset
 from odd_pictures import ffmpeg
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.probe import probe
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 
@@ -212,7 +216,11 @@ def test_a_playlist_that_begins_with_a_byte_order_mark_is_refused_with_the_comma
         probe(str(tmp_path / ("all.m3u8" if is_named else "x.m3u8")))
     (command,) = re.findall("`(.*?)`", str(caught.value))
     subprocess.run(["sh", "-c", command.replace("FILE", "x.m3u8")], cwd=tmp_path, check=True)
-    assert shown(tmp_path / "OUT.m3u8", tmp_path) == list(range(20))
+    if is_named:
+        assert "put OUT.m3u8 of" in str(caught.value)
+        assert "in its place" in str(caught.value)
+        (tmp_path / "OUT.m3u8").replace(tmp_path / "x.m3u8")
+    assert shown(tmp_path / ("all.m3u8" if is_named else "OUT.m3u8"), tmp_path) == list(range(20))
 
 
 def test_a_concat_script_that_begins_with_a_byte_order_mark_is_called_that(clip: Path, tmp_path: Path) -> None:
@@ -240,49 +248,153 @@ def test_a_playlist_of_fragments_that_lacks_their_beginning_is_told_what_to_add(
     assert probe(str(tmp_path / "x.m3u8")).num_packets == 20
 
 
-def test_a_playlist_of_keyframes_alone_is_called_that(clip: Path, tmp_path: Path) -> None:
-    """It was called damaged, or prepared as a video of few frames."""
-    text = write_playlist(clip, tmp_path / "x.m3u8")
-    (tmp_path / "x.m3u8").write_text(text.replace("#EXTINF", "#EXT-X-I-FRAMES-ONLY\n#EXTINF", 1))
-    with pytest.raises(shortgop.NotAVideoError, match=r"keyframes alone \(#EXT-X-I-FRAMES-ONLY\)"):
-        probe(str(tmp_path / "x.m3u8"))
-
-
 HLS = ("-f", "hls", "-hls_list_size", "0", "-hls_time", "0.5")
 
 
-def of_segments(folder: Path, suffix: str) -> Path:
+def of_segments(folder: Path, suffix: str, *options: str) -> Path:
     """A playlist of four segments of five frames."""
     source = make_video(folder / "whole.mp4", pts=constant_rate_pts(Fraction(10), 20), timebase=Fraction(1, 10), gop=5)
     kind = ("-hls_segment_type", "fmp4") if suffix == "m4s" else ()
-    names = ("-hls_segment_filename", folder / f"%d.{suffix}")
-    ffmpeg("-i", source.path, "-c", "copy", *HLS, *kind, *names, folder / "x.m3u8")
-    assert len([*folder.glob(f"*.{suffix}")]) == 4
+    names = () if options else ("-hls_segment_filename", folder / f"%d.{suffix}")
+    ffmpeg("-i", source.path, "-c", "copy", *HLS, *kind, *options, *names, folder / "x.m3u8")
+    assert len([*folder.glob(f"*.{suffix}")]) == (1 if options else 4)
     return folder / "x.m3u8"
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"", "is empty"), (b"<html>Not found</html>", "is an HTML page")])
-@pytest.mark.parametrize("number", [0, 2, 3])
-@pytest.mark.parametrize("suffix", ["ts", "m4s"])
-def test_a_segment_that_a_server_did_not_give_is_not_left_out(
-    suffix: str, number: int, content: bytes, said: str, tmp_path: Path
-) -> None:
-    """FFmpeg leaves it out, and the video ended before it, or had a pause there, without a word."""
-    playlist = of_segments(tmp_path, suffix)
-    (tmp_path / f"{number}.{suffix}").write_bytes(content)
-    with pytest.raises(shortgop.NotAVideoError, match=rf"names .*/{number}\.{suffix}, which {said}"):
+def test_a_playlist_of_keyframes_alone_is_called_that(tmp_path: Path) -> None:
+    """They are ranges of the files of all frames. It was called damaged, or prepared as a video of few frames."""
+    playlist = of_segments(tmp_path, "ts", "-hls_flags", "single_file")
+    text = playlist.read_text().replace("#EXTINF", "#EXT-X-I-FRAMES-ONLY\n#EXTINF", 1)
+    playlist.write_text(text)
+    # Here the ranges have all frames, as where each is a keyframe.
+    assert probe(str(playlist)).num_packets == 20
+    playlist.write_text(re.sub(r"BYTERANGE:\d+@", "BYTERANGE:1880@", text))
+    with pytest.raises(shortgop.NotAVideoError, match=r"keyframes alone \(#EXT-X-I-FRAMES-ONLY\)"):
         probe(str(playlist))
 
 
-@pytest.mark.parametrize("length", [8, 512, None])
+def shown_or_damage(playlist: Path, folder: Path) -> tuple[list[int], str]:
+    """The numbers that a dataset of a playlist shows with `salvage`, and why it is refused without that."""
+    report = make_dataset([playlist], folder / "without")
+    place, where = DiskStorage(folder / "salvaged"), Where("inline")
+    prepare([str(playlist)], place, Profile(), where=where, policy=SourcePolicy(salvage=True))
+    (video,) = shortgop.open(folder / "salvaged")
+    return [read_number(frame) for frame in video.get_all_frames().data], report.failures[0].reason
+
+
+PAGE = b"<html>Not found</html>"
+
+
+@pytest.mark.parametrize("content", [b"", PAGE])
 @pytest.mark.parametrize("number", [1, 3])
-def test_a_segment_whose_fragment_is_zeros_is_damage(number: int, length: int | None, tmp_path: Path) -> None:
+def test_a_segment_of_fragments_that_a_server_did_not_give_is_not_left_out(
+    number: int, content: bytes, tmp_path: Path
+) -> None:
+    """FFmpeg leaves it out, or all behind it, and the video was a shorter one, or had a pause there, without a word."""
+    playlist = of_segments(tmp_path, "m4s")
+    (tmp_path / f"{number}.m4s").write_bytes(content)
+    numbers, reason = shown_or_damage(playlist, tmp_path)
+    assert f"its segment {tmp_path}/{number}.m4s (line {5 + 2 * number + 2}) is" in reason
+    assert numbers[: 5 * number] == list(range(5 * number))
+
+
+@pytest.mark.parametrize(("number", "content"), [(0, PAGE), (1, b""), (1, PAGE), (3, PAGE)])
+def test_a_page_in_place_of_a_segment_of_a_transport_stream_is_damage(
+    number: int, content: bytes, tmp_path: Path
+) -> None:
+    """So is one that is empty, if it is missing between others: their counters say so."""
+    playlist = of_segments(tmp_path, "ts")
+    (tmp_path / f"{number}.ts").write_bytes(content)
+    numbers, reason = shown_or_damage(playlist, tmp_path)
+    assert ("is an HTML page" in reason) == bool(content)
+    assert not {*range(5 * number, 5 * number + 5)} & {*numbers} or number == 1
+    assert len({*numbers}) >= 10
+
+
+def damaged(data: bytes, damage: str) -> bytes:
+    """A segment of one fragment, of which the end is missing, the beginning is zeros, or that of another behind it."""
+    moof = data.index(b"moof") - 4
+    if damage == "cut":
+        return data[: len(data) * 19 // 20]
+    if damage == "second":
+        return data + bytes(16) + data[moof + 16 :]
+    return data[:moof] + bytes(int(damage)) + data[moof + int(damage) :]
+
+
+@pytest.mark.parametrize("damage", ["4", "8", "512", "second", "cut"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_segment_that_is_no_whole_file_is_damage(number: int, damage: str, tmp_path: Path) -> None:
     """FFmpeg reads no further, and the video was a shorter one without a word."""
     playlist = of_segments(tmp_path, "m4s")
     segment = tmp_path / f"{number}.m4s"
-    data = segment.read_bytes()
-    start = data.index(b"moof") - 4
-    count = len(data) - start if length is None else length
-    segment.write_bytes(data[:start] + bytes(count) + data[start + count :])
-    with pytest.raises(shortgop.DamagedSourceError, match=rf"line \d+: .*/{number}\.m4s has no fragment"):
-        probe(str(playlist))
+    segment.write_bytes(damaged(segment.read_bytes(), damage))
+    numbers, reason = shown_or_damage(playlist, tmp_path)
+    assert f"/{number}.m4s (line {5 + 2 * number + 2}) is no whole file of MP4 fragments" in reason
+    assert numbers[: 5 * number] == list(range(5 * number))
+
+
+def box(kind: bytes, *bodies: bytes) -> bytes:
+    content = b"".join(bodies)
+    return (8 + len(content)).to_bytes(4) + kind + content
+
+
+STYP = box(b"styp", b"msdh", bytes(4), b"msdh")
+WITHOUT_SAMPLES = {
+    "styp": STYP,
+    "event": STYP + box(b"emsg", bytes(40)),
+    "moof": box(b"moof", box(b"mfhd", bytes(4), (9).to_bytes(4))) + box(b"mdat"),
+}
+
+
+@pytest.mark.parametrize("line", [2, 8, 100])
+@pytest.mark.parametrize("name", WITHOUT_SAMPLES)
+def test_segments_without_samples_are_no_damage(name: str, line: int, tmp_path: Path) -> None:
+    """Packagers write them, as for events and where a stream ends."""
+    playlist = of_segments(tmp_path, "m4s")
+    (tmp_path / "without.m4s").write_bytes(WITHOUT_SAMPLES[name])
+    before, *segments, end = re.split("(?=#EXTINF|#EXT-X-ENDLIST)", playlist.read_text())
+    segments.insert(line, "#EXTINF:0.1,\nwithout.m4s\n")
+    playlist.write_text("".join([before, *segments, end]))
+    source = probe(str(playlist))
+    assert (source.num_packets, source.suspicion) == (20, "")
+
+
+def test_ranges_of_which_the_first_does_not_say_where_it_begins_are_no_damage(tmp_path: Path) -> None:
+    """FFmpeg takes it for the beginning of the file, so that all begin within a box."""
+    playlist = of_segments(tmp_path, "m4s", "-hls_flags", "single_file")
+    text = playlist.read_text()
+    playlist.write_text(re.sub(r"(BYTERANGE:\d+)@\d+", r"\1", text))
+    assert "its segment" not in probe(str(playlist)).suspicion
+    # A range that goes on behind the end of its file is.
+    (tmp_path / "x.m4s").write_bytes((tmp_path / "x.m4s").read_bytes()[:-1000])
+    playlist.write_text(text)
+    assert "/x.m4s (line 8) is no whole file of MP4 fragments" in shown_or_damage(playlist, tmp_path)[1]
+
+
+def test_an_empty_segment_that_is_marked_as_missing_is_a_pause(tmp_path: Path) -> None:
+    playlist = of_segments(tmp_path, "m4s")
+    playlist.write_text(playlist.read_text().replace("2.m4s", "#EXT-X-GAP\n2.m4s"))
+    (tmp_path / "2.m4s").write_bytes(b"")
+    source = probe(str(playlist))
+    assert (source.num_packets, source.suspicion) == (15, "")
+
+
+def test_what_is_wrong_with_files_that_are_not_needed_is_no_error(tmp_path: Path) -> None:
+    """The variant of which FFmpeg shows nothing, and subtitles."""
+    (tmp_path / "low").mkdir()
+    of_segments(tmp_path, "m4s")
+    of_segments(tmp_path / "low", "m4s")
+    (tmp_path / "low" / "1.m4s").write_bytes(PAGE)
+    words = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:0.8,\nwords.vtt\n#EXT-X-ENDLIST\n"
+    (tmp_path / "words.m3u8").write_text("\ufeff" + words)
+    (tmp_path / "words.vtt").write_bytes(b"")
+    (tmp_path / "all.m3u8").write_text(
+        '#EXTM3U\n#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="s",NAME="English",URI="words.m3u8"\n'
+        '#EXT-X-STREAM-INF:BANDWIDTH=900000,SUBTITLES="s"\n# the best\nx.m3u8\n'
+        '#EXT-X-STREAM-INF:BANDWIDTH=100000,SUBTITLES="s"\nlow/x.m3u8\n'
+    )
+    source = probe(str(tmp_path / "all.m3u8"))
+    assert (source.num_packets, source.suspicion) == (20, "")
+    # What is wrong with the other one is.
+    (tmp_path / "1.m4s").write_bytes(PAGE)
+    assert "/1.m4s (line 9) is an HTML page" in probe(str(tmp_path / "all.m3u8")).suspicion

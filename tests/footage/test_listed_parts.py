@@ -111,9 +111,25 @@ def test_a_part_whose_name_stands_behind_a_tab_is_looked_at_too(tmp_path: Path) 
     assert f"names {tmp_path}/1.mp4 in line 6, which is encoded with other parameters than" in reason_against(script)
 
 
-@pytest.mark.parametrize(("line", "name"), [('5"\\ a.mp4', '5" a.mp4'), ("'5\" a#.mp4'", '5" a#.mp4')])
+@pytest.mark.parametrize(("content", "said"), [(b"", "is empty"), (b"<html>Not found</html>", "is an HTML page")])
+def test_a_part_that_a_server_did_not_give_is_named(content: bytes, said: str, tmp_path: Path) -> None:
+    script = listed(tmp_path, "mp4", ((*X264, "-pix_fmt", "yuv420p"), SIZE), ((*X264, "-pix_fmt", "yuv420p"), SIZE))
+    (tmp_path / "1.mp4").write_bytes(content)
+    with pytest.raises(shortgop.NotAVideoError, match=rf"names .*/1\.mp4, which {said}"):
+        probe(str(script))
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('5"\\ a.mp4', '5" a.mp4'),
+        ("'5\" a#.mp4'", '5" a#.mp4'),
+        ("\u3000a\u2028b.mp4", "\u3000a\u2028b.mp4"),
+        ("\xa0a\x0b\x1c\x85.mp4", "\xa0a\x0b\x1c\x85.mp4"),
+    ],
+)
 def test_names_are_quoted_as_ffmpeg_reads_them(line: str, name: str, tmp_path: Path) -> None:
-    """A double quote is a part of a name. It was taken for the beginning of one, as in shells."""
+    """A double quote is a part of a name, as are what Python takes for spaces and for ends of lines."""
     script = listed(tmp_path, "mp4", ((*X264, "-pix_fmt", "yuv420p"), SIZE))
     (tmp_path / "0.mp4").rename(tmp_path / name)
     script.write_text(script.read_text().replace("0.mp4", line))

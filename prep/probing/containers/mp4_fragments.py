@@ -149,17 +149,31 @@ def fragments_break(path: str) -> int | None:
     return position if any(found_behind(path, _FRAGMENT, position + _BOX_HEADER_BYTES)) else None
 
 
+def has_whole_boxes(path: str) -> bool:
+    """Whether the boxes of an MP4 fill its file: each has a name, and the last one states its length and ends where the
+    file does."""
+    found = list(top_boxes(path))
+    if not found or not all(kind.isalnum() for kind, *_ in found):
+        return False
+    _, position, length = found[-1]
+    with Path(path).open("rb") as file:
+        file.seek(position)
+        return any(file.read(4)) and position + length == file.seek(0, 2)
+
+
 def lacks_moov(path: str, begin: int = 0) -> bool:
     """Whether a fragment lies in a file from `begin` on, without a moov before it that says how it is read."""
     kinds = (kind for kind, *_ in top_boxes(path, begin))
     return next((kind for kind in kinds if kind in (b"moov", b"moof")), b"moov") == b"moof"
 
 
-def first_times(path: str, begin: int = 0) -> dict[int, int]:
-    """When the first sample of each track in the first fragment of a file from `begin` on is decoded, by the numbers of
-    tracks; nothing where it does not say so."""
+def first_times(path: str, begin: int = 0, part_bytes: int = 0) -> dict[int, int]:
+    """When the first sample of each track in the first fragment of a part of a file is decoded, by the numbers of
+    tracks; nothing where it does not say so, or has none. `part_bytes`: 0 for all from `begin` on."""
     with Path(path).open("rb") as file:
         for kind, position, length in top_boxes(path, begin):
+            if part_bytes and position >= begin + part_bytes:
+                break
             if kind == b"moof" and length <= _MAX_HEADER_BYTES:
                 file.seek(position)
                 data = file.read(length)
