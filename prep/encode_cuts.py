@@ -53,7 +53,7 @@ from .timing.source_times import (
     times_of,
     used_numbers,
 )
-from .timing.stretch import Stretch
+from .timing.stretch import Stretch, reaches_end
 from .tools.pipelines import decoded_on_cpu
 
 
@@ -297,8 +297,9 @@ class _Work:
 
     def _rows(self, encode: Encode, index: int, video: EncodedVideo, due: Piece | None) -> Manifest:
         piece, changes = encode.pieces[index], video.changes
-        if piece.last_pts < times_of(encode.source)[-1]:
-            # A stretch that ends before the end does not lack it.
+        source, stretch = encode.source, self.cuts[piece.number].stretch
+        if not reaches_end(stretch, times_of(source), source.timebase):
+            # It does not lack the end of the file.
             changes = replace(changes, given_up=tuple(text for text in changes.given_up if text != CUT_OFF))
         if due is not None:
             lost = np.setdiff1d(due.grid.source_pts, piece.grid.source_pts)

@@ -52,7 +52,7 @@ from .section_plan import expected_seconds, lead_frames, section_starts
 from .timing.grid import FrameGrid
 from .timing.pieces import Piece, Run, runs_of
 from .timing.source_times import gaps_of, plan_stretch, rhythm_of, times_of
-from .timing.stretch import Stretch
+from .timing.stretch import Stretch, reaches_end
 
 # How many packets the decoder may need for one frame, at most.
 _PACKETS_TO_A_FRAME = 64
@@ -127,8 +127,8 @@ def _survey(
     if source.pts is None or source.suspicion or not len(source.entries):
         raise NotCutError("its container has no index of exact times, or shows signs of damage")
     grid = None if stretch is None else _grid_of(source, stretch, options)
-    if grid is not None and grid.source_pts[-1] < source.pts[-1]:
-        # A stretch that ends before the end does not lack it.
+    if stretch is not None and not reaches_end(stretch, source.pts, source.timebase):
+        # It does not lack the end of the file.
         source = replace(source, is_cut_off=False)
     plan = plan_video(source, options, ffmpeg_path, grid=grid)
     for _ in range(_MAX_PLANS):

@@ -48,6 +48,14 @@ class Part:
     end_pts: int
 
 
+def reaches_end(stretch: Stretch, pts: Array, timebase: Fraction) -> bool:
+    """Whether a stretch goes on to the last frame of a source whose frames are at `pts`."""
+    if stretch.end is None:
+        return True
+    end = len(pts) - 1 if stretch.in_frames else int(pts[-1] - pts[0]) * timebase
+    return stretch.end > end
+
+
 def plain_seconds(seconds: Fraction) -> str:
     """The shortest text that says the number: 12.5, or 1/3 where decimals do not end."""
     places = 0

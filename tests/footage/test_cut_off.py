@@ -100,22 +100,26 @@ def test_a_stretch_of_a_file_that_is_cut_off_lacks_nothing(folder: Path, tmp_pat
     assert len(shortgop.open(tmp_path / "dataset")[0]) == 6
 
 
+@pytest.mark.parametrize("fps", [None, Fraction(10), Fraction(7)])
 @pytest.mark.parametrize("name", ["x.mkv", "between fragments.mp4"])
 def test_of_stretches_those_that_go_on_to_where_a_file_was_cut_off_are_told(
-    name: str, folder: Path, tmp_path: Path
+    name: str, fps: Fraction | None, folder: Path, tmp_path: Path
 ) -> None:
-    """They lack an end as the whole video does, and it was not said."""
+    """They lack an end as the whole video does, and it was not said. A lower rate drops their last frame."""
     file = folder / "cut" / name
     lines = write_list(tmp_path, f"{file},0.2,", f"{file},0.2,0.4", f"{file},0.4,0.6")
-    report = cut(lines, tmp_path / "dataset", importing=CUTS)
+    report = cut(lines, tmp_path / "dataset", importing=CUTS, profile=Profile(fps=fps))
     videos = shortgop.open(tmp_path / "dataset")
     assert [CUT_OFF in video.changes.given_up for video in videos] == [True, False, False]
     assert report.cut_off == (videos.ids[0],)
 
 
+@pytest.mark.parametrize("fps", [None, Fraction(15)])
 @pytest.mark.parametrize(("end", "is_told"), [(None, True), (Fraction(7, 10), False)])
-def test_so_are_those_that_are_cut_into_sections(end: Fraction | None, is_told: bool, folder: Path) -> None:
-    options = Options(Profile(gop_frames=4, segment_seconds=Fraction(1, 8)), section_seconds=1e-6)
+def test_so_are_those_that_are_cut_into_sections(
+    end: Fraction | None, is_told: bool, fps: Fraction | None, folder: Path
+) -> None:
+    options = Options(Profile(gop_frames=2, segment_seconds=Fraction(1, 8), fps=fps), section_seconds=1e-6)
     stretch = Stretch(Fraction(0), end)
     file = str(folder / "cut" / "between fragments.mp4")
     sections = survey(file, options, find_ffmpeg().path, stretch=stretch).sections
