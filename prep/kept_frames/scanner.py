@@ -20,7 +20,7 @@ from ..probing.headers.h264_references import ReferenceReader
 from ..probing.headers.hevc_end import LastPictures
 from ..probing.headers.picture_ends import picture_ends
 from ..probing.packet_times import falls
-from ..probing.signs import NO_CHAIN, UNSIZED
+from ..probing.signs import UNSIZED, no_chain
 from .complaints import HALF, INCOMPLETE, NO_SYNC, complaint_of_packet
 from .judged import Seen, judged, with_unmarked_entries
 from .scanned import Scan, ScannedPacket, in_doubt
@@ -118,7 +118,7 @@ class Scanner:
         if self._picture_ends is not None and self._picture_ends.is_missing:
             seen.packets = in_doubt(seen.packets, 1)
         if self._break_at is not None:
-            stopped = stopped or NO_CHAIN
+            stopped = stopped or no_chain(self._break_at)
         is_end = is_unwritten or any(words in broken for words in _ENDS_EARLY)
         ends_early = (is_end and bool(broken)) or bool(seen.packets and seen.packets[-1].is_incomplete)
         begins_unmarked = with_unmarked_entries(seen)
@@ -198,7 +198,7 @@ class Scanner:
         seen.leading.append(self._headers.leads(data))
         seen.frames.append(frame)
         if self._break_at is not None and (packet.pos or 0) >= self._break_at:
-            broken = broken or NO_CHAIN
+            broken = broken or no_chain(self._break_at)
             self._timed = number if self._is_avi else None
             self._break_at = None
         said, refers = self._decode(packet), refers_to_others(self._decoder.name, packet)

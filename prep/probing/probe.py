@@ -227,7 +227,7 @@ def _refuse_packets(
             f"when they are shown; give OUT.mp4 of `{remedy}`, with the rate that they have",
             file=path,
         )
-    if len(packets.pts) == 1 and (still := why_still(path, container)):
+    if len(packets.pts) == 1 and chain.broken is None and (still := why_still(path, container)):
         raise NotAVideoError(f"{path} is {still}", file=path)
 
 

@@ -59,7 +59,7 @@ _PACKED_AND_SPLIT = (
     "times of others; give the AVI, or OUT.wmv of `ffmpeg -i FILE.avi -c copy -bsf:v mpeg4_unpack_bframes OUT.wmv`"
 )
 
-NO_CHAIN = "there is a break between its chunks"
+NO_CHAIN = "there is a break between its parts"
 _WITHOUT_INDEX = (
     "without it no frame can be read, even with --salvage; copy it again or, if its camera lost power, let a program "
     "such as untrunc make the index anew"
@@ -254,6 +254,11 @@ class PacketLog:
         return [pts for pts in self.pts if pts is not None]
 
 
+def no_chain(position: int) -> str:
+    """That the parts of a file (chunks, fragments, blocks) do not follow one another up to this position and on."""
+    return f"{NO_CHAIN}, at byte {position}"
+
+
 def may_have_index(container_format: str) -> bool:
     """Whether containers of this format, by FFmpeg's name, have an index of exact lengths and times."""
     return container_format not in (*UNSIZED, *SCRIPT_DEMUXERS)
@@ -271,7 +276,7 @@ def suspicion_of_end(
     may_be_cut = is_cut or not is_sized
     broken, zeros = chain.broken, zeros_from(path)
     signs = [
-        (broken is not None and not broken.is_end, NO_CHAIN),
+        (broken is not None and not broken.is_end, "" if broken is None else no_chain(broken.position)),
         (
             promises_more_chunks(container, stream, len(packets.pts), packets.last_dts),
             f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",

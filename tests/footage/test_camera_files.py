@@ -247,4 +247,4 @@ def test_a_damaged_name_of_a_frame_is_no_other_chunk(tmp_path: Path) -> None:
     at = [match.start() for match in re.finditer(b"00dc", data)][9]
     data[at] ^= 0x40
     source.write_bytes(data)
-    assert "there is a break between its chunks" in reason_against(source)
+    assert "there is a break between its parts, at byte" in reason_against(source)

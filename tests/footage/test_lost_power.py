@@ -66,6 +66,10 @@ KINDS = {
 }
 
 
+CONTROL = b"\x21\xf9\x04"
+"""With what the extension of a GIF begins that lies before a picture."""
+
+
 def with_zeros(data: bytes, start: int, length: int) -> bytes:
     return data[:start] + bytes(length) + data[start + length :]
 
@@ -80,7 +84,7 @@ def test_zeros_over_the_beginning_of_a_fragment_are_damage(offset: int, length: 
     second = data.index(b"moof", data.index(b"moof") + 4) - 4
     broken = with_zeros(data, second + offset, length)
     report, _ = prepared(source, broken)
-    assert "there is a break between its chunks" in report.failures[0].reason
+    assert f"there is a break between its parts, at byte {second}" in report.failures[0].reason
     _, video = prepared(source, broken, salvage=True)
     assert video is not None
     numbers = [read_number(frame) for frame in video]
@@ -91,15 +95,43 @@ def test_zeros_over_the_beginning_of_a_fragment_are_damage(offset: int, length: 
     assert "initialization" not in report.failures[0].reason
 
 
+@pytest.mark.parametrize("length", [8, 40, 900])
+def test_zeros_over_the_beginning_of_the_last_fragment_are_damage(length: int, tmp_path: Path) -> None:
+    """The index behind it, which lists all fragments, says that they are no end of a recording."""
+    source = tmp_path / "x.mp4"
+    options = (*H264, "-movflags", "frag_keyframe+empty_moov")
+    data = encode_pictures(source, numbered(range(FRAMES), (192, 128)), *options).read_bytes()
+    last = data.rindex(b"moof") - 4
+    report, _ = prepared(source, with_zeros(data, last, length))
+    assert f"there is a break between its parts, at byte {last}" in report.failures[0].reason
+
+
+@pytest.mark.parametrize("kind", [b"uuid", b"free", b"mdat"])
+def test_a_box_that_ends_where_its_file_does_may_have_fragments_in_it(kind: bytes, tmp_path: Path) -> None:
+    """As where a camera keeps another file in it, or leaves what was there before."""
+    source = tmp_path / "x.mp4"
+    options = (*H264, "-movflags", "frag_keyframe+empty_moov")
+    data = encode_pictures(source, numbered(range(FRAMES), (192, 128)), *options).read_bytes()
+    assert shown(source, data + (24 + len(data)).to_bytes(4) + kind + bytes(16) + data) == list(range(FRAMES))
+
+
 @pytest.mark.parametrize(("part", "length"), [(0.3, 300), (0.5, 4096), (0.7, 1)])
 def test_zeros_in_the_middle_of_a_gif_are_damage(part: float, length: int, tmp_path: Path) -> None:
     """FFmpeg takes all that lies behind them for a part of the picture in which they begin."""
     source = tmp_path / "x.gif"
     data = encode_pictures(source, numbered(range(FRAMES)), rate=10).read_bytes()
-    at = data.index(b"\x21\xf9\x04", int(len(data) * part)) if length == 1 else int(len(data) * part)
+    at = data.index(CONTROL, int(len(data) * part)) if length == 1 else int(len(data) * part)
     broken = data[:at] + b"\0" + data[at:] if length == 1 else with_zeros(data, at, length)
     report, _ = prepared(source, broken)
     assert "--salvage prepares" in report.failures[0].reason
+
+
+def test_a_gif_that_is_damaged_behind_its_first_picture_is_no_still_picture(tmp_path: Path) -> None:
+    source = tmp_path / "x.gif"
+    data = encode_pictures(source, numbered(range(FRAMES)), rate=10).read_bytes()
+    second = data.index(CONTROL, data.index(CONTROL) + 1)
+    report, _ = prepared(source, data[:second] + b"\0" + data[second:])
+    assert f"break between its parts, at byte {second}" in report.failures[0].reason
 
 
 @pytest.mark.first_case_short

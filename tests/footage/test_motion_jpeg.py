@@ -103,7 +103,7 @@ def test_where_bytes_are_missing_no_picture_is_put_together_of_two(pictures: lis
     first, second = data.index(pictures[5]) + 700, data.index(pictures[6]) + 700
     source = tmp_path / "x.mjpg"
     report, _ = prepared(source, data[:first] + data[second:])
-    assert "there is a break between its chunks" in report.failures[0].reason
+    assert "there is a break between its parts, at byte" in report.failures[0].reason
     _, video = prepared(source, data[:first] + data[second:], salvage=True)
     numbers = shown(video)
     assert video is not None

@@ -27,8 +27,10 @@ _COMPARED_BYTES = 1024
 # A moof or moov that is longer is damaged.
 _MAX_HEADER_BYTES = 1 << 26
 _FEWEST_STEPS = 3
-# With what a fragment begins behind its length: its kind, and its first box, which has its number.
-_FRAGMENT, _BOX_HEADER_BYTES = re.compile(rb"moof\0\0\0\x10mfhd"), 8
+# The first box of a fragment, which has its number, and the index that may lie behind all fragments.
+_FRAGMENT = re.compile(rb"\0\0\0\x10mfhd")
+_FRAGMENT_OR_INDEX = re.compile(rb"(?s)%b|mfra.{4}tfra" % _FRAGMENT.pattern)
+_BOX_HEADER_BYTES, _NUMBER_BYTES = 8, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +140,19 @@ def ends_in_moof(path: str) -> bool:
 
 
 def fragments_break(path: str) -> int | None:
-    """The position of the last box of an MP4 if more fragments lie in it or behind its header, as its header or that of
-    one before is damaged: FFmpeg reads none of them, without a message. None where there are none."""
+    """The position of the last box of an MP4 if fragments or their index lie in it or behind its header, as its header
+    or that of one before is damaged: FFmpeg reads none of them, without a message. None where there are none, and where
+    the last box ends as it should: it may have anything in it."""
     found = list(top_boxes(path))
     kinds = [kind for kind, *_ in found]
     # What is in the one box of samples of a file that is not in fragments is not looked at.
-    if not found or (kinds[-1] == b"mdat" and b"moof" not in kinds):
+    if not found or (kinds[-1] == b"mdat" and b"moof" not in kinds) or has_whole_boxes(path):
         return None
-    position = found[-1][1]
-    return position if any(found_behind(path, _FRAGMENT, position + _BOX_HEADER_BYTES)) else None
+    kind, position, length = found[-1]
+    # A last fragment that goes on to the end of the file is read, even if the index lies in it.
+    goes_on = kind in (b"moof", b"mdat") and position + length == Path(path).stat().st_size
+    begin = position + _BOX_HEADER_BYTES + _NUMBER_BYTES * (kind == b"moof")
+    return position if any(found_behind(path, _FRAGMENT if goes_on else _FRAGMENT_OR_INDEX, begin)) else None
 
 
 def has_whole_boxes(path: str) -> bool:
