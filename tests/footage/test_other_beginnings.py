@@ -310,8 +310,9 @@ def test_parts_of_a_playlist_that_ffmpeg_reads_as_the_first_are_refused(
 @pytest.mark.parametrize("has_places", [True, False])
 def test_a_playlist_of_ranges_of_one_file_is_prepared(has_places: bool, tmp_path: Path) -> None:
     """Each segment has times of its own, and not those at the beginning of the file. Without a place it lies behind the
-    one before."""
+    one before, and one may have no times: those behind it are not its own."""
     pieces = parts(tmp_path / "1.mp4", range(HALF), ONE)
+    pieces.insert(2, (20).to_bytes(4) + b"stypmsdh" + bytes(4) + b"msdh")
     (tmp_path / "all.mp4").write_bytes(b"".join(pieces))
     starts = [sum(map(len, pieces[:number])) for number in range(len(pieces))]
     assert len(pieces) > 2
