@@ -24,11 +24,10 @@ class NetworkOptions:
     With `hedge_after_seconds` a second, identical request is made when the first has taken so long, and whichever
     answers first counts. With `give_up_after_seconds` a request that has no answer by then is an error, however often
     it was made until then. Both are for reads alone. What the store turns away since there are too many requests is
-    made again for `outage_seconds`, however often, and so is what it cannot answer now (500, 503), once it has answered
-    anything else. A piece of an upload, and a new file of one piece, is sent again for `upload_seconds`, whatever it
-    fails for that may pass: with it the work of a unit would be lost.
+    made again for `throttled_seconds`, however often. A piece of an upload, and a new file of one piece, is sent again
+    for `upload_seconds`, whatever it fails for that may pass: with it the work of a unit would be lost.
 
-    As long as the store has answered nothing else, its address may be wrong, or this machine have no network. Then a
+    As long as the store has answered nothing at all, its address may be wrong, or this machine have no network. Then a
     request is made three times at least, and no more after `first_answer_seconds`.
     """
 
@@ -38,7 +37,7 @@ class NetworkOptions:
     retries: int = 8
     first_backoff_seconds: float = 0.1
     max_backoff_seconds: float = 10.0
-    outage_seconds: float = 300.0
+    throttled_seconds: float = 300.0
     upload_seconds: float = 300.0
     hedge_after_seconds: float | None = None
     give_up_after_seconds: float | None = None
@@ -52,7 +51,7 @@ class NetworkOptions:
             value = getattr(self, each.name)
             if isinstance(value, str):
                 continue
-            may_be_0 = each.name in ("retries", "first_backoff_seconds", "outage_seconds")
+            may_be_0 = each.name in ("retries", "first_backoff_seconds", "throttled_seconds")
             if value is not None and not (value >= 0 if may_be_0 else value > 0):
                 raise UsageError(f"{each.name} is {value!r}; it has to be {'at least' if may_be_0 else 'above'} 0")
 

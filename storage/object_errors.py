@@ -64,12 +64,6 @@ class Failure:
         return self.status == 429 or self.code in _CODES_OF_TOO_MANY or (self.status == 503 and is_head)
 
     @property
-    def is_outage(self) -> bool:
-        """Whether a store says that it cannot answer now. A web server may say so of one file for good."""
-        is_web = "Generic HTTP error" in self.text or self.kind == "HTTPError"
-        return self.is_passing and not self.connection and not is_web
-
-    @property
     def is_short(self) -> bool:
         """Whether the file ends before the range that was asked for begins."""
         # Azurite answers a range that begins where the file ends with nothing, which obstore does not take.

@@ -62,17 +62,16 @@ class Requests:
         self.options = options
         self.counter = RequestCounter()
         self.credentials = credentials
-        # Whether what answers is known to be the store: it has answered another thing than that it cannot do so now, or
-        # whoever sent this storage to this process has used it.
-        self._is_known = options.first_answer_seconds == math.inf
+        # Whether the store has answered a request, be it with an error.
+        self._has_answered = False
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._hedging: ThreadPoolExecutor | None = None
 
     def make(self, request: Callable[[], _T], place: str, patience_seconds: float = 0.0) -> _T:
         """The answer to a request. If its failure may pass it is made again, for `patience_seconds` and as often as the
-        options say. A store that asks for fewer requests, or that is known and cannot answer now, is waited for. Raises
-        the errors of the interface, and what obstore raises where a condition does not hold."""
+        options say. A store that asks for fewer requests is waited for. Raises the errors of the interface, and what
+        obstore raises where a condition does not hold."""
         return self._made(request, place, patience_seconds, until=math.inf)
 
     def read(self, request: Callable[[], _T], place: str) -> _T:
@@ -108,25 +107,24 @@ class Requests:
                 try:
                     answer = request()
                 except (theirs.AlreadyExistsError, theirs.PreconditionError, EOFError):
-                    self._is_known = True
+                    self._has_answered = True
                     raise
                 except (theirs.BaseError, OSError, ValueError) as error:
                     pause = backoff_seconds(attempt, self.options, _JITTER.random())
                     what, then = failure(error), time.monotonic() + pause
-                    self._is_known = self._is_known or not what.is_passing
-                    is_outage = what.is_throttling or (self._is_known and what.is_outage)
-                    failures += not is_outage
-                    waited_for = self.options.outage_seconds if is_outage else 0.0
-                    tried_again = attempt if is_outage else failures - 1
+                    failures += not what.is_throttling
+                    self._has_answered = self._has_answered or not what.connection
+                    waited_for = self.options.throttled_seconds if what.is_throttling else 0.0
+                    tried_again = attempt if what.is_throttling else failures - 1
                     is_last = then >= began + max(waited_for, patience_seconds) and tried_again >= self.options.retries
                     is_last = is_last or then >= until
-                    if attempt + 1 >= _LEAST_ATTEMPTS and not (self._is_known or is_outage):
+                    if attempt + 1 >= _LEAST_ATTEMPTS and not self._has_answered:
                         is_last = is_last or then > began + self.options.first_answer_seconds
                     if is_last or not what.is_passing:
                         # A traceback would show the page of text of obstore's error.
                         raise system_error(error, place, self.credentials()) from None
                 else:
-                    self._is_known = True
+                    self._has_answered = True
                     least_seconds = time.monotonic() - asked
                     return answer
                 self.counter.add(RequestCounts(retries=1))

@@ -35,7 +35,7 @@ class StoreFile:
 
 # Of a job that has begun.
 _PATIENT = NetworkOptions()
-IN_PASSING = NetworkOptions(retries=1, outage_seconds=0, give_up_after_seconds=5)
+IN_PASSING = NetworkOptions(retries=1, throttled_seconds=0, give_up_after_seconds=5)
 """For what a job can do without."""
 # How the environment variables begin that say how stores are reached.
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HF_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flaky_proxy import Faults, FlakyProxy
-from own_units import make_own_units
 from shortgop.errors import OutputError
 from shortgop.jobs.finding.identity import identity_of
-from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.progress.tally import Progress
 from shortgop.jobs.units_of_work.steps import Whole
 from shortgop.jobs.units_of_work.unit_results import UnitProgress
 from shortgop.jobs.units_of_work.units import Item, plan_units
@@ -75,23 +71,3 @@ def test_a_dataset_that_does_not_answer_ends_the_job_with_its_name(
     with pytest.raises(OutputError, match="no connection to http://") as caught:
         run_step(dataset, Whole(unit), Options(Profile()), lambda _: None)
     assert dataset.url in str(caught.value)
-
-
-def test_a_job_goes_on_after_a_store_has_answered_500_for_a_while(
-    s3_proxy: FlakyProxy, proxied_url: str, tmp_path: Path
-) -> None:
-    """Whatever it asks for next: a minute of it had ended a job of days."""
-    quick = NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02)
-    outages: list[int] = []
-
-    def on_update(progress: Progress) -> None:
-        if progress.sources_done > len(outages):
-            outages.append(progress.sources_done)
-            s3_proxy.faults(Faults(statuses=40, status=500))
-
-    report = prepare(
-        [str(make_own_units(tmp_path / "videos", 2))], storage_at(proxied_url, network=quick), Profile(),
-        where=Where("inline"), on_update=on_update,
-    )  # fmt: skip
-    assert (report.videos_added, report.failures) == (2, ())
-    assert len(outages) == 2

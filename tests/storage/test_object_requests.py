@@ -26,19 +26,18 @@ QUICK = NetworkOptions(first_backoff_seconds=0.01)
 
 
 def test_what_was_turned_away_does_not_count_as_a_failure_before_another_one() -> None:
-    """A store that is busy for a while may also break a connection once."""
-    turned_away, broken = "Server returned non-2xx status code: 429", "HTTP error: error sending request"
-    answers = [turned_away] * 12 + [broken] + [turned_away] * 3
+    """A store that is busy for a while may also fail once."""
+    statuses = [429] * 12 + [500] + [429] * 3
 
     def request() -> str:
-        if answers:
-            raise GenericError(f"Generic S3 error: {answers.pop(0)}")
+        if statuses:
+            raise GenericError(f"Generic S3 error: Server returned non-2xx status code: {statuses.pop(0)}")
         return "answer"
 
     quick = NetworkOptions(first_backoff_seconds=0.001, max_backoff_seconds=0.002, retries=2)
     assert Requests(quick, lambda: "").make(request, "s3://bucket/key") == "answer"
-    answers += [turned_away] * 5 + [broken] * 3
-    with pytest.raises(OSError, match="the connection broke"):
+    statuses += [429] * 5 + [500] * 3
+    with pytest.raises(OSError, match="answered 500"):
         Requests(quick, lambda: "").make(request, "s3://bucket/key")
 
 
@@ -246,10 +245,8 @@ def test_a_silent_server_is_a_timeout(proxied_url: str, s3_proxy: FlakyProxy) ->
         storage.read("a")
 
 
-@pytest.mark.parametrize("status", [503, 429, 500, 502, 504])
-def test_requests_wait_while_a_store_asks_for_fewer_or_cannot_answer(
-    proxied_url: str, s3_proxy: FlakyProxy, status: int
-) -> None:
+@pytest.mark.parametrize("status", [503, 429])
+def test_requests_wait_while_a_store_asks_for_fewer(proxied_url: str, s3_proxy: FlakyProxy, status: int) -> None:
     storage = opened(proxied_url, NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02))
     storage.put_new("a", b"content")
     # More often than any other failure is tried again.
@@ -261,25 +258,8 @@ def test_requests_wait_while_a_store_asks_for_fewer_or_cannot_answer(
     s3_proxy.faults(Faults(statuses=20, status=status))
     assert sorted(each.key for each in storage.files("")) == ["a", "b"]
     s3_proxy.faults(Faults(statuses=20, status=status))
-    found = storage.find("a")
-    assert found is not None
-    s3_proxy.faults(Faults(statuses=20, status=status))
-    assert storage.replace("a", b"other", found.version)
-    assert storage.counts().retries == 100
-
-
-def test_a_web_server_is_not_waited_for_so_long() -> None:
-    """It may answer so for one file for good, and its source would hold a core."""
-    text = "Generic HTTP error: Error performing GET http://host/a in 1ms - Server returned non-2xx status code: 500"
-    asked: list[None] = []
-
-    def request() -> str:
-        asked.append(None)
-        raise GenericError(text)
-
-    with pytest.raises(OSError, match="answered 500"):
-        Requests(NetworkOptions(first_backoff_seconds=0.001, retries=3), lambda: "").make(request, "http://host/a.mp4")
-    assert len(asked) == 4
+    assert storage.find("a") is not None
+    assert storage.counts().retries == 80
 
 
 @pytest.mark.parametrize("status", [500, 503])
@@ -315,7 +295,7 @@ def test_a_file_of_one_request_is_not_lost_there_either(proxied_url: str, s3_pro
 def test_an_upload_to_a_store_that_does_not_come_back_is_an_error(
     proxied_url: str, s3_proxy: FlakyProxy, status: int, num_bytes: int
 ) -> None:
-    options = NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02, upload_seconds=1, outage_seconds=0.5)
+    options = NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02, upload_seconds=1)
     started = opened(proxied_url, options).start("shards/u1", ".shard")
     s3_proxy.faults(Faults(statuses=100_000, status=status))
 
@@ -328,7 +308,7 @@ def test_an_upload_to_a_store_that_does_not_come_back_is_an_error(
 
 
 def test_a_store_that_asks_for_fewer_requests_too_long_is_an_error(proxied_url: str, s3_proxy: FlakyProxy) -> None:
-    options = NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02, outage_seconds=0.5)
+    options = NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02, throttled_seconds=0.5)
     storage = opened(proxied_url, options)
     s3_proxy.faults(Faults(statuses=100_000, status=503))
     began = time.monotonic()
@@ -338,21 +318,12 @@ def test_a_store_that_asks_for_fewer_requests_too_long_is_an_error(proxied_url: 
     assert storage.counts().retries > 8
 
 
-def test_requests_wait_so_long_only_for_these_reasons(proxied_url: str, s3_proxy: FlakyProxy) -> None:
+def test_requests_wait_so_long_only_for_that_reason(proxied_url: str, s3_proxy: FlakyProxy) -> None:
     storage = opened(proxied_url, NetworkOptions(first_backoff_seconds=0.01, max_backoff_seconds=0.02))
-    s3_proxy.faults(Faults(cut=1.0))
-    storage.put_new("a", bytes(1000))
-    with pytest.raises(OSError, match="the connection broke"):
+    s3_proxy.faults(Faults(statuses=20, status=500))
+    with pytest.raises(OSError, match="the server answered 500"):
         storage.read("a")
     assert storage.counts().retries == 8
-    at_the_start = NetworkOptions(
-        first_backoff_seconds=0.01, max_backoff_seconds=0.02, retries=4, first_answer_seconds=1000
-    )
-    gateway = opened(proxied_url, at_the_start)
-    s3_proxy.faults(Faults(statuses=20, status=502))
-    with pytest.raises(OSError, match="the server answered 502"):
-        gateway.read("a")
-    assert gateway.counts().retries == 4, "nothing has shown yet that what answers is a store"
     hurried = opened(proxied_url, NetworkOptions(give_up_after_seconds=0.3))
     s3_proxy.faults(Faults(statuses=100_000, status=503))
     began = time.monotonic()
