@@ -20,7 +20,7 @@ from .network import PIECE_BYTES, NetworkOptions, RequestCounts
 from .read_bucket import ATTEMPTS, KEYS_PER_REQUEST, ReadBucket
 
 if TYPE_CHECKING:
-    from obstore import UpdateVersion
+    from obstore import PutResult, UpdateVersion
     from obstore.store import ObjectStore
 
 _NO_SUCH_VERSION = {"e_tag": '"never"', "version": "1"}
@@ -45,15 +45,12 @@ class Bucket(ReadBucket):
         """Put a file if it has this version, or if `version` is None and there is none. Returns its new version; None
         if the condition does not hold and the file has another content. What `is_work` is put for as long as a piece of
         an upload is."""
-        import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
+        attributes = _PAGE_ATTRIBUTES if key.lower().endswith(_PAGE_SUFFIXES) else None
         for _ in range(ATTEMPTS):
-            mode: Any = "create" if version is None else self._update(key, version)
-            put = partial(
-                obstore.put, self._store, self.root.key(key), data, mode=mode, use_multipart=False,
-                attributes=_PAGE_ATTRIBUTES if key.lower().endswith(_PAGE_SUFFIXES) else None,
-            )  # fmt: skip
+            mode = "create" if version is None else self._update(key, version)
+            put = partial(self._put, key, data, mode=mode, use_multipart=False, attributes=attributes)
             try:
                 patience_seconds = self._options.upload_seconds if is_work else 0.0
                 result = self.requests.make(put, self.place(key), patience_seconds)
@@ -74,12 +71,11 @@ class Bucket(ReadBucket):
     def put_unchecked(self, key: str, data: bytes, *, create: bool) -> bool:
         """Put a file if there is none, or else if it has a version that no file ever had; without a look at what is
         there. False if the store says that the condition does not hold, or that it knows no conditions."""
-        import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        mode: Any = "create" if create else _NO_SUCH_VERSION
+        mode = "create" if create else _NO_SUCH_VERSION
         try:
-            self.requests.make(partial(obstore.put, self._store, self.root.key(key), data, mode=mode), self.place(key))
+            self.requests.make(partial(self._put, key, data, mode=mode), self.place(key))
         except (AlreadyExistsError, PreconditionError):
             return False
         except OSError as error:
@@ -100,8 +96,12 @@ class Bucket(ReadBucket):
             data = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
         # The server sends nothing until it has all, which may take as long as its pieces could by themselves.
         patience_seconds = self._options.timeout_seconds * max(1, len(data) / PIECE_BYTES)
-        store = connect(self.root, replace(self._options, timeout_seconds=patience_seconds), uploads=True)
-        put = partial(obstore.put, store, self.root.key(key), data, mode="create", use_multipart=False)
+        options = replace(self._options, timeout_seconds=patience_seconds)
+
+        def put() -> None:
+            store = connect(self.root, options, uploads=True)
+            obstore.put(store, self.root.key(key), data, mode="create", use_multipart=False)
+
         try:
             self.requests.make(put, self.place(key))
         except (AlreadyExistsError, PreconditionError):
@@ -115,9 +115,10 @@ class Bucket(ReadBucket):
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-        # One call makes several requests, each of which obstore makes again.
-        store = self.uploading_store
-        copy = partial(obstore.copy, store, self.root.key(source), self.root.key(key), overwrite=False)
+        def copy() -> None:
+            # One call makes several requests, each of which obstore makes again.
+            obstore.copy(self.uploading_store, self.root.key(source), self.root.key(key), overwrite=False)
+
         try:
             self.requests.make(copy, self.place(key))
         except (AlreadyExistsError, PreconditionError):
@@ -127,15 +128,24 @@ class Bucket(ReadBucket):
     def remove_objects(self, keys: Sequence[str]) -> None:
         """Remove files. Nothing happens for those that do not exist, except that in some stores others may stay: look
         again."""
-        import obstore
-
         paths = [self.root.key(key) for key in keys]
         for first in range(0, len(paths), KEYS_PER_REQUEST):
             some = paths[first : first + KEYS_PER_REQUEST]
             try:
-                self.requests.make(partial(obstore.delete, self._store, some), self.place(keys[first]))
+                self.requests.make(partial(self._delete, some), self.place(keys[first]))
             except FileNotFoundError:
                 continue
+
+    # The store is taken inside each request: where the region of the bucket cannot be asked for, it is asked for again.
+    def _put(self, key: str, data: bytes, **how: Any) -> PutResult:
+        import obstore
+
+        return obstore.put(self._store, self.root.key(key), data, **how)
+
+    def _delete(self, paths: Sequence[str]) -> None:
+        import obstore
+
+        obstore.delete(self._store, paths)
 
     def _update(self, key: str, version: str) -> UpdateVersion:
         """What obstore takes for "if it has this version". Google's own condition is a number that a listing does not

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from ..errors import ToolError
 from .hub import hub_place, request_headers, token_tried
 from .network import NetworkOptions, is_server
+from .object_errors import FOR_REGION
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, MemoryStore, ObjectStore, RetryConfig, S3Config
@@ -245,7 +246,8 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 @lru_cache(maxsize=64)
 def bucket_region(endpoint: str, bucket: str) -> str:
     """The region of a bucket, which Amazon tells anyone who asks; "us-east-1" if it does not, as of no bucket. One
-    request. OSError if it does not answer: a region that is guessed would stay wrong for this process."""
+    request. OSError if it does not answer: a region that is guessed would stay wrong for this process. It has the words
+    that errors of obstore have."""
     # Not as https://bucket.s3.amazonaws.com: a certificate holds for no name that has dots in the place of the bucket.
     request = urllib.request.Request(f"{endpoint}/{bucket}", method="HEAD")  # noqa: S310
     try:
@@ -253,11 +255,15 @@ def bucket_region(endpoint: str, bucket: str) -> str:
             headers = answer.headers
     except urllib.error.HTTPError as error:
         if error.code >= 500:
-            raise
+            raise OSError(f"Error performing HEAD {request.full_url} {FOR_REGION}: {error}") from error
         headers = error.headers
-    except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
-        # As urllib says it where it notices the same before the answer.
-        raise urllib.error.URLError(str(error) or type(error).__name__) from error
+    except (http.client.HTTPException, OSError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        kind = "Timeout" if isinstance(reason, TimeoutError) else "Connect"
+        cause = (reason.strerror if isinstance(reason, OSError) else None) or reason
+        raise OSError(
+            f'Error performing HEAD {request.full_url} {FOR_REGION}: kind: {kind}, message: "{cause}"'
+        ) from error
     return headers.get("x-amz-bucket-region") or "us-east-1"
 
 

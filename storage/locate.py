@@ -128,6 +128,8 @@ def _checked(text: str, scheme: str, rest: str) -> str:
             raise UsageError(f"{text}: files below it are asked for by name, so it cannot end in a query; leave it out")
     elif any(part in ("", ".", "..") for part in prefix.split("/") if prefix):
         raise UsageError(f"{text}: a part of it is empty, '.' or '..'; a key in a store has no such parts")
+    if scheme == "s3" and re.search(r"[^!-~]", bucket):
+        raise UsageError(f"{text}: no bucket is called {bucket!r}: its name has a space or a letter that none has")
     if scheme == "abfss" and not re.fullmatch(r"[^@]+@[^@.]+\..+", bucket):
         raise UsageError(f"{text} has no account; write abfss://container@account.dfs.core.windows.net/folder")
     return f"{scheme}://{bucket}/{prefix}".rstrip("/")

@@ -32,6 +32,8 @@ _CONNECTION_FAILURES = {
 }
 # Said of what answers as a web server does, such as the console of a store, which has a port of its own.
 NO_STORE = "what answers there is no store, as it sends no ETag: its address or port may be wrong"
+FOR_REGION = "for the region of the bucket"
+"""Said in the error of a request to Amazon that asks where a bucket lies. Users do not know of it."""
 # What some errors of uploads and of urllib say in their place: they have one line, without any `kind:`.
 _CONNECTION_TEXTS = {
     "operation timed out": "Timeout",
@@ -182,13 +184,15 @@ def _other_region(what: Failure) -> str:
 def _server(what: Failure) -> str:
     """The server that a request was sent to, where the error has it: the user may have named another one."""
     found = re.search(r"Error performing \w+ (https?://)(?:[^/\s@]*@)?([^/\s@]+)", what.text)
-    return f"{found[1]}{found[2]}" if found else "the server"
+    server = f"{found[1]}{found[2]}" if found else "the server"
+    return f"{server}, which is asked {FOR_REGION} unless AWS_REGION is set" if FOR_REGION in what.text else server
 
 
 def _answer(what: Failure) -> str:
     if not what.status:
         return _first_line(what)
-    return f"the server answered {what.status}{f' {what.code}' if what.code else ''}"
+    server = f"{_server(what)}," if FOR_REGION in what.text else "the server"
+    return f"{server} answered {what.status}{f' {what.code}' if what.code else ''}"
 
 
 def _first_line(what: Failure) -> str:

@@ -71,17 +71,20 @@ class ObjectUpload:
         from obstore.exceptions import BaseError
 
         check_process(self._bucket.url)
-        counter = self._bucket.requests.counter
-        began = time.monotonic()
-        try:
-            if self._writer is None:
-                counter.add(RequestCounts(requests=1))
-                self._writer = obstore.open_writer(
+        requests, counter = self._bucket.requests, self._bucket.requests.counter
+        if self._writer is None:
+            # The region of the bucket may have to be asked for. obstore repeats all other requests of an upload.
+            self._writer = requests.make(
+                lambda: obstore.open_writer(
                     self._bucket.uploading_store,
                     self._bucket.root.key(self._key),
                     buffer_size=self._piece_bytes,
                     max_concurrency=_CONCURRENT_PARTS,
-                )
+                ),
+                self._bucket.place(self._key),
+            )
+        began = time.monotonic()
+        try:
             self._writer.write(bytes(self._unsent))
         except (BaseError, OSError) as error:
             raise self._system_error(error) from None

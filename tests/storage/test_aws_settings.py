@@ -6,16 +6,16 @@ import contextlib
 import http.server
 import sys
 import threading
-import urllib.error
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from obstore.store import S3Store
 
-from shortgop.errors import ToolError
+from shortgop.errors import OutputError, ToolError
 from shortgop.storage import connections
 from shortgop.storage.connections import StoreRoot, bucket_region, connect, credentials_tried
+from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
 
@@ -139,17 +139,49 @@ def test_a_region_is_not_guessed_where_amazon_does_not_answer(monkeypatch: pytes
     monkeypatch.delenv("AWS_REGION")
     place = storage_at("s3://corpus/dataset", network=NetworkOptions(retries=1, first_backoff_seconds=0.01))
     monkeypatch.setattr(connections, "AMAZON", "http://127.0.0.1:9")
-    with pytest.raises(OSError, match="no connection to the server"):
+    with pytest.raises(
+        OSError, match=r"no connection to http://127.0.0.1:9, which is asked for the region .* \(Connection refused\)"
+    ):
         place.find("a")
     asked: list[str] = []
     with amazon(asked, "eu-central-1", failures=1) as endpoint:
         monkeypatch.setattr(connections, "AMAZON", endpoint)
-        with pytest.raises(urllib.error.HTTPError):
+        with pytest.raises(OSError, match="503"):
             bucket_region(endpoint, "corpus")
         store = connect(StoreRoot.of("s3://corpus/dataset"), NetworkOptions())
     assert isinstance(store, S3Store)
     assert store.config["region"] == "eu-central-1"
     assert asked == ["/corpus", "/corpus"]
+
+
+@pytest.mark.usefixtures("aws_folder")
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda place: place.put_new("a", b"x"),
+        lambda place: place.replace("a", b"x", "1"),
+        lambda place: place.remove("a"),
+        lambda place: place.start("shards/u", ".shard").write(bytes(9 << 20)),
+        lambda place: place.find("a"),
+    ],
+)
+def test_whatever_comes_first_asks_for_the_region_again(
+    use: Callable[[Storage], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One 503 of Amazon ended the first write."""
+    monkeypatch.delenv("AWS_REGION")
+    place = storage_at(
+        "s3://corpus/dataset", network=NetworkOptions(retries=2, first_backoff_seconds=0.01, upload_seconds=0.01)
+    )
+    asked: list[str] = []
+    with amazon(asked, "eu-central-1", failures=100) as endpoint:
+        monkeypatch.setattr(connections, "AMAZON", endpoint)
+        with pytest.raises(
+            (OSError, OutputError),
+            match=f"{endpoint}, which is asked for the region .* AWS_REGION is set, answered 503",
+        ):
+            use(place)
+    assert asked == ["/corpus"] * 3
 
 
 @pytest.mark.usefixtures("aws_folder")

@@ -113,6 +113,13 @@ def test_a_url_with_a_line_break_is_refused() -> None:
         storage_at("s3://bucket/a\nb")
 
 
+@pytest.mark.parametrize("bucket", ["my bucket", "b\u00fccket"])
+def test_a_bucket_that_cannot_be_is_named(bucket: str) -> None:
+    """It was asked for nine times, and called a failure of the network."""
+    with pytest.raises(UsageError, match=f"s3://{bucket}/x: no bucket is called '{bucket}'"):
+        storage_at(f"s3://{bucket}/x")
+
+
 def test_a_place_below_a_folder_that_was_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where another job has removed the folder of this one: the commands ended in a traceback."""
     (tmp_path / "here").mkdir()
