@@ -105,6 +105,18 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         find_sources([str(tmp_path / "list.csv")])
 
 
+def test_columns_without_a_name_are_not_two_of_one_name(tmp_path: Path) -> None:
+    """Two commas at the end of the header, or two indices of pandas."""
+    (tmp_path / "list.csv").write_text("label,youtube_id,time_start,time_end,,\nx,a,1,2,,\n")
+    (source,) = find_sources([str(tmp_path / "list.csv")])
+    assert source.id == "a_000001_000002"
+
+
+def test_text_behind_a_closed_quote_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"a double quote may be missing .*; if not, put text that holds quotes in"):
+        find_sources([str(write_list(tmp_path, '"clapping" ,a,1,2,train,0'))])
+
+
 def test_a_list_with_a_path_is_an_ordinary_list(tmp_path: Path) -> None:
     listed = tmp_path / "list.csv"
     listed.write_text("path,youtube_id,time_start,time_end\na.mp4,a,1,2\n")

@@ -62,13 +62,13 @@ def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) 
         # Strict: a quote that is never closed would make one cell of all lines behind it.
         reader = csv.DictReader(stream, skipinitialspace=True, strict=True)
         try:
-            refuse_repeated(shown, [name.strip() for name in reader.fieldnames or ()])
+            refuse_repeated(shown, [name.strip() for name in reader.fieldnames or () if name.strip()])
             sources = [_source(folder, shown, f"line {reader.line_num} of {shown!r}", row, files) for row in reader]
         except csv.Error as error:
             # The reader counts a line once all of its row was read.
             raise UsageError(
                 f"line {reader.line_num + 1} of {shown!r} is malformed: {error}; a double quote may be missing at the "
-                "end of a cell",
+                "end of a cell; if not, put text that holds quotes in double quotes, and write each quote in it twice",
                 file=shown,
             ) from None
     if not sources:
