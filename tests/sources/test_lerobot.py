@@ -139,6 +139,18 @@ def test_older_versions_and_folders_around_are_ordinary_folders(tmp_path: Path) 
     assert None not in {source.part for source in find_sources([str(root)])}
 
 
+@pytest.mark.parametrize("content", ['{"codebase_version": "v3.0", "fp', "[]", "{}"])
+@pytest.mark.parametrize("write", [write_lerobot, write_lerobot_2])
+def test_a_description_without_a_version_beside_episodes_is_refused(
+    write: Callable[..., Path], content: str, tmp_path: Path
+) -> None:
+    """Its videos were taken for plain ones, without a word."""
+    root = write(tmp_path / "robot", [3])
+    (root / "meta/info.json").write_text(content)
+    with pytest.raises(UsageError, match=r"info\.json' does not say which version .*; copy the file again"):
+        find_sources([str(root)])
+
+
 def test_a_dataset_whose_description_may_not_be_read_is_not_taken_for_a_folder_of_videos(tmp_path: Path) -> None:
     root = write_lerobot(tmp_path / "robot", [3])
     (root / "meta/info.json").chmod(0)

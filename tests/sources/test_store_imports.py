@@ -193,7 +193,8 @@ def test_older_versions_and_folders_around_are_ordinary_folders_in_a_store(s3_ur
     for url in (f"{s3_url}/old", f"{s3_url}/all"):
         assert {source.part for source in find_sources([url])} == {None}
     put(f"{s3_url}/old/meta/info.json", b"[1]")
-    assert len(sources_of(f"{s3_url}/old")) == 2
+    with pytest.raises(UsageError, match=r"old/meta/info\.json' does not say which version .*; copy the file again"):
+        sources_of(f"{s3_url}/old")
 
 
 def make(path: Path, first_number: int, count: int) -> None:

@@ -19,7 +19,7 @@ from ..store_files import StoreFile, content, files_below, has_files
 from ..video_names import is_video_name
 from .images import is_image_name
 from .kinetics import is_kinetics, rows_among
-from .lerobot import INFO, episodes_in, is_info, is_table_of_episodes
+from .lerobot import EPISODES, INFO, episodes_in, is_info, is_table_of_episodes
 
 # A store lists so many files in one answer.
 _MOST_LISTED = 1000
@@ -49,7 +49,11 @@ def lerobot_at(folder: Address) -> RecognisedInStore | None:
         return None
     except SourceError as error:
         raise UsageError(error.message, file=folder.url) from error
-    if not is_info(info):
+
+    def has_episodes() -> bool:
+        return any(key.startswith(f"{prefix}{EPISODES}") for key in _files_below(folder, lambda _: True))
+
+    if not is_info(info, folder.below(f"{prefix}{INFO}").url, has_episodes):
         return None
     files = _files_below(folder, lambda name: is_video_name(name) or name.endswith(".parquet"))
     tables = [key.removeprefix(prefix) for key in files if is_table_of_episodes(key.removeprefix(prefix))]

@@ -23,7 +23,8 @@ from ....prep.timing.stretch import Stretch
 from ....wording import counted
 from ..source_parts import Imported, PictureRows, Recognised
 
-INFO = "meta/info.json"
+INFO, EPISODES = "meta/info.json", "meta/episodes"
+"""What describes a dataset, and how the names of the files that describe its episodes begin."""
 _LINES_OF_EPISODES = "meta/episodes.jsonl"
 _KEPT = ("dataset_from_index", "dataset_to_index")
 _PLACES_OF_ROWS = ("data/chunk_index", "data/file_index")
@@ -65,21 +66,31 @@ class _Episode:
 
 
 def is_lerobot(folder: Path) -> bool:
-    """Whether a folder is a LeRobot dataset of version 2 or 3. UsageError where the file that says so cannot be read:
-    as an ordinary folder its videos would be others."""
+    """Whether a folder is a LeRobot dataset of version 2 or 3. UsageError where the file that says so cannot be read,
+    or says nothing of it beside a description of episodes: as an ordinary folder its videos would be others."""
     info = folder / INFO
     try:
-        return info.is_file() and is_info(info.read_bytes())
+        return info.is_file() and is_info(
+            info.read_bytes(), str(info), lambda: any(info.parent.glob(f"{Path(EPISODES).name}*"))
+        )
     except OSError as error:
         raise UsageError(f"cannot read {str(info)!r}: {error.strerror or error}; fix that", file=str(info)) from error
 
 
-def is_info(content: bytes) -> bool:
-    """Whether this is the `meta/info.json` of a dataset of version 2 or 3."""
+def is_info(content: bytes, shown: str, has_episodes: Callable[[], bool]) -> bool:
+    """Whether this is the `meta/info.json` of a dataset of version 2 or 3. UsageError if it names no version and there
+    are files of episodes beside it: it was cut off or edited. `shown` is what messages call it."""
     try:
-        return str(json.loads(content).get("codebase_version", "")).startswith(("v2.", "v3."))
+        version = json.loads(content).get("codebase_version")
     except (ValueError, AttributeError):
-        return False
+        version = None
+    if version is None and has_episodes():
+        raise UsageError(
+            f"{shown!r} does not say which version of LeRobot the dataset has, and {EPISODES} is beside it; copy the "
+            f"file again, or for plain videos move {EPISODES} elsewhere",
+            file=shown,
+        )
+    return str(version).startswith(("v2.", "v3."))
 
 
 def is_table_of_episodes(name: str) -> bool:
