@@ -181,14 +181,20 @@ def s3_client() -> Any:
     config = Config(retries={"mode": "standard", "max_attempts": 8}, response_checksum_validation="when_required")
     if _is_unsigned():
         config = config.merge(Config(signature_version=UNSIGNED))
-    # It does not know all names itself, and without one it would ask Amazon.
-    endpoint = _environment(*_ENDPOINTS["s3"]) or None
+    # It does not know all names itself, and without one it would ask Amazon. Where the name of the server begins with
+    # that of the bucket, boto3 would put it before the keys as well.
+    endpoint = None if _is_set("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") else _environment(*_ENDPOINTS["s3"]) or None
     return session.client("s3", region_name=region, endpoint_url=endpoint, config=config)
 
 
 def _is_unsigned() -> bool:
     """Whether requests to S3 go without credentials, as to public buckets."""
-    return _environment("AWS_SKIP_SIGNATURE").lower() in ("1", "true", "on", "yes", "y")
+    return _is_set("AWS_SKIP_SIGNATURE")
+
+
+def _is_set(name: str) -> bool:
+    """Whether a variable is one of the words that obstore takes for true."""
+    return _environment(name).lower() in ("1", "true", "on", "yes", "y")
 
 
 def _has_credentials(file: Path) -> bool:

@@ -211,6 +211,14 @@ def test_both_clients_ask_the_same_server(names: tuple[str, ...], monkeypatch: p
     assert store.config["endpoint"] == connections.s3_client().meta.endpoint_url == "http://127.0.0.1:9"
 
 
+@pytest.mark.usefixtures("aws_folder")
+def test_an_endpoint_with_the_name_of_the_bucket_is_not_given_to_boto3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would ask there for keys that begin with the bucket once more."""
+    monkeypatch.setenv("AWS_ENDPOINT", "https://bucket.s3.eu-west-1.amazonaws.com")
+    monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")
+    assert connections.s3_client().meta.endpoint_url == "https://s3.eu-west-1.amazonaws.com"
+
+
 @pytest.mark.parametrize(
     "endpoint", ["localhost:9000", "http://localhost:9000 ", "", "http://", "ftp://host", "http://h:x"]
 )
