@@ -30,3 +30,14 @@ def test_a_file_that_may_not_be_taken_aside_is_an_error_with_a_remedy(tmp_path: 
         storage.take("shards/u1.shard")
     (tmp_path / "shards").chmod(0o700)
     assert storage.read("shards/u1.shard") == b"abc"
+
+
+def test_a_file_that_was_taken_aside_and_may_not_be_removed_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    storage = storage_at(tmp_path)
+    storage.put_new("shards/u1.shard", b"abc")
+    taken = storage.take("shards/u1.shard")
+    assert taken is not None
+    (tmp_path / ".tmp").chmod(0o500)
+    with modes_count(), pytest.raises(OutputError, match="u1.shard: Permission denied; give yourself permission"):
+        taken.remove()
+    (tmp_path / ".tmp").chmod(0o700)
