@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import wraps
 from inspect import signature
 from typing import Any, ParamSpec, cast
 
-from ..arguments import exact_seconds, integer
+from ..arguments import exact_seconds, integer, is_boolean
 from ..errors import WrongTypeError
 from ..manifests.dataset_files.tidy import parse_duration
 from ..prep.options import Number, named_policy
@@ -20,7 +20,7 @@ from ..storage.locate import storage_at
 from ..warned import warn
 from ..wording import counted
 from .dataset_profile import existing_profile
-from .finding.importing import importing_of
+from .finding.importing import cuts_text, importing_of
 from .finding.places import text_of, without_scheme
 from .finding.typed_lines import OnTypes, ignore_types
 from .outcome import Report
@@ -109,11 +109,8 @@ def prepare_without_warning(
     TooManyFailuresError if more sources failed than `max_failures`. Finished work is kept, and the same call goes on
     from there.
     """
-    for option, flag in (
-        ("salvage", salvage), ("include_dropped", include_dropped), ("retry_failed", retry_failed), ("check", check),
-    ):  # fmt: skip
-        if not isinstance(flag, bool):
-            raise WrongTypeError(f"{option} is {flag!r}; it has to be True or False")
+    salvage, include_dropped = _flag(salvage, "salvage"), _flag(include_dropped, "include_dropped")
+    retry_failed, check = _flag(retry_failed, "retry_failed"), _flag(check, "check")
     where = Where(runner, address, workers, streams_per_gpu)
     given = _fields(
         fps=fps, size=size, fit=fit, upscale=upscale, deinterlace=deinterlace, gop=gop, b_frames=b_frames,
@@ -121,10 +118,9 @@ def prepare_without_warning(
         segment_seconds=segment_seconds, shard_mb=shard_mb,
     )  # fmt: skip
     policy = named_policy(salvage=salvage, gaps=gaps, max_gap=max_gap, max_stall=max_stall)
-    named_cuts = ",".join(map(str, cuts)) if isinstance(cuts, tuple | list) else cuts
     rate = None if image_fps is None else _rate_text(image_fps, "--image-fps")
     named_root = None if list_root is None else text_of(list_root)
-    importing = importing_of(named_cuts, rate, on_recognised, named_root)
+    importing = importing_of(cuts_text(cuts), rate, on_recognised, named_root)
     keep_seconds = parse_duration(str(keep_snapshots))
     dataset = storage_at(out)
     named = {} if profile is None else named_profile(profile, given.get("codec"))
@@ -193,10 +189,22 @@ def _failures_text(report: Report) -> str:
     )
 
 
+def _flag(value: Any, option: str) -> bool:
+    """A boolean of Python, numpy or torch. WrongTypeError for anything else, also for an array of them."""
+    if not is_boolean(value) or getattr(value, "ndim", None):
+        raise WrongTypeError(f"{option} is {value!r}; it has to be True or False")
+    return bool(value)
+
+
 def _texts(sources: Any) -> list[str]:
     """The sources that a caller gives, one or several. WrongTypeError for what is no path."""
-    is_one = isinstance(sources, str | bytes | os.PathLike) or not isinstance(sources, Iterable)
-    return [text_of(source) for source in ([sources] if is_one else sources)]
+    is_one = isinstance(sources, str | bytes | os.PathLike)
+    try:
+        # What has no __iter__ may be a sequence.
+        several = iter([sources] if is_one else sources)
+    except TypeError:
+        several = iter([sources])
+    return [text_of(source) for source in several]
 
 
 def _fields(**options: Any) -> dict[str, Any]:

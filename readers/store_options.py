@@ -32,7 +32,9 @@ def cache_at(cache_dir: str | os.PathLike[str] | None, cache_bytes: int) -> Rang
         folder = Path(from_home(os.fspath(cache_dir))).absolute()
     except TypeError:
         raise WrongTypeError(f"cache_dir is {cache_dir!r}; it has to be a folder of this host") from None
-    if folder.exists() and not folder.is_dir():
+    if "\0" in str(folder):
+        raise UsageError(f"cache_dir is {str(folder)!r}, which has a null byte, and no path has one; leave it out")
+    if os.path.exists(folder) and not os.path.isdir(folder):  # noqa: PTH110, PTH112  # those of Path raise for some names
         raise UsageError(f"cache_dir is {folder}, which is a file; it has to be a folder of this host")
     return RangeCache(folder, limit)
 

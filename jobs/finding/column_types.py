@@ -72,7 +72,8 @@ def parse_types(texts: Sequence[str]) -> dict[str, str]:
 
 
 def known_types(types: Mapping[str, str] | None) -> Mapping[str, str]:
-    """The types that a caller gives to columns; none for None. UsageError for a type that there is not."""
+    """The types that a caller gives to columns; none for None. UsageError for a type that there is not,
+    WrongTypeError for no mapping."""
     if not isinstance(types, Mapping | None):
         raise WrongTypeError(f"types is {types!r}; give a dict of columns and their types, such as {{'label': 'text'}}")
     for name, kind in (types or {}).items():

@@ -3,10 +3,11 @@ picture sequences."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
 from ...errors import UsageError
 from ...prep.profile import parse_fps
@@ -43,6 +44,11 @@ class Importing:
 
 
 PLAIN = Importing()
+
+
+def cuts_text(cuts: str | Sequence[str] | None) -> str | None:
+    """The names of columns that a caller gives to `cuts`, as the command line has them."""
+    return ",".join(map(str, cuts)) if isinstance(cuts, tuple | list) else cast("str | None", cuts)
 
 
 def importing_of(

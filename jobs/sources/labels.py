@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -20,10 +20,10 @@ from ...storage.locate import from_home, storage_at
 from ...warned import warn
 from ..finding.addresses import is_store_url, parse
 from ..finding.column_types import check_types, known_types
-from ..finding.importing import Importing, importing_of
+from ..finding.importing import Importing, cuts_text, importing_of
 from ..finding.label_lists import Labels, columns_by_id, read_labels
 from ..finding.list_lines import is_list
-from ..finding.places import absolute, place_of_listed, text_of
+from ..finding.places import absolute, can_be_a_path, place_of_listed, text_of
 from ..finding.plain_values import NotJsonError, plain, valid_text
 from ..finding.source_parts import stretch_of_row
 from ..finding.typed_lines import OnTypes, ignore_types
@@ -40,7 +40,7 @@ def annotate(
     remove: Iterable[str] = (),
     types: Mapping[str, str] | None = None,
     on_types: OnTypes = ignore_types,
-    cuts: str | None = None,
+    cuts: str | Sequence[str] | None = None,
     list_root: str | PathLike[str] | None = None,
     keep_snapshots_seconds: float = KEEP_SECONDS,
 ) -> Annotation:
@@ -59,6 +59,8 @@ def annotate(
     Raises UsageError for a list that cannot be read or a value that JSON cannot hold, WrongTypeError,
     NotADatasetError, and DatasetBusyError while a job writes to the dataset.
     """
+    if not isinstance(remove, Iterable):
+        raise WrongTypeError(f"remove is {remove!r}; give a list of the names of columns")
     names = [remove] if isinstance(remove, str) else list(remove)
     kept = {"id", "path"} & set(names)
     if kept:
@@ -74,7 +76,7 @@ def annotate(
         )
     else:
         file = from_home(str(labels))
-        importing = importing_of(cuts, list_root=None if list_root is None else text_of(list_root))
+        importing = importing_of(cuts_text(cuts), list_root=None if list_root is None else text_of(list_root))
         lines = _listed(file, types, on_types, importing)
         folder = importing.list_root or str(absolute(Path(file)).parent)
         columns = columns_by_id(_with_known_ids(storage_at(dataset), folder, lines))
@@ -92,6 +94,8 @@ def annotate(
 def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing) -> list[Labels]:
     if not is_list(file) or file.lower().endswith(".txt"):
         raise UsageError(f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file", file=file)
+    if not can_be_a_path(file):
+        raise UsageError(f"{file!r} is not a path; name a list of labels")
     types = known_types(types)
     typed: set[str] = set()
 

@@ -58,13 +58,30 @@ def test_it_does_what_the_command_does(constant_video: SyntheticVideo, tmp_path:
     assert [read_number(frame) for frame in video[:3]] == [0, 2, 4]
 
 
-@pytest.mark.parametrize("kind", [str, Path, lambda path: [path], lambda path: (str(path),)])
+class _OwnSequence:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, number: int) -> Path:
+        return [self.path][number]
+
+
+@pytest.mark.parametrize("kind", [str, Path, lambda path: [path], lambda path: (str(path),), _OwnSequence])
 def test_sources_are_one_or_several_paths(kind: Any, constant_video: SyntheticVideo, tmp_path: Path) -> None:
     report = shortgop.prepare(kind(constant_video.path), str(tmp_path / "dataset"), runner="inline")
     assert (report.videos_added, report.failures, report.snapshot) == (1, (), "000001")
     # What is left out has the dataset's value, and so has nothing to do.
     report = shortgop.prepare(kind(constant_video.path), tmp_path / "dataset", runner="inline", keep_snapshots=0)
     assert report.already_there == 1
+
+
+def test_booleans_may_be_those_of_numpy(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    flags: Any = {"salvage": np.True_, "check": np.False_}
+    report = shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline", **flags)
+    assert report.videos_added == 1
 
 
 def test_rates_are_those_that_the_command_takes(constant_video: SyntheticVideo, tmp_path: Path) -> None:
@@ -167,6 +184,7 @@ def test_what_ends_the_job_is_what_is_raised_also_where_nothing_can_be_published
         ({"keep_snapshots": "long"}, "--keep-snapshots is 'long'"),
         ({"codec": "h264", "encoder": "libx265"}, "libx265 writes hevc"),
         ({"salvage": "no"}, "salvage is 'no'; it has to be True or False"),
+        ({"check": np.array([True])}, "check is array([ True]); it has to be True or False"),
         ({"types": "label=text"}, "types is 'label=text'; give a dict"),
         ({"cuts": 5}, "--cuts is 5; it takes two names of columns"),
         ({"list_root": 5}, "5 is no path; give a path, or a URL as text"),

@@ -18,7 +18,7 @@ import shortgop
 from dataset_places import Places, copied, place_of
 from datasets import make_dataset
 from labelled_videos import RATE, make_labelled_videos, run
-from shortgop.errors import DatasetWarning, NotADatasetError, UsageError
+from shortgop.errors import DatasetWarning, NotADatasetError, UsageError, WrongTypeError
 from shortgop.manifests.dataset_files.layout import snapshots
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.tables import Manifest
@@ -125,6 +125,13 @@ def test_two_lines_that_are_one_video_may_not_disagree(kitchen: Path) -> None:
         shortgop.annotate(kitchen, "labels.csv")
 
 
+def test_arguments_that_make_no_sense_are_named(kitchen: Path) -> None:
+    with pytest.raises(WrongTypeError, match="remove is 5; give a list of the names of columns"):
+        shortgop.annotate(kitchen, None, remove=5)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"'a\\x00b.csv' is not a path; name a list of labels"):
+        shortgop.annotate(kitchen, "a\0b.csv")
+
+
 def test_a_file_of_several_videos_stands_for_none_but_its_stretches_do(kitchen: Path) -> None:
     Path("videos/cuts.csv").write_text("path,start,end,label\nb.mp4,0,0.2,1\nb.mp4,0.2,0.4,2\n")
     shortgop.prepare("videos/cuts.csv", kitchen, cuts="start,end", runner="inline")
@@ -133,6 +140,7 @@ def test_a_file_of_several_videos_stands_for_none_but_its_stretches_do(kitchen: 
         assert shortgop.annotate(kitchen, "labels.csv").unknown == ("videos/b.mp4",)
     Path("cuts.csv").write_text("path,start,end,label\nvideos/b.mp4,0,0.2,3\nvideos/b.mp4,0.2,0.4,4\n")
     assert shortgop.annotate(kitchen, "cuts.csv", cuts="start,end").unknown == ()
+    assert shortgop.annotate(kitchen, "cuts.csv", cuts=("start", "end")).changed == ()
     labels = {video_id: values.get("label") for video_id, values in columns(kitchen).items()}
     assert labels == {"b.mp4": None, "b.mp4@0-0.2": 3, "b.mp4@0.2-0.4": 4, "kitchen/a.mp4": None}
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import shortgop
+from file_permissions import modes_count
 from flaky_proxy import FLAKY, Faults, FlakyProxy
 from shortgop.manifests.dataset_files.layout import snapshot_key
 from shortgop.manifests.dataset_files.snapshots import open_current
@@ -297,6 +298,7 @@ def test_a_manifest_that_was_cut_at_its_front_is_damaged(
     ("options", "error"),
     [
         ({"cache_dir": 3}, "cache_dir is 3"),
+        ({"cache_dir": "a\0b"}, r"cache_dir is '.*a\\x00b', which has a null byte"),
         ({"cache_bytes": 0}, "cache_bytes is 0"),
         ({"cache_bytes": 1.5}, "cache_bytes is 1.5"),
         ({"max_gap_bytes": -1}, "max_gap_bytes is -1"),
@@ -317,6 +319,14 @@ def test_a_cache_dir_that_is_a_file_is_refused(three_videos: Path, tmp_path: Pat
     (tmp_path / "file").touch()
     with pytest.raises(shortgop.UsageError, match="which is a file"):
         shortgop.open(three_videos, cache_dir=tmp_path / "file")
+
+
+def test_a_cache_dir_that_cannot_be_looked_at_is_no_error_of_python(three_videos: Path, tmp_path: Path) -> None:
+    """What cannot be kept there is told when it is read."""
+    (tmp_path / "closed").mkdir(mode=0)
+    assert len(shortgop.open(three_videos, cache_dir=tmp_path / ("long" * 100))) == 3
+    with modes_count():
+        assert len(shortgop.open(three_videos, cache_dir=tmp_path / "closed/cache")) == 3
 
 
 def entries_in(folder: Path) -> list[Path]:
