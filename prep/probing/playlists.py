@@ -12,7 +12,6 @@ import shlex
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from urllib.parse import urlsplit
 from ...errors import NotAVideoError, SourceError, SourceNotFoundError
 from .containers.file_kinds import page_or_pointer
 from .containers.joined_files import FilePart
-from .containers.mp4_fragments import first_times, has_whole_boxes, lacks_moov
+from .containers.mp4_fragments import first_times, lacks_moov
 from .containers.seeking import seek_within
 from .other_beginnings import Statement, statement_of
 
@@ -112,29 +111,6 @@ def segments_of(path: str) -> tuple[FilePart, ...]:
         is_only = len(segments) == 1 and not any(_named_by(line) for line in lines)
         return segments_of(segments[0].path) if is_only else ()
     return () if any(line.startswith(_MAP) for line in lines) else segments
-
-
-def damaged_segment(path: str, bandwidth: str) -> str:
-    """Which segment of an HLS playlist FFmpeg leaves out, or all behind it, without a message: "" if there is none.
-    Of a playlist that names others, the one of this `bandwidth` is looked at. Segments of transport streams that are
-    missing between others are found by their counters.
-
-    A segment that is marked as missing (#EXT-X-GAP) may have anything in it.
-    """
-    lines = _lines(Path(path))
-    for line, name in pairwise(line for line in lines if line and (line[0] != "#" or line.startswith(_VARIANT))):
-        if line.startswith(_VARIANT) and _attributes(line, _VARIANT).get("BANDWIDTH", "0") == bandwidth:
-            return damaged_segment(str(_place_of(name, Path(path))), "")
-    map_at = next((number for number, line in enumerate(lines) if line.startswith(_MAP)), len(lines))
-    before, is_whole = 0, cache(has_whole_boxes)
-    for number, part in _segments(lines, Path(path)).items():
-        is_gap, before = "#EXT-X-GAP" in lines[before:number], number
-        what = page_or_pointer(_head(part.path)).partition(";")[0]
-        if number > map_at and (part.length > part.num_bytes or not is_whole(part.path)):
-            what = what or "no whole file of MP4 fragments"
-        if what and not is_gap:
-            return f"its segment {part.path} (line {number}) is {what}"
-    return ""
 
 
 def _lines(playlist: Path) -> list[str]:

@@ -211,7 +211,7 @@ def _refuse_packets(
 ) -> None:
     """Refuse a stream whose packets show that it is no video, or none that FFmpeg shows in order."""
     if not packets.pts:
-        if "mp4" in container.format.name and not stream.frames and chain.broken is None:
+        if "mp4" in container.format.name and not stream.frames:
             raise NotAVideoError(f"{path} is only the initialization segment of a stream; {JOIN_SEGMENTS}", file=path)
         raise DamagedSourceError(
             f"{path} has a video stream without data; copy or download it again, or unscramble it if it is a broadcast",

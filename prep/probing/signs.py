@@ -32,7 +32,7 @@ from .headers.mpeg4_headers import PictureHeaders
 from .headers.picture_ends import picture_ends
 from .holes import frames_behind_hole
 from .picture import VP_AND_AV1_DECODERS
-from .playlists import SCRIPT_DEMUXERS, damaged_segment
+from .playlists import SCRIPT_DEMUXERS
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
 # another track.
@@ -255,7 +255,7 @@ class PacketLog:
 
 
 def no_chain(position: int) -> str:
-    """That the parts of a file (chunks, fragments, blocks) do not follow one another up to this position and on."""
+    """That the parts of a file (chunks, tags, blocks) do not follow one another up to this position and on."""
     return f"{NO_CHAIN}, at byte {position}"
 
 
@@ -338,13 +338,10 @@ def _ends(packets: PacketLog) -> Iterator[int]:
 
 
 def cut_index(path: str, container: InputContainer, stream: VideoStream) -> str:
-    """How the index of an MP4, which lists every sample, contradicts the file's length, or an HLS playlist its
-    segments; "" if it does not.
+    """How the index of an MP4, which lists every sample, contradicts the file's length; "" if it does not.
 
     A fragment lists only its own samples, so a fragmented file that was cut is simply a shorter one.
     """
-    if container.format.name == "hls":
-        return damaged_segment(path, stream.metadata.get("variant_bitrate", "0"))
     if "mp4" not in container.format.name or stream.frames == 0:
         return ""
     end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)

@@ -49,11 +49,12 @@ class Part:
 
 
 def reaches_end(stretch: Stretch, pts: Array, timebase: Fraction) -> bool:
-    """Whether a stretch goes on to the last frame of a source whose frames are at `pts`."""
-    if stretch.end is None:
-        return True
-    end = len(pts) - 1 if stretch.in_frames else int(pts[-1] - pts[0]) * timebase
-    return stretch.end > end
+    """Whether a stretch has the last frame of a source whose frames are at `pts`: not if it ends less than half an
+    interval behind that frame's time, as in `part_of`."""
+    if stretch.end is None or stretch.in_frames:
+        return stretch.end is None or stretch.end >= len(pts)
+    half_interval = Fraction(int(np.median(np.diff(pts))) if len(pts) > 1 else 0, 2)
+    return stretch.end >= (int(pts[-1] - pts[0]) + half_interval) * timebase
 
 
 def plain_seconds(seconds: Fraction) -> str:

@@ -12,11 +12,7 @@ import pytest
 import shortgop
 from datasets import make_dataset
 from odd_pictures import ffmpeg
-from shortgop.jobs.prepare import Where, prepare
-from shortgop.prep.options import SourcePolicy
 from shortgop.prep.probing.probe import probe
-from shortgop.prep.profile import Profile
-from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
 
@@ -275,110 +271,6 @@ def test_a_playlist_of_keyframes_alone_is_called_that(tmp_path: Path) -> None:
         probe(str(playlist))
 
 
-def shown_or_damage(playlist: Path, folder: Path) -> tuple[list[int], str]:
-    """The numbers that a dataset of a playlist shows with `salvage`, and why it is refused without that."""
-    report = make_dataset([playlist], folder / "without")
-    place, where = DiskStorage(folder / "salvaged"), Where("inline")
-    prepare([str(playlist)], place, Profile(), where=where, policy=SourcePolicy(salvage=True))
-    (video,) = shortgop.open(folder / "salvaged")
-    return [read_number(frame) for frame in video.get_all_frames().data], report.failures[0].reason
-
-
-@pytest.mark.parametrize("content", [b"", PAGE])
-@pytest.mark.parametrize("number", [1, 3])
-def test_a_segment_of_fragments_that_a_server_did_not_give_is_not_left_out(
-    number: int, content: bytes, tmp_path: Path
-) -> None:
-    """FFmpeg leaves it out, or all behind it, and the video was a shorter one, or had a pause there, without a word."""
-    playlist = of_segments(tmp_path, "m4s")
-    (tmp_path / f"{number}.m4s").write_bytes(content)
-    numbers, reason = shown_or_damage(playlist, tmp_path)
-    assert f"its segment {tmp_path}/{number}.m4s (line {5 + 2 * number + 2}) is" in reason
-    assert numbers[: 5 * number] == list(range(5 * number))
-
-
-@pytest.mark.parametrize(("number", "content"), [(0, PAGE), (1, b""), (1, PAGE), (3, PAGE)])
-def test_a_page_in_place_of_a_segment_of_a_transport_stream_is_damage(
-    number: int, content: bytes, tmp_path: Path
-) -> None:
-    """So is one that is empty, if it is missing between others: their counters say so."""
-    playlist = of_segments(tmp_path, "ts")
-    (tmp_path / f"{number}.ts").write_bytes(content)
-    numbers, reason = shown_or_damage(playlist, tmp_path)
-    assert ("is an HTML page" in reason) == bool(content)
-    assert not {*range(5 * number, 5 * number + 5)} & {*numbers} or number == 1
-    assert len({*numbers}) >= 10
-
-
-def damaged(data: bytes, damage: str) -> bytes:
-    """A segment of one fragment, of which the end is missing, the beginning is zeros, or that of another behind it."""
-    moof = data.index(b"moof") - 4
-    if damage == "cut":
-        return data[: len(data) * 19 // 20]
-    if damage == "second":
-        return data + bytes(16) + data[moof + 16 :]
-    return data[:moof] + bytes(int(damage)) + data[moof + int(damage) :]
-
-
-@pytest.mark.parametrize("damage", ["4", "8", "512", "second", "cut"])
-@pytest.mark.parametrize("number", [1, 3])
-def test_a_segment_that_is_no_whole_file_is_damage(number: int, damage: str, tmp_path: Path) -> None:
-    """FFmpeg reads no further, and the video was a shorter one without a word."""
-    playlist = of_segments(tmp_path, "m4s")
-    segment = tmp_path / f"{number}.m4s"
-    segment.write_bytes(damaged(segment.read_bytes(), damage))
-    numbers, reason = shown_or_damage(playlist, tmp_path)
-    assert f"/{number}.m4s (line {5 + 2 * number + 2}) is no whole file of MP4 fragments" in reason
-    assert numbers[: 5 * number] == list(range(5 * number))
-
-
-def box(kind: bytes, *bodies: bytes) -> bytes:
-    content = b"".join(bodies)
-    return (8 + len(content)).to_bytes(4) + kind + content
-
-
-STYP = box(b"styp", b"msdh", bytes(4), b"msdh")
-WITHOUT_SAMPLES = {
-    "styp": STYP,
-    "event": STYP + box(b"emsg", bytes(40)),
-    "moof": box(b"moof", box(b"mfhd", bytes(4), (9).to_bytes(4))) + box(b"mdat"),
-}
-
-
-@pytest.mark.parametrize("line", [2, 8, 100])
-@pytest.mark.parametrize("name", WITHOUT_SAMPLES)
-def test_segments_without_samples_are_no_damage(name: str, line: int, tmp_path: Path) -> None:
-    """Packagers write them, as for events and where a stream ends."""
-    playlist = of_segments(tmp_path, "m4s")
-    (tmp_path / "without.m4s").write_bytes(WITHOUT_SAMPLES[name])
-    before, *segments, end = re.split("(?=#EXTINF|#EXT-X-ENDLIST)", playlist.read_text())
-    segments.insert(line, "#EXTINF:0.1,\nwithout.m4s\n")
-    playlist.write_text("".join([before, *segments, end]))
-    source = probe(str(playlist))
-    assert (source.num_packets, source.suspicion) == (20, "")
-
-
-def test_ranges_of_which_the_first_does_not_say_where_it_begins_are_no_damage(tmp_path: Path) -> None:
-    """FFmpeg takes it for the beginning of the file, so that all begin within a box."""
-    playlist = of_segments(tmp_path, "m4s", "-hls_flags", "single_file")
-    text = playlist.read_text()
-    playlist.write_text(re.sub(r"(BYTERANGE:\d+)@\d+", r"\1", text))
-    assert "its segment" not in probe(str(playlist)).suspicion
-    # A range that goes on behind the end of its file is.
-    data = (tmp_path / "x.m4s").read_bytes()
-    (tmp_path / "x.m4s").write_bytes(data[: data.rindex(b"moof") - 4])
-    playlist.write_text(text)
-    assert "/x.m4s (line 17) is no whole file of MP4 fragments" in shown_or_damage(playlist, tmp_path)[1]
-
-
-def test_an_empty_segment_that_is_marked_as_missing_is_a_pause(tmp_path: Path) -> None:
-    playlist = of_segments(tmp_path, "m4s")
-    playlist.write_text(playlist.read_text().replace("2.m4s", "#EXT-X-GAP\n2.m4s"))
-    (tmp_path / "2.m4s").write_bytes(b"")
-    source = probe(str(playlist))
-    assert (source.num_packets, source.suspicion) == (15, "")
-
-
 def test_what_is_wrong_with_files_that_are_not_needed_is_no_error(tmp_path: Path) -> None:
     """The variant of which FFmpeg shows nothing, and subtitles."""
     (tmp_path / "low").mkdir()
@@ -395,6 +287,3 @@ def test_what_is_wrong_with_files_that_are_not_needed_is_no_error(tmp_path: Path
     )
     source = probe(str(tmp_path / "all.m3u8"))
     assert (source.num_packets, source.suspicion) == (20, "")
-    # What is wrong with the other one is.
-    (tmp_path / "1.m4s").write_bytes(PAGE)
-    assert "/1.m4s (line 9) is an HTML page" in probe(str(tmp_path / "all.m3u8")).suspicion

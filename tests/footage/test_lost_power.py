@@ -74,47 +74,6 @@ def with_zeros(data: bytes, start: int, length: int) -> bytes:
     return data[:start] + bytes(length) + data[start + length :]
 
 
-@pytest.mark.parametrize(("offset", "length"), [(0, 4), (0, 8), (-100, 512), (0, 4096)])
-def test_zeros_over_the_beginning_of_a_fragment_are_damage(offset: int, length: int, tmp_path: Path) -> None:
-    """As where a piece of a download is missing. FFmpeg reads no further, and the video was a shorter one without a
-    word."""
-    source = tmp_path / "x.mp4"
-    options = (*H264, "-movflags", "frag_keyframe+empty_moov")
-    data = encode_pictures(source, numbered(range(FRAMES), (192, 128)), *options).read_bytes()
-    second = data.index(b"moof", data.index(b"moof") + 4) - 4
-    broken = with_zeros(data, second + offset, length)
-    report, _ = prepared(source, broken)
-    assert f"there is a break between its parts, at byte {second}" in report.failures[0].reason
-    _, video = prepared(source, broken, salvage=True)
-    assert video is not None
-    numbers = [read_number(frame) for frame in video]
-    assert numbers[: GOP // 2] == list(range(GOP // 2))
-    assert numbers == sorted(numbers)
-    # Of the first fragment nothing is left to begin with, and it was called an initialization segment.
-    report, _ = prepared(source, with_zeros(data, data.index(b"moof") - 4, length))
-    assert "initialization" not in report.failures[0].reason
-
-
-@pytest.mark.parametrize("length", [8, 40, 900])
-def test_zeros_over_the_beginning_of_the_last_fragment_are_damage(length: int, tmp_path: Path) -> None:
-    """The index behind it, which lists all fragments, says that they are no end of a recording."""
-    source = tmp_path / "x.mp4"
-    options = (*H264, "-movflags", "frag_keyframe+empty_moov")
-    data = encode_pictures(source, numbered(range(FRAMES), (192, 128)), *options).read_bytes()
-    last = data.rindex(b"moof") - 4
-    report, _ = prepared(source, with_zeros(data, last, length))
-    assert f"there is a break between its parts, at byte {last}" in report.failures[0].reason
-
-
-@pytest.mark.parametrize("kind", [b"uuid", b"free", b"mdat"])
-def test_a_box_that_ends_where_its_file_does_may_have_fragments_in_it(kind: bytes, tmp_path: Path) -> None:
-    """As where a camera keeps another file in it, or leaves what was there before."""
-    source = tmp_path / "x.mp4"
-    options = (*H264, "-movflags", "frag_keyframe+empty_moov")
-    data = encode_pictures(source, numbered(range(FRAMES), (192, 128)), *options).read_bytes()
-    assert shown(source, data + (24 + len(data)).to_bytes(4) + kind + bytes(16) + data) == list(range(FRAMES))
-
-
 @pytest.mark.parametrize(("part", "length"), [(0.3, 300), (0.5, 4096), (0.7, 1)])
 def test_zeros_in_the_middle_of_a_gif_are_damage(part: float, length: int, tmp_path: Path) -> None:
     """FFmpeg takes all that lies behind them for a part of the picture in which they begin."""

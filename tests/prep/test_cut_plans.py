@@ -13,7 +13,7 @@ from shortgop.errors import SourceError
 from shortgop.manifests.ragged import Array
 from shortgop.prep.timing.grid import FrameGrid, TickRule, plan_grid
 from shortgop.prep.timing.pieces import SKIPPED_FRAMES, Piece, Run, keyframe_expression, runs_of
-from shortgop.prep.timing.stretch import Stretch, part_of, plain_seconds
+from shortgop.prep.timing.stretch import Stretch, part_of, plain_seconds, reaches_end
 
 MS = Fraction(1, 1000)
 # 25 frames/s, the first one 3 s into the file, 10 s long.
@@ -42,6 +42,14 @@ def test_times_that_were_rounded_find_the_frames_that_were_meant() -> None:
         start, end = (f"{frame * 1001 / 30000:.4f}" for frame in (first, stop))
         part = part_of("v.mp4", stretch(start, end), ntsc, 10010, MS, Fraction(1001, 30000))
         assert (part.first, part.stop) == (first, stop)
+
+
+@given(st.integers(1, 1000))
+def test_a_stretch_reaches_the_end_if_the_last_frame_is_its_own(end_ms: int) -> None:
+    """A list may name the time of a frame, rounded, as the end: that frame belongs to the next stretch."""
+    pts = np.arange(0, 800, 40)
+    part = part_of("v.mp4", stretch("0", f"{end_ms}/1000"), pts, 800, MS, Fraction(1, 25))
+    assert reaches_end(stretch("0", f"{end_ms}/1000"), pts, MS) == (part.stop == len(pts))
 
 
 def test_the_first_frame_is_the_one_that_a_tick_at_the_start_shows() -> None:

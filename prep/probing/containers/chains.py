@@ -1,5 +1,5 @@
-"""Where the chain of a file breaks, in which each chunk (AVI), each tag (FLV), each fragment (MP4), each block (GIF)
-or each picture with its length before it (Motion JPEG) directly follows the one before; and whether an ASF file lacks
+"""Where the chain of a file breaks, in which each chunk (AVI), each tag (FLV), each block (GIF) or each
+picture with its length before it (Motion JPEG) directly follows the one before; and whether an ASF file lacks
 its end.
 
 After damage, FFmpeg's demuxers search for the next one without a message. The timestamps of an AVI are a count of its
@@ -16,7 +16,6 @@ from typing import BinaryIO
 
 from ..headers.gif_blocks import blocks_break
 from ..headers.motion_jpeg import first_wrong_part
-from .mp4_fragments import fragments_break
 from .zero_tail import zeros_from
 
 _HEADER = struct.Struct("<4sI")
@@ -50,7 +49,7 @@ def first_break(path: str, container: str) -> Break | None:
     """Where the chain breaks; None where it does not, and in other containers, which have no such chain. A file that
     only ends too early is no break."""
     find = {
-        "avi": _avi_break, "flv": _flv_break, "gif": _gif_break, "mjpeg": first_wrong_part, "mov": fragments_break,
+        "avi": _avi_break, "flv": _flv_break, "gif": _gif_break, "mjpeg": first_wrong_part,
     }.get(container)  # fmt: skip
     at = find(path) if find is not None else None
     if at is None:

@@ -1,4 +1,4 @@
-"""Fragments of an MP4 that FFmpeg leaves out or does not find, or that are missing, without a message.
+"""Fragments of an MP4 that FFmpeg leaves out, or that are missing, without a message.
 
 FFmpeg leaves out the samples of a fragment that are decoded no later than the last one of the fragment before. A pause
 in a recording looks like a fragment that is missing, but for the numbers of the fragments (mfhd).
@@ -6,7 +6,6 @@ in a recording looks like a fragment that is missing, but for the numbers of the
 
 from __future__ import annotations
 
-import re
 import struct
 import zlib
 from bisect import bisect_left
@@ -17,7 +16,6 @@ from pathlib import Path
 
 from ....manifests.mp4 import Box, boxes, child, children
 from .sample_entry import DAMAGED_BOXES
-from .searching import found_behind
 
 _TFHD_BASE, _TFHD_ENTRY, _TFHD_DURATION = 0x1, 0x2, 0x8
 _TRUN_OFFSET, _TRUN_FIRST_FLAGS = 0x1, 0x4
@@ -27,10 +25,6 @@ _COMPARED_BYTES = 1024
 # A moof or moov that is longer is damaged.
 _MAX_HEADER_BYTES = 1 << 26
 _FEWEST_STEPS = 3
-# The first box of a fragment, which has its number, and the index that may lie behind all fragments.
-_FRAGMENT = re.compile(rb"\0\0\0\x10mfhd")
-_FRAGMENT_OR_INDEX = re.compile(rb"(?s)%b|mfra.{4}tfra" % _FRAGMENT.pattern)
-_BOX_HEADER_BYTES, _NUMBER_BYTES = 8, 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,34 +131,6 @@ def ends_in_moof(path: str) -> bool:
         end = position + length
     is_last = kinds[-1:] == [b"moof"] and end > Path(path).stat().st_size
     return is_last and b"moov" in kinds and kinds.count(b"moof") > 1
-
-
-def fragments_break(path: str) -> int | None:
-    """The position of the last box of an MP4 if fragments or their index lie in it or behind its header, as its header
-    or that of one before is damaged: FFmpeg reads none of them, without a message. None where there are none, and where
-    the last box ends as it should: it may have anything in it."""
-    found = list(top_boxes(path))
-    kinds = [kind for kind, *_ in found]
-    # What is in the one box of samples of a file that is not in fragments is not looked at.
-    if not found or (kinds[-1] == b"mdat" and b"moof" not in kinds) or has_whole_boxes(path):
-        return None
-    kind, position, length = found[-1]
-    # A last fragment that goes on to the end of the file is read, even if the index lies in it.
-    goes_on = kind in (b"moof", b"mdat") and position + length == Path(path).stat().st_size
-    begin = position + _BOX_HEADER_BYTES + _NUMBER_BYTES * (kind == b"moof")
-    return position if any(found_behind(path, _FRAGMENT if goes_on else _FRAGMENT_OR_INDEX, begin)) else None
-
-
-def has_whole_boxes(path: str) -> bool:
-    """Whether the boxes of an MP4 fill its file: each has a name, and the last one states its length and ends where the
-    file does."""
-    found = list(top_boxes(path))
-    if not found or not all(kind.isalnum() for kind, *_ in found):
-        return False
-    _, position, length = found[-1]
-    with Path(path).open("rb") as file:
-        file.seek(position)
-        return any(file.read(4)) and position + length == file.seek(0, 2)
 
 
 def lacks_moov(path: str, begin: int = 0) -> bool:
