@@ -1,6 +1,5 @@
-"""Where the chain of a file breaks, in which each chunk (AVI), each tag (FLV), each block (GIF) or each
-picture with its length before it (Motion JPEG) directly follows the one before; and whether an ASF file lacks
-its end.
+"""Where the chain of a file breaks, in which each chunk (AVI), each tag (FLV), each block (GIF) or each picture with
+its length before it (Motion JPEG) directly follows the one before; and whether an ASF file lacks its end.
 
 After damage, FFmpeg's demuxers search for the next one without a message. The timestamps of an AVI are a count of its
 chunks, so they are wrong behind a break.
