@@ -58,7 +58,7 @@ class ClipDataset(DrawnItems):
     - `mask`: bool, (frames,), where the policy pads: True where a frame is the one that was called for;
     - `draw`: the integer that stands for the item: it tells the clip, and everything that is random about it;
     - with `outputs`, each of them under its name in place of `frames`, and `crop`, int64, (top, left, height, width) in
-      pixels of the decoded frame, and `flip`, bool, that were drawn; where several outputs have crops of their own,
+      pixels of the decoded frame, and `flip`, bool, that were drawn; where several outputs have no `shared`,
       `crop_input` and `flip_input` for the output "input" and so on;
     - the columns named in `metadata`, those of the source list or of the dataset, as `Dataset.columns` has them ("id",
       "fps", "num_frames", ...): numbers as tensors, texts as they are.

@@ -20,7 +20,7 @@ class Views:
 
     geometries: Mapping[str, Sequence[Geometry]]
     drawn: Mapping[str, str]
-    """For each output with random choices of its own, what follows "crop" and "flip" in the names of an item's
+    """For each output without `shared`, what follows "crop" and "flip" in the names of an item's
     entries: "" where there is one such output, else "_" and its name."""
 
     def of(self, places: Sequence[int]) -> Views:

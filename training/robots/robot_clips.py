@@ -71,7 +71,7 @@ class LeRobotClips(ClipDataset):
     - each camera under its name: (times, 3, height, width), or (3, height, width) where there is one time; with
       `outputs`, `<camera>_crop`, int64, (top, left, height, width) in pixels of the decoded frame, and `<camera>_flip`,
       bool, too; where a camera has several outputs, `<camera>_<output>` for each but that which is called "frames", and
-      `<camera>_crop_<output>` and `<camera>_flip_<output>` where several have crops of their own;
+      `<camera>_crop_<output>` and `<camera>_flip_<output>` where several have no `shared`;
     - each column of numbers in the Parquet files under its name ("observation.state", "action", "timestamp",
       "frame_index", "episode_index", "index", "task_index", ...), and `task`, a text;
     - for each key of `delta_timestamps` `<key>_is_pad`: bool, (times,): True where the episode has no such frame, so
