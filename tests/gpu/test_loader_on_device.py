@@ -179,7 +179,7 @@ def test_counts(clips_folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("bytes_seconds", "decode_seconds", "wait_seconds", "remedy"),
-    [(9.0, 1.0, 5.0, "prefetch_bytes"), (1.0, 9.0, 5.0, "smaller frames"), (1.0, 9.0, 0.1, "fast enough")],
+    [(9.0, 1.0, 5.0, "prefetch_bytes"), (1.0, 9.0, 5.0, "smaller --size"), (1.0, 9.0, 0.1, "fast enough")],
 )
 def test_no_worker_is_advised_where_there_are_none(
     clips_folder: Path, bytes_seconds: float, decode_seconds: float, wait_seconds: float, remedy: str

@@ -25,7 +25,7 @@ WAITING = LoaderStats(10, 40, wait_seconds=5.0, step_seconds=5.0, busy_seconds=1
         (replace(WAITING, bytes_seconds=6.0, decode_seconds=2.0), "75% of reading on waiting for bytes"),
         (replace(WAITING, bytes_seconds=1.0, decode_seconds=3.0), "60% of theirs outside reading and decoding"),
         (replace(WAITING, decode_seconds=9.0, idle_seconds=11.0), "batches come unevenly"),
-        (replace(WAITING, decode_seconds=9.0), "take more workers or threads, smaller frames"),
+        (replace(WAITING, decode_seconds=9.0), "if CPUs are idle, or videos prepared with a smaller --size"),
         (replace(WAITING, decode_seconds=9.0, copied_batches=4), "4 of 10 batches were copied"),
     ],
 )

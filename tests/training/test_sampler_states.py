@@ -129,6 +129,16 @@ def test_a_state_of_other_samples_is_refused_and_says_what_is_other() -> None:
         sampler.load_state_dict({**state, "version": 7})
 
 
+def test_other_weights_are_told_as_what_another_order_has() -> None:
+    """Two orders of the same name differ in a number of which nobody knows what it stands for. Labels that were
+    corrected while a run stood still are such a case."""
+    state = ElasticSampler(numbered(8), 4, order=Weighted([1, 2] * 4, of="clips")).state_dict()
+    with pytest.raises(UsageError, match="another order: 'Weighted.* were then, with the same labels or weights"):
+        ElasticSampler(numbered(8), 4, order=Weighted([1, 3] * 4, of="clips")).load_state_dict(state)
+    with pytest.raises(UsageError, match="another seed: 0, now 1; .* as they were then, or begin"):
+        ElasticSampler(numbered(8), 4, order=Weighted([1, 2] * 4, of="clips"), seed=1).load_state_dict(state)
+
+
 def test_another_epoch_than_the_one_that_was_resumed_is_noticed() -> None:
     """A loop that counts its epochs from 0 again trained on all of them once more without a word."""
     sampler = ElasticSampler(numbered(20), 4)

@@ -147,6 +147,14 @@ def test_parameters_of_other_samplers_are_told_what_they_are_here(option: dict[s
         ElasticSampler(numbered(8), 4, **option)
 
 
+def test_where_the_size_of_batches_has_another_name_or_none_that_is_told() -> None:
+    """As in code that had a DistributedSampler, which takes no size, or other loaders, which take that of a rank."""
+    with pytest.raises(WrongTypeError, match="no parameter 'batch_size': here it is global_batch_size"):
+        ElasticSampler(numbered(8), batch_size=4)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="global_batch_size is missing: .* all ranks together"):
+        ElasticSampler(numbered(8), rank=0, world_size=2)
+
+
 def test_iterators_that_are_begun_in_vain_change_nothing() -> None:
     sampler = ElasticSampler(numbered(32), 8)
     iter(sampler)

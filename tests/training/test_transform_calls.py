@@ -97,6 +97,18 @@ def test_an_error_of_a_transform_names_the_clip(folder: Path, together: bool, wo
     loader.close()
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_an_error_of_a_transform_says_that_it_got_a_dict(folder: Path, together: bool) -> None:
+    """One that takes frames fails with "KeyError: None" where outputs were added, which tells nobody why."""
+    outputs = {"small": shortgop.Output(size=(16, 16)), "frames": shortgop.Output()}
+    dataset = shortgop.ClipDataset(
+        folder, shortgop.CenterClips(3), outputs=outputs, transform=lambda clip: clip[None], transform_batch=together
+    )
+    with pytest.raises(KeyError) as raised:
+        dataset[1]
+    assert any("was called with a dict ('small', 'frames') of draw 1" in note for note in raised.value.__notes__)
+
+
 def fails_for_the_second_video(frames: torch.Tensor) -> torch.Tensor:
     shown = [numbers(clip)[0] for clip in (frames if frames.ndim == 5 else [frames])]
     if any(1000 <= first < 2000 for first in shown):

@@ -45,9 +45,11 @@ def checked_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def checked_batch(size: int, world_size: int, what: str, *, drop_last: bool) -> int:
-    """The size of global batches, which messages call `what`. UsageError where ranks do not divide it evenly, though
-    they have to, and where a rank would have no sample of any batch."""
+def checked_batch(size: int | None, world_size: int, what: str, *, drop_last: bool) -> int:
+    """The size of global batches, which messages call `what`. UsageError where it is missing, where ranks do not divide
+    it evenly, though they have to, and where a rank would have no sample of any batch."""
+    if size is None:
+        raise UsageError(f"{what} is missing: it says how many clips all ranks together have in a batch")
     batch = at_least_one(size, what)
     if drop_last and batch % world_size:
         raise UsageError(

@@ -89,8 +89,8 @@ class LoaderStats:
                 f"training waits {waited:.0%} of the time, though workers are idle for longer than they work: "
                 f"batches come unevenly; take smaller ones.{kept}"
             )
-        more = "" if self.on_device else "more workers or threads, "
+        more = "" if self.on_device else "more workers or threads if CPUs are idle, or "
         return (
             f"training waits {waited:.0%} of the time, and {who} spend theirs on decoding: take {more}"
-            f"smaller frames, or videos prepared with the profile `fast`.{kept}"
+            f"videos prepared with a smaller --size or the profile `fast`.{kept}"
         )

@@ -87,14 +87,15 @@ def transformed(
     """
     if transform is None or not draws:
         return [{name: tensor[place] for name, tensor in read.items()} for place in range(len(draws))]
+    given = f"a dict ({', '.join(map(repr, read))}) of " if named else ""
     if not together:
         items = []
         for place, draw in enumerate(draws):
-            with seeded(key(seed, "transform", draw)), _noting([place], tell):
+            with seeded(key(seed, "transform", draw)), _noting([place], tell, given):
                 items.append(_called(transform, {name: tensor[place] for name, tensor in read.items()}, named=named))
         return items
     whole = {name: _stacked(name, each) for name, each in read.items()}
-    with seeded(key(seed, "transform", *draws)), _noting(range(len(draws)), tell):
+    with seeded(key(seed, "transform", *draws)), _noting(range(len(draws)), tell, given):
         batch = _called(transform, whole, named=named)
     for name, values in batch.items():
         single = not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0
@@ -125,11 +126,11 @@ def _stacked(name: str, each: Read) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _noting(places: Sequence[int], tell: Callable[[int], str]) -> Iterator[None]:
+def _noting(places: Sequence[int], tell: Callable[[int], str], given: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        error.add_note(f"The transform was called with {'; '.join(map(tell, places))}")
+        error.add_note(f"The transform was called with {given}{'; '.join(map(tell, places))}")
         raise
 
 

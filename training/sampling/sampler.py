@@ -74,7 +74,7 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
     def __init__(
         self,
         dataset: HasClips,
-        global_batch_size: int,
+        global_batch_size: int | None = None,
         *,
         order: Order | None = None,
         seed: int = 0,

@@ -41,9 +41,10 @@ def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips:
         )
     for name, what in _FINGERPRINTS.items():
         if state[name] != own[name]:
+            given = ", with the same labels or weights" if name == "order" else ""
             raise UsageError(
                 f"the state was taken with another {what}: {state[name]!r}, now {own[name]!r}; its position means "
-                "nothing here; make the dataset and the sampler as they were then, or begin without it"
+                f"nothing here; make the dataset and the sampler as they were then{given}, or begin without it"
             )
     start, epoch = integer(state["position"], "the state's position"), integer(state["epoch"], "the state's epoch")
     offset = integer(state["rank_offset"], "the state's rank_offset")
