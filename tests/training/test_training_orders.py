@@ -233,7 +233,8 @@ def test_a_mixture_has_its_quotas_in_every_block_and_each_dataset_goes_on_in_its
             assert Counter(part for part, _ in epoch[first : first + block]) == Counter(dict(enumerate(quotas)))
     for part, (size, quota) in enumerate(sizes):
         own = [draw for epoch in found for which, draw in epoch if which == part]
-        endless = [draw for epoch in range(5 * 3 * quota // size + 1) for draw in draws(Shuffled(), parts[part], epoch)]
+        epochs, seed = range(5 * 3 * quota // size + 1), key(0, "dataset of a mixture", part)
+        endless = [draw for epoch in epochs for draw in draws(Shuffled(), parts[part], epoch, seed)]
         # In the order of blocks, and in any order within a block.
         for first in range(0, len(own), quota):
             assert sorted(own[first : first + quota]) == sorted(endless[first : first + quota])
@@ -256,6 +257,16 @@ def test_a_mixture_has_its_quotas_in_every_block_and_each_dataset_goes_on_in_its
 def test_a_mixture_of_shares_is_told_the_quotas_that_they_are(shares: Any, quotas: str) -> None:
     with pytest.raises(UsageError, match=re.escape(f"has to be an integer{quotas}") + "$"):
         Mixture(shares)
+
+
+def test_datasets_of_the_same_videos_do_not_come_in_pairs() -> None:
+    """As those of clips of two lengths: a batch would have each of its videos twice."""
+    parts = (clips_of(AllClips(1), [1] * 400), clips_of(AllClips(2), [2] * 400))
+    mixed = MixedIndex(parts)
+    drawn = mixed.located(draws(Mixture([1, 1]), mixed, 0))
+    pairs = sum(drawn[place][1] == drawn[place + 1][1] for place in range(0, len(drawn), 2))
+    # One of 400 by chance, in the mean.
+    assert pairs < 10
 
 
 def test_a_mixture_lasts_until_each_dataset_was_seen() -> None:

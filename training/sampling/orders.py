@@ -298,7 +298,10 @@ class Mixture:
                 f"dataset {list(map(len, parts)).index(0)} of the mixture has no clips, and its quota asks for some: "
                 "leave it out of MixedClips, or see ClipDataset.too_short"
             )
-        bound = [order.bound(part, seed) for order, part in zip(orders, parts, strict=True)]
+        # Under one seed, datasets of as many clips, such as two lengths of the same videos, would have them in the same
+        # order: batches of pairs.
+        seeds = [key(seed, "dataset of a mixture", number) for number in range(len(parts))]
+        bound = [order.bound(part, each) for order, part, each in zip(orders, parts, seeds, strict=True)]
         for each, quota in zip(bound, self.quotas, strict=True):
             each.check_batch(quota, "a quota of the mixture")
         block = sum(self.quotas)
@@ -316,9 +319,9 @@ class Mixture:
                 result[mine] = mixed.joined(part, _turns(order, turns))
             return result
 
-        described = ", ".join(each.fingerprint for each in bound)
+        described = f"own seeds, [{', '.join(each.fingerprint for each in bound)}]"
         whole = block if any(each.batch > 1 for each in bound) else 1
-        return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, [{described}])", batch=whole)
+        return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, {described})", batch=whole)
 
 
 def check_order(order: Any, what: str) -> None:
