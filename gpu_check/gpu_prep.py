@@ -7,7 +7,6 @@ program, and PyAV for making sources.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 import threading
@@ -22,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from check_record import Record, Skipped
+from check_record import OutOfTime, Record, Skipped
 from gpu_driver import require_gpu
 from gpu_ffmpeg import ffmpeg_of
 
 import shortgop
 import synthetic
+from shortgop.machine_cpus import usable_cpus
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.root_file import create
@@ -58,6 +58,9 @@ SIZE = Size(short_side=256)
 # Three points of each encoder, between which quality at equal bytes is interpolated.
 CRFS = {"h264": (19, 25, 31), "hevc": (19, 25, 31), "av1": (29, 37, 45)}
 JOBS_AT_ONCE = 8
+CPU = "cpu"
+# A frame below this PSNR, in dB, is another picture: x264 leaves 35 of the worst frame of `FOOTAGE` at these CRFs.
+FEWEST_DB = 20.0
 # Footage that needs some decoding, and that a scaler which aliases shows: fine structure that moves.
 FOOTAGE = "mandelbrot=size=1280x720:rate=30:end_pts=400"
 FOOTAGE_FRAMES = 240
@@ -70,65 +73,125 @@ def pipelines(record: Record) -> None:
     """Each pipeline makes a dataset of sources whose frames show their numbers, for each codec. With NVDEC alone it is
     the CPU's, byte for byte."""
     ffmpeg = _ffmpeg(record)
-    wrong, on_gpu = [], 0
+    wrong, lacking, on_gpu, needed = list[str](), list[str](), 0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         sources = numbered_sources(Path(folder))
         for codec in CODECS:
+            started = time.perf_counter()
+            if started + needed > record.measure_until:
+                lacking.append(codec)
+                continue
             profile = changed_profile(None, {"codec": codec, "size": SIZE})
             capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
             record.figure(f"capabilities {codec}", capabilities.to_json())
             found = pipelines_of(capabilities, profile)
-            on_cpu = found["cpu"]
             on_gpu += sum(pipeline.uses_gpu for pipeline in found.values())
             for name, pipeline in found.items():
                 said = [check_numbers(source, pipeline, profile, ffmpeg) for source in sources]
-                if (pipeline.decoding, pipeline.scaling, pipeline.encoder) == ("nvdec", "software", on_cpu.encoder):
+                if replace(pipeline, decoding="software") == found[CPU] and set(said) == {"right"} and name != CPU:
                     # What sections of long sources take.
-                    said += [same_bytes(source, pipeline, on_cpu, profile, ffmpeg) for source in sources]
+                    said += [same_bytes(source, pipeline, found[CPU], profile, ffmpeg) for source in sources]
                 record.figure(f"{codec}: {name}", "; ".join(said))
                 wrong += [f"{codec}, {name}: {each}" for each in said if each not in ("right", "equal")]
-    if wrong:
-        raise RuntimeError("; ".join(wrong))
-    if not on_gpu:
+            needed = 2 * (time.perf_counter() - started)
+    if not (on_gpu or wrong or lacking):
         raise Skipped("no step of prep runs on this GPU, as the trials say: only the CPU's pipeline was checked")
+    end(wrong, lacking)
 
 
 def quality(record: Record) -> None:
-    """Bytes, PSNR and VMAF of each encoder at three qualities, and how they differ from x264's at equal bytes."""
+    """Bytes, PSNR and VMAF of each scaler and encoder at three qualities, and how they differ from x264's at equal
+    bytes. They are measured side by side: none of it depends on the time that it takes."""
     ffmpeg = _ffmpeg(record)
-    with tempfile.TemporaryDirectory() as folder:
+    wrong, lacking, needed = list[str](), list[str](), 0.0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(min(usable_cpus(), JOBS_AT_ONCE)) as pool:
         source = footage(Path(folder), ffmpeg)
         for codec in CODECS:
+            started = time.perf_counter()
+            if started + needed > record.measure_until:
+                lacking.append(codec)
+                continue
             profile = changed_profile(None, {"codec": codec, "size": SIZE})
-            capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
+            found = of_other_pictures(pipelines_of(capabilities_of(ffmpeg, profile), profile))
+            running = {
+                name: [pool.submit(measured, source, each, replace(profile, crf=crf), ffmpeg) for crf in CRFS[codec]]
+                for name, each in found.items()
+            }
             points: dict[str, list[dict[str, float]]] = {}
-            for name, pipeline in pipelines_of(capabilities, profile).items():
-                points[name] = [measured(source, pipeline, replace(profile, crf=crf), ffmpeg) for crf in CRFS[codec]]
-                record.figure(f"{codec}: {name}", points[name])
-            record.figure(f"{codec}: beside the CPU at equal bytes", beside(points, "cpu"))
+            for name, measuring in running.items():
+                with failures(wrong, f"{codec}, {name}"):
+                    points[name] = [each.result() for each in measuring]
+                    record.figure(f"{codec}: {name}", points[name])
+                    check_pictures(points[name])
+            if CPU in points:
+                record.figure(f"{codec}: beside the CPU at equal bytes", beside(points, CPU))
+            needed = 2 * (time.perf_counter() - started)
+    end(wrong, lacking)
 
 
 def speed(record: Record) -> None:
     """Frames/s of each pipeline, one encode at a time and eight, and of the CPU with an encode for each core."""
     ffmpeg = _ffmpeg(record)
     profile = Profile(size=SIZE)
-    capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
+    capabilities = capabilities_of(ffmpeg, profile)
+    wrong, lacking, longest = list[str](), list[str](), 0.0
     with tempfile.TemporaryDirectory() as folder:
         source = footage(Path(folder), ffmpeg)
-        cores = os.cpu_count() or 1
+        cores = usable_cpus()
         record.figure("cores", cores)
         for name, pipeline in pipelines_of(capabilities, profile).items():
-            for at_once in (1, JOBS_AT_ONCE, *([cores] if name == "cpu" else [])):
-                with engines() as use:
+            for at_once in (1, JOBS_AT_ONCE, *([cores] if name == CPU else [])):
+                what, started = f"{name}, {at_once} at once", time.perf_counter()
+                # Those that have no core for themselves wait for each other.
+                if started + longest * max(1, at_once / cores) > record.measure_until:
+                    lacking.append(what)
+                    continue
+                with failures(wrong, what), engines() as use:
                     rate = frames_per_second(source, pipeline, profile, ffmpeg, at_once)
-                record.figure(f"{name}, {at_once} at once: frames/s", round(rate))
-                record.figure(f"{name}, {at_once} at once: most use", most_of(use))
+                    record.figure(f"{what}: frames/s", round(rate))
+                    record.figure(f"{what}: most use", most_of(use))
+                if at_once == 1:
+                    longest = max(longest, 2 * (time.perf_counter() - started))
+    end(wrong, lacking)
+
+
+@contextmanager
+def failures(wrong: list[str], what: str) -> Iterator[None]:
+    """Notes what a measurement fails with, so that the next ones are made."""
+    try:
+        yield
+    except (shortgop.ShortGopError, RuntimeError, subprocess.SubprocessError) as error:
+        wrong.append(f"{what}: {error}")
+
+
+def end(wrong: Sequence[str], lacking: Sequence[str]) -> None:
+    """RuntimeError where something was wrong, else OutOfTime where something was not measured."""
+    if wrong:
+        raise RuntimeError("; ".join(wrong))
+    if lacking:
+        raise OutOfTime(f"there was no time to measure {'; '.join(lacking)}")
+
+
+def of_other_pictures(found: Mapping[str, Pipeline]) -> dict[str, Pipeline]:
+    """The first of the pipelines that scale and encode alike: what decodes, and whether frames leave the GPU's memory,
+    changes no picture."""
+    first: dict[tuple[str, str], str] = {}
+    for name, pipeline in found.items():
+        first.setdefault((pipeline.scaling, pipeline.encoder), name)
+    return {name: found[name] for name in first.values()}
+
+
+def check_pictures(points: Sequence[Mapping[str, float]]) -> None:
+    """RuntimeError where the worst frame is another picture than the source's, at whatever quality."""
+    worst = min(point["psnr of the worst frame"] for point in points)
+    if worst < FEWEST_DB:
+        raise RuntimeError(f"a frame is another picture: its PSNR is {worst:.1f} dB")
 
 
 def pipelines_of(capabilities: Capabilities, profile: Profile) -> dict[str, Pipeline]:
-    """By name, every pipeline whose steps run here; "cpu" is the one without a GPU."""
+    """By name, every pipeline whose steps run here; `CPU` is the one without a GPU."""
     nvenc, software = NVENC_ENCODERS[capabilities.codec], SOFTWARE_ENCODERS[capabilities.codec]
-    found = {"cpu": Pipeline(encoder=software, b_frames=profile.b_frames)}
+    found = {CPU: Pipeline(encoder=software, b_frames=profile.b_frames)}
     decodes = capabilities.runs(nvdec("h264"))
     steps: list[tuple[Any, Any]] = [("software", "software")]
     steps += [("nvdec", "software")] if decodes else []
@@ -224,7 +287,12 @@ def measured(source: Path, pipeline: Pipeline, profile: Profile, ffmpeg: str) ->
         subprocess.run([*argv, "-lavfi", f"{scale};{compare}", "-f", "null", "-"], check=True, timeout=100)
         pooled = json.loads(log_file.read_text())["pooled_metrics"]
         num_bytes = sum(file.stat().st_size for file in (dataset / "shards").iterdir())
-    return {"bytes": num_bytes, "psnr": pooled["psnr_y"]["mean"], "vmaf": pooled["vmaf"]["mean"]}
+    return {
+        "bytes": num_bytes,
+        "psnr": pooled["psnr_y"]["mean"],
+        "vmaf": pooled["vmaf"]["mean"],
+        "psnr of the worst frame": pooled["psnr_y"]["min"],
+    }
 
 
 def beside(points: Mapping[str, Sequence[Mapping[str, float]]], yardstick: str) -> dict[str, dict[str, float | None]]:

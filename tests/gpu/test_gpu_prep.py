@@ -28,6 +28,7 @@ from cuda_ffmpeg import (
     NO_MEMORY,
     NO_SESSION,
     OLD_DRIVER,
+    SKIPS,
     GpuMachine,
     software_filters,
 )
@@ -254,7 +255,7 @@ def test_a_decoder_that_leaves_out_a_frame_is_noticed(
     gpu_machine: GpuMachine, source: SyntheticVideo, tmp_path: Path
 ) -> None:
     """ffmpeg's report of the frames that it shows is compared with the plan, as on the CPU."""
-    gpu_machine(skips=True)
+    gpu_machine(faults=SKIPS)
     (video,) = prepared(source.path, tmp_path / "dataset")
     assert numbers(video) == list(range(100))
     assert pipelines(tmp_path / "dataset")[0]["why"] == "the GPU failed: it showed other frames than planned"

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import gpu_ffmpeg
 import gpu_prep
 import pytest
-from check_record import Record, Skipped
+from check_record import OutOfTime, Record, Skipped
 from gpu_prep import at_bytes, beside, check_numbers, most_of, numbered_sources, pipelines_of, same_bytes, use_of
 
-from cuda_ffmpeg import Installed, install
-from shortgop.prep.profile import Profile, Size
+from cuda_ffmpeg import GREY, NO_ENGINE, NO_SESSION, SKIPS, Installed, install
+from shortgop.prep.profile import NVENC_ENCODERS, SOFTWARE_ENCODERS, Profile, Size
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.tools.capabilities import Capabilities, Trial
 from shortgop.prep.tools.capability_trials import capabilities_of
@@ -72,25 +74,109 @@ def test_without_a_gpu_only_the_cpu_is_left() -> None:
     assert list(pipelines_of(none, PROFILE)) == ["cpu"]
 
 
-@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine may have a GPU")
-def test_where_no_step_runs_on_the_gpu_prep_was_not_checked_on_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As with a GPU whose libraries for video ffmpeg does not find. The CPU's pipeline passes, which says nothing of
-    the GPU."""
-    monkeypatch.setattr(gpu_prep, "FRAMES", 12)
-    monkeypatch.setattr(gpu_prep, "CODECS", ("h264",))
+Checked = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Checked]:
+    """Run a check of prep, of little footage and one codec, on a machine with a GPU: the figures, whatever it raises,
+    and that under "raised"."""
+    for name, value in {
+        "FRAMES": 12, "CODECS": ("h264",), "CRFS": {"h264": (19, 31), "av1": (29, 45)}, "JOBS_AT_ONCE": 2,
+        "FOOTAGE": "mandelbrot=size=640x360:rate=30:end_pts=400", "FOOTAGE_FRAMES": 24, "SIZE": Size(short_side=160),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(gpu_prep, name, value)
     for module in (gpu_prep, gpu_ffmpeg):
         monkeypatch.setattr(module, "require_gpu", lambda: None)
-    record = Record(tmp_path / "report", tmp_path)
-    with pytest.raises(Skipped, match="only the CPU's pipeline was checked"):
-        gpu_prep.pipelines(record)
-    assert '"h264: cpu", "value": "right; right"' in (tmp_path / "report").read_text()
+
+    def check(function: Any, seconds: float = 300, **has: Any) -> dict[str, Any]:
+        folder = tmp_path / f"gpu{len(list(tmp_path.iterdir()))}"
+        monkeypatch.setenv(ENVIRONMENT_VARIABLE, install(folder, **has).path)
+        find_ffmpeg.cache_clear()
+        report, raised = folder / "report", ""
+        try:
+            function(Record(report, folder, seconds))
+        except (RuntimeError, Skipped) as error:
+            raised = f"{type(error).__name__}: {error}"
+        lines = map(json.loads, report.read_text().splitlines())
+        return {line["figure"]: line["value"] for line in lines} | {"raised": raised}
+
+    yield check
+    find_ffmpeg.cache_clear()
+
+
+NO_GPU = {"nvdec": "Cannot load libnvcuvid.so.1", "nvenc": NO_ENGINE}
+
+
+def test_where_no_step_runs_on_the_gpu_prep_was_not_checked_on_one(checked: Checked) -> None:
+    """As with a GPU whose libraries for video ffmpeg does not find. The CPU's pipeline passes, which says nothing of
+    the GPU."""
+    found = checked(gpu_prep.pipelines, **NO_GPU)
+    assert found["raised"].endswith("only the CPU's pipeline was checked")
+    assert found["h264: cpu"] == "right; right"
+
+
+@pytest.mark.long
+def test_frames_per_second_are_told_of_each_pipeline(checked: Checked) -> None:
+    found = checked(gpu_prep.speed, nvenc=NO_ENGINE)
+    assert found["raised"] == ""
+    rates = {name.removesuffix(": frames/s"): rate for name, rate in found.items() if name.endswith("frames/s")}
+    pipelines = ("cpu", "nvdec, software, libx264", "nvdec, scale_cuda, libx264")
+    assert {f"{name}, {at_once} at once" for name in pipelines for at_once in (1, 2)} <= set(rates)
+    assert all(rate > 0 for rate in rates.values())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("codec", ["h264", "av1"])
+def test_quality_is_told_of_each_scaler_and_encoder(
+    codec: str, checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What else differs between pipelines changes no picture."""
+    monkeypatch.setattr(gpu_prep, "CODECS", (codec,))
+    found = checked(gpu_prep.quality)
+    assert found["raised"] == ""
+    nvenc, software = NVENC_ENCODERS[codec], SOFTWARE_ENCODERS[codec]
+    names = ["cpu", f"software, software, {nvenc}", f"nvdec, scale_cuda, {software}", f"nvdec, scale_cuda, {nvenc}"]
+    assert list(found[f"{codec}: beside the CPU at equal bytes"]) == names
+    for name in names:
+        fine, coarse = found[f"{codec}: {name}"]
+        assert all(fine[each] > coarse[each] for each in ("bytes", "psnr", "vmaf"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("check", "rest"), [(gpu_prep.speed, "cpu, 2 at once: frames/s"), (gpu_prep.quality, "h264: cpu")]
+)
+def test_a_session_that_is_refused_is_told_and_all_else_is_measured(check: Any, rest: str, checked: Checked) -> None:
+    """Nothing is tried again here, and nothing replaced by the CPU."""
+    found = checked(check, refuse=NO_SESSION, refusals=1)
+    assert found["raised"].startswith("RuntimeError: ")
+    assert "OpenEncodeSessionEx failed: out of memory" in found["raised"]
+    assert rest in found
+
+
+@pytest.mark.long
+def test_wrong_frames_fail_each_check(checked: Checked) -> None:
+    """One that is left out, and one that shows nothing."""
+    for check in (gpu_prep.pipelines, gpu_prep.speed, gpu_prep.quality):
+        raised = checked(check, nvenc=NO_ENGINE, faults=SKIPS)["raised"]
+        assert "nvdec, scale_cuda, libx264" in raised
+        assert "ffmpeg showed other frames than planned" in raised
+    assert "no anchor" in checked(gpu_prep.pipelines, nvenc=NO_ENGINE, faults=GREY)["raised"]
+    raised = checked(gpu_prep.quality, nvenc=NO_ENGINE, faults=GREY)["raised"]
+    assert "h264, nvdec, scale_cuda, libx264: a frame is another picture" in raised
+
+
+@pytest.mark.parametrize("check", [gpu_prep.pipelines, gpu_prep.speed, gpu_prep.quality])
+def test_what_there_is_no_time_for_is_named(check: Any, checked: Checked) -> None:
+    found = checked(check, seconds=0, **NO_GPU)
+    assert found["raised"].startswith(f"{OutOfTime.__name__}: there was no time to measure ")
+    assert "h264" in found["raised"] or "cpu, 1 at once; cpu, 2 at once" in found["raised"]
 
 
 @pytest.mark.long
 def test_a_pipeline_that_fails_is_reported_and_not_replaced_by_the_cpu(source: Path, tmp_path: Path) -> None:
-    skipping = install(tmp_path / "skipping", skips=True)
+    skipping = install(tmp_path / "skipping", faults=SKIPS)
     gpu = Pipeline("nvdec", "scale_cuda", "libx264", downloads=True)
     assert check_numbers(source, gpu, PROFILE, skipping.path).endswith("ffmpeg showed other frames than planned")
     refusing = install(tmp_path / "refusing", refuse="no such thing", refusals=1)

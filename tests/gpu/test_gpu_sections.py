@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import shortgop
-from cuda_ffmpeg import LOST_DECODER, NO_DRIVER, NO_ENGINE, GpuMachine
+from cuda_ffmpeg import LOST_DECODER, NO_DRIVER, NO_ENGINE, SKIPS, GpuMachine
 from datasets import rows_of
 from long_sources import FRAMES, assert_undisturbed, make_sources, run_in_sections
 from shortgop.jobs.prepare import Where, prepare
@@ -46,7 +46,7 @@ def on_cpu(long_source: Path, gpu_ffmpegs: GpuMachine, tmp_path_factory: pytest.
     "has",
     # An encoder on the GPU is of no account. What fails for another reason is done again in the same way.
     sample(
-        [{}, {"skips": True}],
+        [{}, {"faults": SKIPS}],
         more=[
             {"nvenc": NO_ENGINE}, {"refuse": LOST_DECODER, "refusals": 1000}, {"nvdec": "Cannot load libnvcuvid.so.1"},
         ],

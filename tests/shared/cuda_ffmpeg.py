@@ -1,8 +1,8 @@
 """An ffmpeg for machines without a GPU that takes the command lines for one: a program, started as the real one is.
 
 It does on the CPU what is asked of the GPU, with the real ffmpeg: it decodes in software, takes `scale` for
-`scale_cuda` and x264 or x265 for NVENC, and leaves all else as it is. Or it fails as FFmpeg does where a GPU lacks
-something, in the words of its source. What it was asked is in a log, a JSON object for each run.
+`scale_cuda` and x264, x265 or SVT-AV1 for NVENC, and leaves all else as it is. Or it fails as FFmpeg does where a GPU
+lacks something, in the words of its source. What it was asked is in a log, a JSON object for each run.
 
     gpu = cuda_ffmpeg(folder, nvenc=False)      # as an H100
     monkeypatch.setenv("SHORTGOP_FFMPEG", gpu.path)
@@ -41,23 +41,25 @@ LAUNCH_FAILED = (
 GPU_GONE = "cu->cuInit(0) failed -> CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
 LOST_DECODER = "cuvidCreateDecoder failed -> CUDA_ERROR_NOT_SUPPORTED: operation not supported"
 
-_SOFTWARE = {"h264_nvenc": "libx264", "hevc_nvenc": "libx265"}
-# Options of NVENC, each with a value, that x264 and x265 lack or understand otherwise.
+_SOFTWARE = {"h264_nvenc": "libx264", "hevc_nvenc": "libx265", "av1_nvenc": "libsvtav1"}
+# Options of NVENC, each with a value, that the encoders on the CPU lack, understand otherwise or do not need.
 _OF_NVENC = {
     "-rc", "-cq", "-b:v", "-rc-lookahead", "-no-scenecut", "-b_adapt", "-forced-idr", "-strict_gop", "-bf",
-    "-b_ref_mode", "-coder", "-preset",
+    "-b_ref_mode", "-coder", "-preset", "-bsf:v",
 }  # fmt: skip
 
 
 # What the machine has. Texts are what ffmpeg says where something is missing. `refuse` says what the first `refusals`
 # encodes on the GPU fail with, after so many frames (`refuse_after`), or after them a signal ends ffmpeg (`signal`), as
-# where the driver crashes. A session lasts `session_seconds` at least. `skips`: the decoder on the GPU leaves out a
-# frame, and says nothing. `forced_keyframes`: the encoder on the GPU starts GOPs where it is told to.
+# where the driver crashes. A session lasts `session_seconds` at least. `faults` are filters that change frames as a
+# decoder on the GPU that errs and says nothing: `SKIPS` leaves out a frame, and one frame of `GREY` shows nothing.
+# `forced_keyframes`: the encoder on the GPU starts GOPs where it is told to.
 L4 = {
     "nvdec": "", "scale_cuda": True, "nvenc": "", "most_b_frames": 4,
-    "refuse": "", "refusals": 0, "refuse_after": 0, "signal": 0, "session_seconds": 0.0, "skips": False,
+    "refuse": "", "refusals": 0, "refuse_after": 0, "signal": 0, "session_seconds": 0.0, "faults": "",
     "forced_keyframes": True,
 }  # fmt: skip
+SKIPS, GREY = "select='not(eq(n,3))'", "drawbox=color=gray:t=fill:enable='eq(n,3)'"
 
 
 class Installed(NamedTuple):
@@ -90,7 +92,7 @@ def install(folder: Path, **has: Any) -> Installed:
     return Installed(str(program), log)
 
 
-def in_software(argv: list[str], *, skips: bool = False) -> list[str]:
+def in_software(argv: list[str], *, faults: str = "") -> list[str]:
     """The command line that does on the CPU what this one asks of the GPU."""
     done: list[str] = []
     words = iter(argv)
@@ -108,13 +110,13 @@ def in_software(argv: list[str], *, skips: bool = False) -> list[str]:
             value = next(words)
             done += [word, _SOFTWARE.get(value, value)]
         elif word == "-vf":
-            done += [word, software_filters(next(words), skips=skips)]
+            done += [word, software_filters(next(words), faults=faults)]
         else:
             done.append(word)
     return done
 
 
-def software_filters(chain: str, *, skips: bool = False) -> str:
+def software_filters(chain: str, *, faults: str = "") -> str:
     """The filters for frames in the CPU's memory. NVDEC gives NV12, whatever a decoder in software would give."""
     filters = []
     for each in _split(chain):
@@ -126,7 +128,7 @@ def software_filters(chain: str, *, skips: bool = False) -> str:
             ]
         elif each != "hwdownload":
             filters.append(each)
-    return ",".join(["format=nv12", *(["select='not(eq(n,3))'"] if skips else []), *filters])
+    return ",".join(["format=nv12", *([faults] if faults else []), *filters])
 
 
 def _split(chain: str) -> list[str]:
@@ -146,6 +148,8 @@ def _structure(encoder: str, gop: str | None, b_frames: str) -> list[str]:
     if encoder == "h264_nvenc":
         return ["-bf", b_frames, "-threads", "1", "-preset", "ultrafast", "-sc_threshold", "0",
                 "-keyint_min", gop, "-x264-params", "open-gop=0:b-pyramid=none:b-adapt=0"]  # fmt: skip
+    if encoder == "av1_nvenc":
+        return ["-preset", "12", "-svtav1-params", "lp=1:pred-struct=1:hierarchical-levels=0"]
     return ["-preset", "ultrafast", "-forced-idr", "1", "-x265-params",
             f"keyint={gop}:min-keyint={gop}:scenecut=0:open-gop=0:bframes={b_frames}:b-pyramid=0:b-adapt=0:pools=none"
             ":frame-threads=1:log-level=none"]  # fmt: skip
@@ -209,7 +213,7 @@ def main() -> None:
     if on_gpu and not gpu.forced_keyframes:
         argv = ["7" if before == "-g" else word for before, word in zip(["", *argv], argv, strict=False)]
         argv = ["expr:eq(mod(n,7),0)" if word.startswith("expr:") else word for word in argv]
-    os.execv(gpu.real, [gpu.real, *(in_software(argv, skips=gpu.skips) if on_gpu else argv)])
+    os.execv(gpu.real, [gpu.real, *(in_software(argv, faults=gpu.faults) if on_gpu else argv)])
 
 
 if __name__ == "__main__":

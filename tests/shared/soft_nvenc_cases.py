@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gpu_ffmpeg
+import gpu_prep
 import pytest
 
 from datasets import current_manifest
@@ -21,7 +22,7 @@ from shortgop.prep.tools.capabilities import Capabilities
 from shortgop.prep.tools.capability_trials import capabilities_of
 from shortgop.prep.tools.doctor import choice_of
 from soft_nvenc import ENCODERS, SIZE, Asked, asked_of_nvenc, figures_of
-from soft_prep import FRAMES, TICKS, Reports, numbers_of, pipelines_of, prepared, reported, video
+from soft_prep import FRAMES, TICKS, Reports, checked, numbers_of, pipelines_of, prepared, reported, video
 from sweep import SWEEP, sample
 from synthetic import variable_rate_pts
 
@@ -231,3 +232,28 @@ def test_sessions_that_others_have_are_no_verdict_on_the_chip(
         assert recorded["why"] == f"h264_nvenc: {SESSION}"
     prepared(source, tmp_path / "taken", size=SIZE)
     assert pipelines_of(tmp_path / "taken")[0]["encoder"] == "h264_nvenc"
+
+
+def test_the_checks_of_prep_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = checked(gpu_prep.pipelines, tmp_path, monkeypatch)
+    assert found["h264: nvdec, scale_cuda, h264_nvenc, without a download"] == "right; right"
+    rates = checked(gpu_prep.speed, tmp_path, monkeypatch)
+    assert rates["nvdec, scale_cuda, h264_nvenc, without a download, 2 at once: frames/s"] > 0
+    quality = checked(gpu_prep.quality, tmp_path, monkeypatch)
+    assert "nvdec, scale_cuda, h264_nvenc" in quality["h264: beside the CPU at equal bytes"]
+    assert [each["raised"] for each in (found, rates, quality)] == [""] * 3
+
+
+def test_sessions_that_others_have_fail_a_check_of_prep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: Machine
+) -> None:
+    """All that needs none is measured."""
+    found_for()
+    (tmp_path / "sessions").mkdir()
+    monkeypatch.setenv("SOFT_NVENC_SESSIONS", f"1 {tmp_path / 'sessions'}")
+    with (tmp_path / "sessions" / "session 0").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        found = checked(gpu_prep.speed, tmp_path, monkeypatch)
+    assert "nvdec, scale_cuda, h264_nvenc, 1 at once: " in found["raised"]
+    assert "OpenEncodeSessionEx failed: out of memory" in found["raised"]
+    assert found["nvdec, scale_cuda, libx264, 2 at once: frames/s"] > 0

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import gpu_prep
 import pytest
+from check_record import Record
 
 import shortgop
 from datasets import current_manifest
+from shortgop.prep.profile import Size
 from shortgop.prep.running.ffmpeg import find_ffmpeg
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -71,3 +75,21 @@ def pipelines_of(dataset: Path) -> list[dict[str, str]]:
 
 def numbers_of(video: shortgop.Video) -> list[int]:
     return [read_number(frame) for frame in video[:]]
+
+
+def checked(check: Callable[[Record], None], folder: Path, patch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a check of prep reports of little footage and one codec: its figures, and what it raises, under "raised"."""
+    for name, value in {
+        "FRAMES": 12, "CODECS": ("h264",), "CRFS": {"h264": (19, 31)}, "JOBS_AT_ONCE": 2, "FOOTAGE_FRAMES": 16,
+        "FOOTAGE": "mandelbrot=size=640x360:rate=30:end_pts=400", "SIZE": Size(short_side=160),
+        "require_gpu": lambda: None,
+    }.items():  # fmt: skip
+        patch.setattr(gpu_prep, name, value)
+    report, raised = folder / "report", ""
+    try:
+        check(Record(report, folder))
+    except RuntimeError as error:
+        raised = str(error)
+    figures = {line["figure"]: line["value"] for line in map(json.loads, report.read_text().splitlines())}
+    report.unlink()
+    return figures | {"raised": raised}

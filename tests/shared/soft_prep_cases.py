@@ -7,7 +7,6 @@ NVDEC decodes and scale_cuda's kernels compute is this driver's.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from typing import Any
 import gpu_prep
 import pytest
 import torch
-from check_record import Record
 
 from datasets import rows_of
 from shortgop.jobs.prepare import Where, prepare
@@ -30,7 +28,7 @@ from shortgop.prep.running.gpu_errors import NO_GPU
 from shortgop.prep.tools import capability_trials
 from shortgop.prep.tools.capability_trials import SOURCE_KINDS, capabilities_of
 from shortgop.storage.disk import DiskStorage
-from soft_prep import FRAMES, RATE, TICKS, Reports, numbers_of, pipelines_of, prepared, reported, video
+from soft_prep import FRAMES, RATE, TICKS, Reports, checked, numbers_of, pipelines_of, prepared, reported, video
 from synthetic import constant_rate_pts, variable_rate_pts
 
 
@@ -167,13 +165,24 @@ def test_sections_are_those_of_the_cpu_byte_for_byte(tmp_path: Path, reports: Re
     assert rows_of(tmp_path / "gpu") == rows_of(tmp_path / "cpu")
 
 
-def test_prep_pipelines_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check of `make gpu-check`: each pipeline by itself, and NVDEC's with the CPU's bytes."""
-    monkeypatch.setattr(gpu_prep, "FRAMES", 12)
-    monkeypatch.setattr(gpu_prep, "CODECS", ("h264",))
-    monkeypatch.setattr(gpu_prep, "require_gpu", lambda: None)
-    gpu_prep.pipelines(Record(tmp_path / "report", tmp_path))
-    lines = map(json.loads, (tmp_path / "report").read_text().splitlines())
-    figures = {line["figure"]: line["value"] for line in lines}
-    assert figures["h264: nvdec, software, libx264"] == "right; right; equal; equal"
-    assert figures["h264: nvdec, scale_cuda, libx264"] == "right; right"
+def test_the_checks_of_prep_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of `make gpu-check`: each pipeline by itself, and NVDEC's with the CPU's bytes."""
+    found = checked(gpu_prep.pipelines, tmp_path, monkeypatch)
+    assert found["h264: nvdec, software, libx264"] == "right; right; equal; equal"
+    assert found["h264: nvdec, scale_cuda, libx264"] == "right; right"
+    rates = checked(gpu_prep.speed, tmp_path, monkeypatch)
+    assert rates["nvdec, scale_cuda, libx264, 2 at once: frames/s"] > 0
+    quality = checked(gpu_prep.quality, tmp_path, monkeypatch)
+    assert list(quality["h264: beside the CPU at equal bytes"]) == ["cpu", "nvdec, scale_cuda, libx264"]
+    assert [each["raised"] for each in (found, rates, quality)] == [""] * 3
+
+
+def test_a_gpu_that_fails_fails_the_checks_of_prep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the driver's words, and the CPU's figures are there."""
+    capabilities_of(find_ffmpeg().path, Profile())
+    monkeypatch.setenv("SOFT_GPU_FAIL", "cuLaunchKernel 5 700")
+    for check, figure in ((gpu_prep.speed, "cpu, 2 at once: frames/s"), (gpu_prep.quality, "h264: cpu")):
+        found = checked(check, tmp_path, monkeypatch)
+        assert "nvdec, scale_cuda, libx264" in found["raised"]
+        assert "cuLaunchKernel" in found["raised"]
+        assert figure in found
