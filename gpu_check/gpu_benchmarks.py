@@ -7,7 +7,6 @@ seconds (`bench_footage`), and small enough that their bytes come from memory.
 from __future__ import annotations
 
 import math
-import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -35,6 +34,7 @@ from gpu_decoding import ready
 from gpu_engines import engines_of
 
 import shortgop
+from shortgop.machine_cpus import usable_cpus
 from shortgop.wording import counted
 
 OURS = "shortgop"
@@ -192,7 +192,7 @@ def _share_of(record: Record, done: int, parts: int) -> float:
 
 def _compared(readers: _Readers, dataset: Path, draws: Mapping[str, Draw], seconds: float, deadline: float) -> _Figures:
     """What came of each way to ask. RuntimeError behind it where our frames are not the CPU reader's."""
-    expected = ours(dataset, threads=_cores())
+    expected = ours(dataset, threads=usable_cpus())
     answers, failed = opened(readers)
     if failed:
         yield "readers that do not open", failed
@@ -218,7 +218,7 @@ def _our_readers(dataset: Path, device: str) -> dict[str, Callable[[], Answer]]:
     return {
         OURS: partial(ours, dataset, device=device),
         f"{OURS}, {_READERS_AT_ONCE} at once": partial(ours_at_once, dataset, _READERS_AT_ONCE, device=device),
-        f"{OURS} on the CPU, {_cores()} threads": partial(ours, dataset, threads=_cores()),
+        f"{OURS} on the CPU, {usable_cpus()} threads": partial(ours, dataset, threads=usable_cpus()),
     }
 
 
@@ -235,10 +235,6 @@ def peer_threads(dataset: Path, device: str) -> list[int]:
 
 def lengths_of(dataset: Path) -> list[int]:
     return [len(video) for video in shortgop.open(dataset)]
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _record_versions(record: Record) -> None:

@@ -19,6 +19,8 @@ from typing import Any
 from check_record import Record, Skipped
 from gpu_driver import driver_folders, driver_version, load, loaded_file, other_driver, require_gpu
 
+from shortgop.machine_cpus import usable_cpus
+
 LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-ml.so.1")
 PACKAGES = (
     *("torch", "triton", "numpy", "zarr", "numcodecs", "google-crc32c", "av", "torchcodec", "imageio-ffmpeg"),
@@ -37,7 +39,7 @@ def report(record: Record) -> None:
     Then raise Skipped if no GPU can be used, or RuntimeError if torch does not use it, or shortgop itself cannot be
     imported."""
     record.figure("python", f"{platform.python_version()} at {sys.executable}")
-    record.figure("system", f"{platform.platform()}, {os.cpu_count()} CPUs")
+    record.figure("system", f"{platform.platform()}, {os.cpu_count()} CPUs, {usable_cpus()} of them for this process")
     record.figure("libraries", {name: found for name in PACKAGES if (found := _version(name))})
     _nvidia_smi(record)
     reader = no_gpu = no_torch = ""

@@ -8,19 +8,24 @@ or another library does.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import bench_footage
+import gpu_benchmarks
 import gpu_engines
 import gpu_loading
 import gpu_nvcuvid
 import gpu_reader
 import gpu_samples
+import gpu_torchcodec
 import pytest
 import torch
 from bench_readers import random_clips
@@ -29,7 +34,10 @@ from check_report import Check
 from checks import CHECKS
 from gpu_decoding import clips_of
 
+from soft_peers import ON_CPU, Peers
 from soft_torch import pretend
+
+pytestmark = pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning", "ignore::DeprecationWarning")
 
 # HEVC is decoded from 144x144 on.
 VIDEOS = {"a.mp4": (160, 144, 100), "b.mp4": (160, 146, 40), "c.mp4": (160, 150, 40), "d.mp4": (176, 144, 100)}
@@ -71,12 +79,12 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patched.setattr(gpu_nvcuvid, "clips_of", lambda gops, count: clips_of(gops, 1))
         patched.setattr(gpu_reader, "random_requests", lambda *given, **_: random_requests(*given, clips=1, frames=2))
         patched.setattr(gpu_loading, "_SOAK_BATCHES", SOAK_BATCHES)
+        patched.setattr(gpu_benchmarks, "_LONG_SECONDS", (20, 60))
         for module in (gpu_loading, gpu_reader):
             patched.setattr(module, "order_of", fewer_batches)
         yield folder
 
 
-@pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize("check", REHEARSED, ids=lambda check: check.name)
 def test_a_check_comes_to_its_end(samples: Path, tmp_path: Path, check: Check) -> None:
     """It passes, or names what is not here, or had no time for all, and ends before it would be killed."""
@@ -91,3 +99,71 @@ def test_a_check_comes_to_its_end(samples: Path, tmp_path: Path, check: Check) -
         if not re.search(LACKING.get(check.name, "(?!)"), str(error)):
             raise
     assert time.perf_counter() < record.deadline, "it would be killed, and taken for one that hangs"
+
+
+BY_US = ("shortgop", "shortgop, 4 at once")
+
+
+def beside(samples: Path, peers: Peers, seconds: float = math.inf) -> dict[str, dict[str, Any]]:
+    """What a benchmark with two ways to ask tells of each reader, last."""
+    footage = samples / bench_footage.FOLDER / bench_footage.HEVC_BY_GOP[12]
+    with peers.installed():
+        deadline = time.perf_counter() + seconds
+        return dict(gpu_benchmarks.frames_of_cameras(footage, "cuda", repeats=1, seconds=0.02, deadline=deadline))
+
+
+def figures_of_peers(found: Mapping[str, Mapping[str, Any]], library: str) -> list[dict[str, Any]]:
+    return [figures for each in found.values() for name, figures in each.items() if name.startswith(library)]
+
+
+LIBRARIES = ("TorchCodec", "PyNvVideoCodec")
+
+
+def test_other_libraries_are_measured_with_all_decoders_open(samples: Path) -> None:
+    """On as many threads as engines and on twice as many, each with six files."""
+    peers = Peers()
+    found = beside(samples, peers)
+    assert "readers that do not open" not in found
+    for library in LIBRARIES:
+        figures = figures_of_peers(found, library)
+        assert len(figures) == 2 * 2
+        assert all(each["frames/s"] > 0 for each in figures)
+        assert all(each["mean difference"] < 2 for each in figures)
+    opened_by_threads = sorted(Counter(peers.opened).values())
+    assert set(opened_by_threads) == {6}, "each thread has opened each file, also those that answered no request"
+
+
+def test_wrong_frames_of_other_libraries_are_seen_and_ours_are_not_blamed(samples: Path) -> None:
+    peers = Peers()
+    peers.late = 20
+    found = beside(samples, peers)
+    for library in LIBRARIES:
+        assert all(each["mean difference"] > 2 for each in figures_of_peers(found, library))
+    assert all(each[name]["mean difference"] == 0 for each in found.values() for name in BY_US)
+
+
+def test_decoders_that_cannot_be_opened_cost_one_library_its_figures(samples: Path) -> None:
+    peers = Peers()
+    peers.on_cpu = True
+    found = beside(samples, peers)
+    assert {each["failed"] for each in figures_of_peers(found, "TorchCodec")} == {
+        f"RuntimeError: it decodes on the CPU: {ON_CPU}"
+    }
+    assert all(each["frames/s"] > 0 for each in figures_of_peers(found, "PyNvVideoCodec"))
+    peers = Peers()
+    peers.fail_at = 8
+    found = beside(samples, peers)
+    assert {each["failed"] for library in LIBRARIES for each in figures_of_peers(found, library)} == {
+        "RuntimeError: cuvidCreateDecoder: CUDA_ERROR_OUT_OF_MEMORY (2)"
+    }
+    assert all(each[name]["frames/s"] > 0 for each in found.values() for name in BY_US)
+
+
+def test_the_check_of_torchcodec_passes(samples: Path, tmp_path: Path) -> None:
+    with Peers().installed():
+        gpu_torchcodec.pictures(Record(tmp_path / "report", samples))
+    assert "largest and mean difference from our reader" in (tmp_path / "report").read_text()
+    peers = Peers()
+    peers.late = 1
+    with peers.installed(), pytest.raises(RuntimeError, match="frame 0 shows 1, not 0"):
+        gpu_torchcodec.pictures(Record(tmp_path / "report", samples))
