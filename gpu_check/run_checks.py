@@ -65,7 +65,7 @@ def main() -> None:
             checks, samples, options.results, total_seconds=options.seconds, require_gpu=require_gpu, note=print
         )
     # The table comes last: where only the end of what is printed is kept, that is what it has.
-    print(f"\n{details(outcomes)}\n\n{table(outcomes)}\n\nwritten to {path}")
+    print(f"\n{details(outcomes)}\n\n{table(outcomes)}\n\n{f'written to {path}' if path.exists() else 'not written'}")
     if option := again(outcomes):
         print(f"there was no time for all; this runs the others: {option}")
     if options.lacking:
@@ -117,7 +117,11 @@ def run_all(
         outcomes.append(where_a_gpu_is_required(outcome) if require_gpu else outcome)
         waiting = following(check, outcome, waiting)
         seconds = round(time.monotonic() - started, 1)
-        _write(path, document({**head, "seconds": seconds}, outcomes, waiting))
+        try:
+            _write(path, document({**head, "seconds": seconds}, outcomes, waiting))
+        except OSError as error:
+            # The checks go on: what is printed at the end has the results in short.
+            note(f"the results cannot be written ({error}); --results FOLDER writes them elsewhere")
     return outcomes, path
 
 

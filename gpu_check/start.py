@@ -9,12 +9,12 @@ does not see the torch of that one.
 from __future__ import annotations
 
 import importlib.util
-import lzma
 import os
 import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -25,31 +25,43 @@ NEEDED = ("shortgop", "av", "numcodecs", "zarr", "google_crc32c")
 
 
 def main() -> None:
-    shutil.rmtree(SITE, ignore_errors=True)
-    SITE.mkdir()
-    path, env = [str(SITE), str(ROOT / "tests" / "shared"), str(ROOT / "benchmarks")], dict(os.environ)
+    arguments, env = sys.argv[1:], dict(os.environ)
+    site = empty_site()
+    if site != SITE and not any(each.startswith("--results") for each in arguments):
+        arguments += ["--results", str(site.parent)]
+    path = [str(site), str(ROOT / "tests" / "shared"), str(ROOT / "benchmarks")]
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        (SITE / "shortgop").symlink_to("..")
-    arguments = sys.argv[1:]
+        (site / "shortgop").symlink_to(ROOT)
     if missing and any(WHEELS.glob("*.whl")):
-        if lacking := for_another_machine() or for_another_python():
+        if lacking := for_another_machine() or for_another_python() or unpack_wheels(site):
             arguments += ["--lacking", lacking]
-        else:
-            unpack_wheels()
     elif missing not in ([], ["shortgop"]):
         print(f"gpu-check: {sys.executable} has no {', '.join(missing)}, and {WHEELS.name} has no wheels")
         print("gpu-check: most checks will fail; `make gpu-wheels` collects what they import, see docs/gpu.md")
     if FFMPEG.exists():
-        env["SHORTGOP_FFMPEG"] = str(unpack_ffmpeg())
+        env["SHORTGOP_FFMPEG"] = str(unpack_ffmpeg(site))
     env["PYTHONPATH"] = os.pathsep.join([*path, *filter(None, [env.get("PYTHONPATH")])])
-    link = [sys.executable, str(ROOT / "scripts" / "link_ffmpeg.py"), str(SITE / "ffmpeg")]
+    link = [sys.executable, str(ROOT / "scripts" / "link_ffmpeg.py"), str(site / "ffmpeg")]
     done = subprocess.run(link, env=env, capture_output=True, text=True, check=False)
     if done.returncode == 0 and done.stdout.strip():
         # TorchCodec loads FFmpeg's libraries by name.
         env["LD_LIBRARY_PATH"] = done.stdout.strip()
     script = str(ROOT / "gpu_check" / "run_checks.py")
     os.execve(sys.executable, [sys.executable, "-u", script, *arguments], env)  # noqa: S606
+
+
+def empty_site() -> Path:
+    """SITE with nothing in it, or a new folder where the checkout cannot be written."""
+    shutil.rmtree(SITE, ignore_errors=True)
+    try:
+        SITE.mkdir()
+    except OSError as error:
+        site = Path(tempfile.mkdtemp(prefix="gpu-check-"), SITE.name)
+        site.mkdir()
+        print(f"gpu-check: the checkout cannot be written ({error}); wheels and results go to {site.parent}")
+        return site
+    return SITE
 
 
 def for_another_machine() -> str:
@@ -74,16 +86,23 @@ def for_another_python() -> str:
     )
 
 
-def unpack_wheels() -> None:
-    """Unpack the wheels into SITE."""
+def unpack_wheels(site: Path) -> str:
+    """Unpack the wheels into a folder. Returns why that cannot be; empty where it is done."""
     for wheel in sorted(WHEELS.glob("*.whl")):
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(SITE)
+        try:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site)
+        # Such as a full disk, a file that is not whole, and a Python without lzma.
+        except Exception as error:  # noqa: BLE001
+            return f"{wheel.name} cannot be unpacked into {site}: {error}"
+    return ""
 
 
-def unpack_ffmpeg() -> Path:
-    """Unpack the ffmpeg program; returns its path."""
-    program = SITE / "ffmpeg-program"
+def unpack_ffmpeg(site: Path) -> Path:
+    """Unpack the ffmpeg program into a folder; returns its path."""
+    import lzma
+
+    program = site / "ffmpeg-program"
     with lzma.open(FFMPEG) as packed, program.open("wb") as file:
         shutil.copyfileobj(packed, file, 1 << 20)
     program.chmod(0o755)

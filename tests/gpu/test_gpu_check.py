@@ -145,6 +145,17 @@ def test_all_checks_run_whatever_became_of_those_before_and_each_result_is_writt
     assert exit_status(outcomes) == 1
 
 
+def test_checks_go_on_where_their_results_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    notes: list[str] = []
+    outcomes, path = run_all(
+        [made_up("fails"), made_up("passes")], tmp_path, tmp_path / "file", total_seconds=100, note=notes.append
+    )
+    assert [outcome.result for outcome in outcomes] == ["failed", "passed"]
+    assert not path.exists()
+    assert sum("--results FOLDER writes them elsewhere" in each for each in notes) == 2
+
+
 def test_checks_for_which_no_time_is_left_are_skipped(tmp_path: Path) -> None:
     outcomes, _ = run_all([made_up("passes"), made_up("fails")], tmp_path, tmp_path, total_seconds=3)
     assert [(outcome.result, outcome.why) for outcome in outcomes] == [("skipped", "only 3 s were left")] * 2

@@ -6,6 +6,7 @@ import json
 import platform
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -83,7 +84,6 @@ def test_wheels_are_unpacked_beside_torch_and_those_for_another_machine_or_pytho
     wheels, site = tmp_path / "wheels", tmp_path / "site"
     wheels.mkdir()
     monkeypatch.setattr(start, "WHEELS", wheels)
-    monkeypatch.setattr(start, "SITE", site)
     wheel = wheels / "av-18.1.0-cp311-abi3-manylinux_2_28_x86_64.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("av/__init__.py", "x = 1\n" * 1000)
@@ -96,8 +96,26 @@ def test_wheels_are_unpacked_beside_torch_and_those_for_another_machine_or_pytho
     assert start.for_another_machine().startswith("the wheels are for sparc, and ")
     (wheels / "machine").write_text(f"{platform.machine()}\n")
     assert start.for_another_machine() == ""
-    start.unpack_wheels()
+    assert start.unpack_wheels(site) == ""
     assert (site / "av" / "__init__.py").read_text() == "x = 1\n" * 1000
+    wheel.write_bytes(wheel.read_bytes()[:-20])
+    assert start.unpack_wheels(site).startswith(f"{wheel.name} cannot be unpacked into {site}: ")
+
+
+def test_where_the_checkout_cannot_be_written_another_folder_takes_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(start, "SITE", tmp_path / "gpu_site")
+    (tmp_path / "gpu_site" / "of an earlier run").mkdir(parents=True)
+    assert start.empty_site() == tmp_path / "gpu_site"
+    assert list((tmp_path / "gpu_site").iterdir()) == []
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(start, "SITE", tmp_path / "file" / "gpu_site")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    other = start.empty_site()
+    assert other.name == "gpu_site"
+    assert other.is_dir()
+    assert f"results go to {other.parent}" in capsys.readouterr().out
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine may have a GPU")
