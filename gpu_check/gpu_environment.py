@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import traceback
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +32,7 @@ CODERS = ("h264_cuvid", "hevc_cuvid", "av1_cuvid", "vp9_cuvid", "h264_nvenc", "h
 _QUERY = ("name", "driver_version", "memory.total")
 # Where files of the driver's video libraries are looked for, this many folders deep.
 _SEARCHED, _DEEPEST = ("/usr/local/nvidia", "/usr/lib"), 4
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  # nothing is written there
 _VIDEO_FILES = ("libnvcuvid", "libnvidia-encode")
 
 
@@ -121,6 +123,8 @@ def _version(package: str) -> str | None:
 
 def _devices_and_files(record: Record) -> None:
     record.figure("devices", sorted(str(path) for path in Path("/dev").glob("nvidia*")))
+    # Of files that checks write, and of memory that loaders' workers share.
+    record.figure("room", {folder: _room_in(folder) for folder in (tempfile.gettempdir(), _SHARED_MEMORY)})
     # Triton compiles a small module when it starts.
     header = Path(sysconfig.get_paths()["include"], "Python.h")
     record.figure("Python.h", header.exists())
@@ -134,6 +138,14 @@ def _devices_and_files(record: Record) -> None:
     ]
     record.figure("files_of_driver", sorted(set(files)))
     record.figure("files_for_video", files_below(_SEARCHED, _VIDEO_FILES, _DEEPEST))
+
+
+def _room_in(folder: str) -> str:
+    try:
+        free = f"{shutil.disk_usage(folder).free / 1e6:.0f} MB"
+    except OSError as error:
+        return str(error)
+    return free if os.access(folder, os.W_OK) else "cannot be written"
 
 
 def _nvidia_smi(record: Record) -> None:

@@ -26,6 +26,11 @@ from shortgop.readers.gpu.triton_conversion import launch
 PROGRAM, FOLDER = "compute-sanitizer", "/usr/local/cuda/bin"
 # What it ends with where it found something, and what this module ends with where Triton does not run.
 FOUND_STATUS, NO_TRITON_STATUS = 9, 8
+# What this module prints behind its last conversion. A compute-sanitizer that does not fit the driver may run nothing
+# and report no error.
+ALL_RAN = "all formulas ran"
+# What it says where it cannot be used, as in gVisor.
+_REFUSED = "device not supported"
 _SECONDS = 110
 _LARGEST = 96
 _COLORS = (PixelFormat(), PixelFormat(color="grey"))
@@ -41,7 +46,8 @@ def memcheck(record: Record) -> None:
 
 
 def checked_by(program: str, command: Sequence[str], seconds: float = _SECONDS) -> str:
-    """The last line that compute-sanitizer prints about this command. RuntimeError where it found something."""
+    """The last line that compute-sanitizer prints about this command. RuntimeError where it found something, or did not
+    run all of it, Skipped where it cannot run it."""
     argv = [program, "--tool", "memcheck", "--error-exitcode", str(FOUND_STATUS), *command]
     # Memory that torch keeps for later would hide accesses beyond a tensor.
     env = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
@@ -50,11 +56,15 @@ def checked_by(program: str, command: Sequence[str], seconds: float = _SECONDS) 
     said = [line.strip("= \t") for line in done.stdout.splitlines() if line.startswith("=====")]
     if done.returncode == NO_TRITON_STATUS:
         raise Skipped(f"Triton does not run: {(done.stderr.strip().splitlines() or ['no reason is given'])[-1]}")
+    if refused := [line for line in said if _REFUSED in line.lower()]:
+        raise Skipped(f"{PROGRAM} does not run here: {refused[0]}")
     if done.returncode == FOUND_STATUS:
         raise RuntimeError(f"{PROGRAM} found errors: {'; '.join(said[:4])} ... {said[-1] if said else ''}")
     if done.returncode:
         last = "; ".join(said[-2:]) or done.stderr[-300:]
         raise RuntimeError(f"{PROGRAM} ended with status {done.returncode}: {last}")
+    if ALL_RAN not in done.stdout.splitlines():
+        raise RuntimeError(f"{PROGRAM} found no error, and did not run all: {said[-1] if said else 'it says nothing'}")
     return said[-1] if said else "nothing"
 
 
@@ -84,6 +94,7 @@ def main() -> None:
         sys.exit(NO_TRITON_STATUS)
     convert_all(device, launch)
     torch.cuda.synchronize()
+    print(ALL_RAN)
 
 
 if __name__ == "__main__":

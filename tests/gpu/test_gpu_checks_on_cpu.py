@@ -27,7 +27,7 @@ from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of, threaded_rate
 from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
 from gpu_memory import Growth
 from gpu_nvcuvid import look_at
-from gpu_sanitizer import FOUND_STATUS, NO_TRITON_STATUS, case_of_each_formula, checked_by, convert_all
+from gpu_sanitizer import ALL_RAN, FOUND_STATUS, NO_TRITON_STATUS, case_of_each_formula, checked_by, convert_all
 from gpu_torchcodec import reason_of
 from picture_verdicts import Verdicts
 from sample_gops import Planes, check_each_codec, check_pictures, check_planes, cpu_pictures, cpu_planes, gops_of
@@ -368,7 +368,7 @@ def program_that(tmp_path: Path, says: Sequence[str], status: int) -> str:
 
 def test_what_the_sanitizer_finds_fails_its_check(tmp_path: Path) -> None:
     command = [sys.executable, "child.py"]
-    says = ["========= COMPUTE-SANITIZER", "replicated: ...", "========= ERROR SUMMARY: 0 errors"]
+    says = ["========= COMPUTE-SANITIZER", "replicated: ...", ALL_RAN, "========= ERROR SUMMARY: 0 errors"]
     assert checked_by(program_that(tmp_path, says, 0), command) == "ERROR SUMMARY: 0 errors"
     asked = (tmp_path / "asked").read_text().split()
     assert asked == ["1", "--tool", "memcheck", "--error-exitcode", str(FOUND_STATUS), *command]
@@ -379,3 +379,13 @@ def test_what_the_sanitizer_finds_fails_its_check(tmp_path: Path) -> None:
         checked_by(program_that(tmp_path, ["========= Target application terminated"], 1), command)
     with pytest.raises(Skipped, match="Triton does not run"):
         checked_by(program_that(tmp_path, [], NO_TRITON_STATUS), command)
+
+
+def test_a_sanitizer_that_runs_nothing_has_shown_nothing(tmp_path: Path) -> None:
+    """One that does not fit the driver may end with success, and one in gVisor says that there is no device for it."""
+    clean = ["========= COMPUTE-SANITIZER", "========= ERROR SUMMARY: 0 errors"]
+    with pytest.raises(RuntimeError, match="did not run all: ERROR SUMMARY: 0 errors"):
+        checked_by(program_that(tmp_path, clean, 0), ["python"])
+    refused = ["========= COMPUTE-SANITIZER", "========= Error: Device not supported. See the documentation"]
+    with pytest.raises(Skipped, match="does not run here: Error: Device not supported"):
+        checked_by(program_that(tmp_path, refused, 1), ["python"])
