@@ -22,6 +22,8 @@ from gpu_driver import driver_folders, driver_version, load, loaded_file, other_
 
 from shortgop.machine_cpus import usable_cpus
 
+# Where programs of the system and of the driver lie that are not on the PATH.
+MORE_PROGRAMS = "/usr/sbin:/sbin:/usr/local/nvidia/bin"
 LIBRARIES = ("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-encode.so.1", "libnvidia-ml.so.1")
 PACKAGES = (
     *("torch", "triton", "numpy", "zarr", "numcodecs", "google-crc32c", "av", "torchcodec", "imageio-ffmpeg"),
@@ -150,16 +152,16 @@ def _room_in(folder: str) -> str:
 
 def _nvidia_smi(record: Record) -> None:
     query = f"--query-gpu={','.join(_QUERY)}"
-    gpus = gpus_of(_output(["nvidia-smi", query, "--format=csv,noheader"]))
+    gpus = gpus_of(output_of(["nvidia-smi", query, "--format=csv,noheader"]))
     record.figure("gpus", gpus)
-    record.figure("nvidia_smi", _output(["nvidia-smi"]).splitlines()[:40])
+    record.figure("nvidia_smi", output_of(["nvidia-smi"]).splitlines()[:40])
     if gpus:
         record.figure("gpu", gpus[0]["name"])
         record.figure("driver", gpus[0]["driver_version"])
 
 
 def _commands(record: Record) -> None:
-    record.figure("ldconfig", libraries_of(_output(["ldconfig", "-p"])))
+    record.figure("ldconfig", libraries_of(output_of(["ldconfig", "-p"])))
     record.figure("compilers", [name for name in ("gcc", "cc", "clang", "nvcc") if shutil.which(name)])
 
 
@@ -211,8 +213,9 @@ def _loads(library: str) -> str:
     return str(loaded_file(library.removesuffix(".1")) or "loaded")
 
 
-def _output(argv: Sequence[str]) -> str:
-    program = shutil.which(argv[0]) or shutil.which(argv[0], path="/usr/sbin:/sbin:/usr/local/nvidia/bin")
+def output_of(argv: Sequence[str]) -> str:
+    """What a program of the system or of the driver prints; empty where it is not there, or takes too long."""
+    program = shutil.which(argv[0]) or shutil.which(argv[0], path=MORE_PROGRAMS)
     if program is None:
         return ""
     try:

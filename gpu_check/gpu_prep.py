@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from check_record import OutOfTime, Record, Skipped
 from gpu_driver import require_gpu
+from gpu_environment import output_of
 from gpu_ffmpeg import ffmpeg_of
 
 import shortgop
@@ -338,11 +339,7 @@ def engines() -> Iterator[list[dict[str, float]]]:
     def look() -> None:
         argv = ["nvidia-smi", f"--query-gpu={','.join(_ENGINES)}", "--format=csv,noheader,nounits"]
         while not over.wait(_LOOK_SECONDS):
-            try:
-                output = subprocess.run(argv, capture_output=True, text=True, timeout=10, check=False).stdout
-            except (OSError, subprocess.SubprocessError):
-                return
-            found.extend(use_of(output))
+            found.extend(use_of(output_of(argv)))
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()

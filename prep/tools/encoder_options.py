@@ -10,7 +10,7 @@ from .capabilities import is_nvenc
 from .pipelines import Pipeline
 
 # What is added to the profile's CRF for NVENC's -cq. Not measured on any GPU yet: `make gpu-check` reports both
-# encoders' bytes, PSNR and SSIM, from which it is to follow.
+# encoders' bytes, PSNR and VMAF, from which it is to follow.
 CQ_ABOVE_CRF = {"h264_nvenc": 0, "hevc_nvenc": 0, "av1_nvenc": 0}
 _MAX_CQ = {"h264_nvenc": 51, "hevc_nvenc": 51, "av1_nvenc": 63}
 # SVT-AV1's own preset differs between its versions.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import gpu_environment
 import gpu_ffmpeg
 import gpu_prep
 import pytest
@@ -218,6 +220,22 @@ def test_what_nvidia_smi_prints_is_read() -> None:
         "utilization.gpu": 45, "utilization.encoder": 0, "utilization.decoder": 99, "memory.used": 1300,
     }  # fmt: skip
     assert most_of([]) == {}
+
+
+def test_nvidia_smi_is_asked_also_where_it_lies_beside_the_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho '45, 0, 98, 1234'\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(gpu_environment, "MORE_PROGRAMS", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    monkeypatch.setattr(gpu_prep, "_LOOK_SECONDS", 0.01)
+    with gpu_prep.engines() as use:
+        deadline = time.monotonic() + 20
+        while not use and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert use[0]["utilization.decoder"] == 98
 
 
 def test_frames_per_second_of_several_at_once(source: Path) -> None:
