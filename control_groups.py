@@ -11,7 +11,7 @@ MEMBERSHIP, ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 def control_groups(controller: str, membership: Path, root: Path) -> Iterator[tuple[Path, int]]:
     """The folders of the process's control group and of those above it, each with its version."""
     try:
-        lines = membership.read_text().splitlines()
+        lines = membership.read_text(errors="surrogateescape").splitlines()
     except OSError:
         return
     for line in lines:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 
@@ -30,11 +29,20 @@ def started(pid: int) -> str:
     """When a process started, in ticks since the system did. Empty if there is no such process, or if it has ended and
     waits for its parent to notice."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        _, values = name_and_stat(pid)
     except OSError:
         return ""
-    values = re.sub(r".*\)", "", text, flags=re.DOTALL).split()
     return "" if values[0] in "ZX" else values[19]
+
+
+def name_and_stat(pid: int) -> tuple[str, list[str]]:
+    """The name of a process, and what /proc's `stat` says behind it: its state, its parent and so on, see proc(5).
+    OSError if there is no such process."""
+    # A name is cut after 15 bytes, also in the middle of a character, and may have brackets and spaces. Those of Ray's
+    # workers have the names of sources.
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    name, _, values = text.partition("(")[2].rpartition(")")
+    return name, values.split()
 
 
 def is_gone(pid: int, its_machine: str, its_start: str) -> bool:

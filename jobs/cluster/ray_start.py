@@ -18,6 +18,8 @@ from typing import Any
 import ray
 from ray._private import services
 
+from ...storage.this_process import name_and_stat
+
 _PATIENCE_SECONDS = 180.0
 _LOOK_SECONDS = 0.2
 _NODE = "raylet"
@@ -86,7 +88,6 @@ def _children() -> Iterator[tuple[int, str, str]]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             with contextlib.suppress(OSError):
-                name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
-                state, parent = rest.split()[:2]
+                name, (state, parent, *_) = name_and_stat(int(folder.name))
                 if parent == own:
                     yield int(folder.name), name, state

@@ -45,7 +45,9 @@ def _loads_from_elsewhere(folder: str) -> bool:
         return False
     # What this process has loaded by its path, as the reader does, has the name too. Another process does not know it.
     here = str(Path(folder, _LIBRARY).resolve())
-    return not any(line.endswith(f" {here}") for line in Path("/proc/self/maps").read_text().splitlines())
+    return not any(
+        line.endswith(f" {here}") for line in Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
+    )
 
 
 @cache

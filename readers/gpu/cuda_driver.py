@@ -99,7 +99,7 @@ def _files_of(library: str) -> Iterator[Path]:
 def loaded_file(stem: str) -> Path | None:
     """The file of a library that this process has loaded, such as libcuda.so."""
     with contextlib.suppress(OSError):
-        for line in _MAPS.read_text().splitlines():
+        for line in _MAPS.read_text(errors="surrogateescape").splitlines():
             # Address, permissions, offset, device, inode, and the path where there is one.
             *_, file = line.split(maxsplit=5)
             if Path(file).name.startswith(f"{stem}.") or Path(file).name == stem:

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from process_names import process_named
+from shortgop.jobs.cluster.ray_start import patient_start
+
 pytestmark = pytest.mark.long
 
 _JOB = """
@@ -74,3 +77,9 @@ def test_a_local_ray_whose_node_has_ended_is_waited_for_no_longer_than_by_ray_it
     assert "/ray/session_latest/logs says why (raylet.err, raylet.out): mend that, or give --runner inline" in said
     assert int(seconds) < 90
     assert left == [""]
+
+
+def test_a_ray_starts_beside_processes_whose_names_are_no_text() -> None:
+    """A name is cut after 15 bytes. Workers of other jobs have the names of sources."""
+    with process_named("ray::小猫视频".encode()), patient_start():
+        pass

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from loader_helpers import comes_true
+from process_names import process_named
 from scratch_holders import holder, killed
 from shortgop.errors import OutputError
 from shortgop.storage import scratch
@@ -52,6 +53,15 @@ def test_only_the_user_sees_these_files(temporary: Path) -> None:
     assert one.parent == other.parent
     assert one.parent.parent == temporary
     assert one.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_the_name_of_the_process_may_be_cut_in_the_middle_of_a_character() -> None:
+    """The system keeps 15 bytes of it. Workers of Ray have the names of sources."""
+    with process_named("ray::小猫视频".encode()):
+        path = scratch_path("source.mp4")
+        path.touch()
+        assert not is_removed(path)
+    assert not is_removed(path)
 
 
 def test_a_folder_that_others_may_write_to_is_refused() -> None:
