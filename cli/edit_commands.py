@@ -200,16 +200,17 @@ def gc(
     Exit status: 0 done, 3 some shards or parts could not be read and stay as they are.
     """
     with errors():
+        from ..jobs.progress.status_file import forget_sources
         from ..manifests.dataset_files.tidy import parse_duration
         from ..manifests.operations.collect import collect
 
+        storage = storage_at(dataset)
         with loop_bar(err, "shards", None) as advance:
             done = collect(
-                storage_at(dataset),
-                keep_snapshots_seconds=parse_duration(keep_snapshots),
-                dry_run=dry_run,
-                on_shard=advance,
+                storage, keep_snapshots_seconds=parse_duration(keep_snapshots), dry_run=dry_run, on_shard=advance
             )
+        if done.drops and not dry_run:
+            forget_sources(storage)
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:

@@ -6,11 +6,11 @@ import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
-from ...errors import ShortGopError
+from ...errors import CorruptDataError, ShortGopError, not_read
 from ...storage.interface import Storage
-from .job_status import STATUS_KEY, JobStatus, status_left
+from .job_status import STATUS_KEY, JobStatus, NoStatusError, read_status, status_left
 from .status_board import StatusBoard
 from .tally import Tally
 
@@ -120,3 +120,22 @@ def _write(dataset: Storage, data: bytes) -> None:
     with contextlib.suppress(ShortGopError, OSError):
         stored = dataset.find(STATUS_KEY)
         dataset.replace(STATUS_KEY, data, None if stored is None else stored.version)
+
+
+def forget_sources(dataset: Storage) -> None:
+    """Take what may name a source out of the status that the last job left: some of the sources were dropped.
+    UnreadableDataError if the file cannot be read, OutputError if it cannot be written."""
+    try:
+        stored = dataset.find(STATUS_KEY)
+        found = read_status(dataset)
+    except NoStatusError:
+        return
+    except CorruptDataError:
+        dataset.remove(STATUS_KEY)
+        return
+    except OSError as error:
+        raise not_read(dataset.place(STATUS_KEY), error) from error
+    nameless = replace(found, running=(), slowest=(), largest=(), reason="", note="")
+    if nameless != found and stored is not None:
+        # Where the file is another one by now, it is that of a job that has begun meanwhile.
+        dataset.replace(STATUS_KEY, _as_file(nameless), stored.version)

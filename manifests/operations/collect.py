@@ -49,7 +49,8 @@ class Collected:
     the shards became smaller together; it is negative if shards were written again that earlier snapshots still need.
     `snapshot_bytes_freed` are those of the snapshots that were removed, and `bytes_kept` those of shards that only
     earlier snapshots need. `skipped` says of each shard that was left as it is, and of each part that may hold dropped
-    rows, why it cannot be read, and of shards that may not be needed, what cannot be read that may need them.
+    rows, why it cannot be read, and of shards that may not be needed, what cannot be read that may need them. `drops`
+    is how many ids the dataset knows that were dropped.
     """
 
     snapshots: tuple[str, ...]
@@ -61,6 +62,7 @@ class Collected:
     bytes_kept: int
     skipped: tuple[str, ...]
     snapshot: str
+    drops: int
 
 
 def collect(
@@ -119,6 +121,7 @@ def collect(
         bytes_kept=sum(after.get(name, 0) for name in kept),
         skipped=(*dict.fromkeys(skipped.values()), *_told(dataset, uncertain), *unread),
         snapshot=root.snapshot or "",
+        drops=len(manifest.drops),
     )
 
 
@@ -155,6 +158,7 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
         bytes_kept=sum(lengths.get(name, 0) for name in kept),
         skipped=(*dict.fromkeys(skipped.values()), *_told(dataset, uncertain), *unread),
         snapshot=root.snapshot or "",
+        drops=len(manifest.drops),
     )
 
 
