@@ -198,6 +198,12 @@ def _flag(value: Any, option: str) -> bool:
 
 def _texts(sources: Any) -> list[str]:
     """The sources that a caller gives, one or several. WrongTypeError for what is no path."""
+    if hasattr(sources, "columns"):
+        # Its items would be names of columns.
+        raise WrongTypeError(
+            f"sources is a {type(sources).__name__}; give the path of a list, such as that of "
+            "table.to_parquet('list.parquet')"
+        )
     is_one = isinstance(sources, str | bytes | os.PathLike)
     try:
         # What has no __iter__ may be a sequence.

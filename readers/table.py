@@ -24,8 +24,10 @@ def _arrow_array(pa: Any, columns: Columns, name: str) -> Any:
     column, kind, present = columns[name], columns.kind(name), columns.present(name)
     if kind == "json":
         values = column.tolist()
+        # Integers alone are of this kind if 64 bits with a sign do not hold one, as of a hash.
+        are_whole = set(map(type, values)) - {type(None)} == {int}
         try:
-            return pa.array(values)
+            return pa.array(values, pa.uint64() if are_whole else None)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             # Values of several types have no type of Arrow in common.
             return pa.array([None if value is None else json.dumps(value) for value in values], pa.string())

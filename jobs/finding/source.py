@@ -82,10 +82,12 @@ def same(first: Found, second: Found) -> Found:
             f"{one.id!r}; give them ids that differ, or leave out the column `id`"
         )
     if first.listed and second.listed and one.attributes != other.attributes:
+        is_cut = isinstance(one.part, Stretch)
+        cuts = "; if they are stretches of the file, name the columns of their times with --cuts START,END"
         raise UsageError(
-            f"{one.given!r} is listed twice with different attributes ({first.place} and {second.place}); "
-            "remove one line, or add an `id` column in which they differ; if they are stretches of the file, name the "
-            "columns of their times with --cuts START,END"
+            f"{one.given!r} is listed twice {'from the same start to the same end, ' if is_cut else ''}with different "
+            f"attributes ({first.place} and {second.place}); remove one line, add an `id` column in which they differ, "
+            f"or put what differs into one line, as a list{'' if is_cut else cuts}"
         )
     return second if second.listed and not first.listed else first
 

@@ -218,6 +218,8 @@ def _in_words(address: Address, error: OSError) -> SourceError:
         remedy = "rename that object, or leave its folder out by giving the others"
     elif error.errno == errno.ESTALE:
         return _replaced(address)
+    elif error.errno == errno.ENOTSUP:
+        remedy = "download it, or give a server that answers requests for ranges of bytes"
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoRoomError(
             f"{url} does not fit into {tempfile.gettempdir()}, where it is kept while it is prepared; free some space, "

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -207,6 +209,14 @@ def test_errors_are_those_of_the_command_and_nothing_is_made(
 def test_sources_that_are_no_paths_are_the_wrong_type(sources: Any, tmp_path: Path) -> None:
     with pytest.raises(WrongTypeError, match="is no path; give a path, or a URL as text"):
         shortgop.prepare(sources, tmp_path / "dataset", runner="inline")
+
+
+def test_a_table_of_pandas_or_pyarrow_is_no_list_of_sources(tmp_path: Path) -> None:
+    """Going over a table gives the names of its columns."""
+    for table in (pd.DataFrame({"path": ["a.mp4"]}), pa.table({"path": ["a.mp4"]})):
+        message = f"sources is a {type(table).__name__}; give the path of a list, such as that of table.to_parquet"
+        with pytest.raises(WrongTypeError, match=message):
+            shortgop.prepare(table, tmp_path / "dataset", runner="inline")
 
 
 def test_workers_do_not_get_a_dataset_in_the_memory_of_this_process(constant_video: SyntheticVideo) -> None:

@@ -371,6 +371,17 @@ def test_columns_as_a_table_of_pyarrow_or_pandas(tmp_path: Path) -> None:
     assert frame.loc[frame["t"] == "x", "l"].tolist() == [[1, 2]]
 
 
+@pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
+def test_hashes_of_64_bits_stay_integers_in_a_table(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"hash": 2**64 - 1, "mixed": 2**63, "longer": 2**64}, {"mixed": 1.5, "longer": -1}]
+    table = shortgop.open(published_with(rows, tmp_path / "dataset")).to_table()
+    assert str(table.schema.field("hash").type) == "uint64"
+    assert table["hash"].to_pylist() == [2**64 - 1, None]
+    # What no type of Arrow holds as it is.
+    assert table["mixed"].to_pylist() == ["9223372036854775808", "1.5"]
+    assert table["longer"].to_pylist() == ["18446744073709551616", "-1"]
+
+
 @pytest.mark.first_case_short
 @pytest.mark.parametrize(("package", "call"), [("pyarrow", "to_table"), ("pandas", "to_pandas")])
 def test_a_package_that_is_not_there_is_named(folder: Path, package: str, call: str) -> None:

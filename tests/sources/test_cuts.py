@@ -228,6 +228,10 @@ def test_rows_keep_their_columns_and_may_have_ids(tmp_path: Path) -> None:
     same = write_list(tmp_path, "v.mp4,1,2,a", "v.mp4,2,3,a", header="path,start,end,id")
     with pytest.raises(UsageError, match="two stretches of a file with the same id 'a'"):
         find_sources([str(same)], importing=CUTS)
+    captions = write_list(tmp_path, "v.mp4,1,2,wave", "v.mp4,1,2,jump", header="path,start,end,label")
+    said = "'v.mp4' is listed twice from the same start to the same end, with different attributes .* as a list$"
+    with pytest.raises(UsageError, match=said):
+        find_sources([str(captions)], importing=CUTS)
 
 
 def test_a_second_job_encodes_nothing_again_and_notices_a_file_that_changed(tmp_path: Path) -> None:

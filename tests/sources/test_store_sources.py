@@ -231,6 +231,11 @@ def test_a_playlist_in_a_store_is_refused(s3_url: str, tmp_path: Path) -> None:
         (TimeoutError(110, "no answer in time"), SourceError, "no answer in time; check the network"),
         (OSError(5, "no connection to the server"), SourceError, "no connection to the server; check the network"),
         (OSError(28, "No space left on device"), SourceError, "does not fit into .*TMPDIR"),
+        (
+            OSError(95, "the server has no range requests"),
+            SourceError,
+            "requests; download it, or give a server",
+        ),
         (OSError(5, "bad answer for ?sig=topsecret"), SourceError, "bad answer"),
     ],
 )
