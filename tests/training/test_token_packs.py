@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def test_packs_are_as_many_on_each_rank_and_go_on(tmp_path: Path) -> None:
         policy = shortgop.ClipsBy(five_random, clips_per_video=12)
         names: dict[str, Any] = {
             "shortgop": shortgop, "np": np, "torch": torch, "DataLoader": DataLoader, "tokens_of_two_frames": 2,
+            "itertools": itertools,
             "clips": shortgop.ClipDataset(folder, policy, metadata=["id"]), "rank": rank, "world_size": world_size,
             "collate": told, "packs_read": [], "epochs": 0,
         }  # fmt: skip
@@ -59,7 +61,10 @@ def test_packs_are_as_many_on_each_rank_and_go_on(tmp_path: Path) -> None:
     for epoch in range(2):
         draws = [draw for pack in both for draw, _ in pack if draw // 36 == epoch]
         assert len(set(draws)) == len(draws) >= 30
-    assert run(1, 2, range(1, 2), done=1) == whole[1][4:]
+    # After a step of two ranks it goes on, on two and on three.
+    assert run(1, 2, range(1, 2), done=2) == whole[1][4:]
+    three = [run(rank, 3, range(1, 2), done=2) for rank in range(3)]
+    assert [pack for packs in zip(*three, strict=True) for pack in packs] == both[8:11]
 
 
 def told(items: list[dict[str, Any]]) -> list[tuple[int, list[int]]]:
