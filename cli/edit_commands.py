@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from ..manifests.operations.drop import Dropped
 
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, and print what would be done.")]
+FromOption = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE", callback=on_this_host, help="A text file with an id on each line."),
+]
 
 
 @app.command(short_help="Set columns of videos, without encoding.")
@@ -81,7 +85,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         else:
             fits_nothing = labels is not None and not done.changed and not done.unchanged
             by_path = fits_nothing and goes_by_paths(str(labels))
-            _print_unknown(
+            print_unknown(
                 done.unknown,
                 done.near,
                 "; a list without a column `id` goes by its paths, which begin in its own folder, or in --list-root"
@@ -99,7 +103,8 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             raise typer.Exit(EXIT_SOMETHING_MISSING)
 
 
-def _print_unknown(ids: Sequence[str], near: Sequence[str], more: str = "") -> None:
+def print_unknown(ids: Sequence[str], near: Sequence[str], more: str = "") -> None:
+    """Say which ids the dataset does not have, if any."""
     from ..manifests.near_ids import did_you_mean
 
     if ids:
@@ -117,10 +122,7 @@ def drop(
         list[str] | None,
         typer.Argument(metavar="ID", help="Ids of videos, or patterns in quotes: 'kitchen/*', '**/*.avi'."),
     ] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", callback=on_this_host, help="A text file with an id on each line."),
-    ] = None,
+    from_file: FromOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -131,14 +133,14 @@ def drop(
     with errors():
         from ..manifests.operations.drop import drop as take_out
 
-        listed = _ids_in(from_file) if from_file is not None else []
+        listed = ids_in(from_file)
         if not ids and not listed:
             raise UsageError("no ids given; name ids of videos, patterns such as 'kitchen/*', or a file with --from")
         done = take_out(storage_at(dataset), listed, patterns=ids or (), dry_run=dry_run)
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
-            _print_unknown(done.unknown, done.near, _ids_below(done.unknown, done.near))
+            print_unknown(done.unknown, done.near, _ids_below(done.unknown, done.near))
             verb = "would be dropped" if dry_run else "dropped"
             already = f"; {counted(len(done.already), 'id')} dropped before" if done.already else ""
             out.print_line(
@@ -176,7 +178,10 @@ def _ids_below(unknown: Sequence[str], near: Sequence[str]) -> str:
     return f"; {glob.escape(folder) + '/**'!r} stands for those below {folder}" if is_folder else ""
 
 
-def _ids_in(file: Path) -> list[str]:
+def ids_in(file: Path | None) -> list[str]:
+    """The lines of the file of `--from`. UsageError if it cannot be read."""
+    if file is None:
+        return []
     try:
         # Ids may hold what `str.splitlines` takes for the end of a line. Reading makes \r\n and \r a \n.
         lines = file.read_text(encoding="utf-8-sig").split("\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +12,8 @@ import typer
 from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import app, err, errors, out
-from .edit_commands import DryRunOption
+from .app import EXIT_SOMETHING_MISSING, app, err, errors, out
+from .edit_commands import DryRunOption, FromOption, ids_in, print_unknown
 from .job_reports import some_of
 from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption
 from .printing import print_json
@@ -28,19 +28,33 @@ IncludeDroppedOption = Annotated[
 OutOption = Annotated[str, typer.Option("--out", metavar="DATASET", help="The folder or URL to write to.")]
 
 
-@app.command()
-def copy(
+@app.command(short_help="Copy a dataset, or some of its videos.")
+def copy(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder or URL of the copy, new or existing.")],
+    videos: Annotated[
+        list[str] | None,
+        typer.Option("--videos", metavar="ID", help="Only this video, or a pattern in quotes; may be given again."),
+    ] = None,
+    from_file: FromOption = None,
     include_dropped: IncludeDroppedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy a dataset, from and to a folder or a store. Nothing is encoded again, and every GOP is checked.
+    """Copy a dataset, or some of its videos, from and to a folder or a store. Nothing is encoded again, and every GOP
+    is checked.
 
     The copy has the current snapshot's videos, and nothing of what was dropped. The same command continues an
-    interrupted copy, and brings what was added or prepared again since. What was dropped in TARGET stays out.
+    interrupted copy, and brings what was added or prepared again since. What was dropped in TARGET stays out. Exit
+    status: 0 all videos were copied, 3 some ids are not in the dataset; the others were copied.
     """
-    _bring([dataset], target, update=True, include_dropped=include_dropped, as_json=as_json)
+    with errors():
+        listed = ids_in(from_file)
+        if from_file is not None and not listed and not videos:
+            raise UsageError(f"{from_file} has no ids; give a text file with an id on each line")
+    _bring(
+        [dataset], target, ids=listed, patterns=videos or (), update=True, include_dropped=include_dropped,
+        as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command(short_help="Put the videos of several datasets into one.")
@@ -57,22 +71,34 @@ def merge(
     _bring(datasets, out_place, update=False, include_dropped=include_dropped, as_json=as_json)
 
 
-def _bring(datasets: list[str], target: str, *, update: bool, include_dropped: bool, as_json: bool) -> None:
+def _bring(
+    datasets: list[str],
+    target: str,
+    *,
+    ids: Sequence[str] = (),
+    patterns: Sequence[str] = (),
+    update: bool,
+    include_dropped: bool,
+    as_json: bool,
+) -> None:
     with errors(goes_on=True):
         from ..manifests.operations.copying import copy_videos
 
         with loop_bar(err, "shards", None) as advance:
             done = copy_videos(
-                [storage_at(each) for each in datasets], storage_at(target), update=update,
+                [storage_at(each) for each in datasets], storage_at(target), ids=ids, patterns=patterns, update=update,
                 include_dropped=include_dropped, on_bytes=lambda _: advance(),
             )  # fmt: skip
         if as_json:
             # Ids are texts when they are asked for.
             print_json({name: _as_json(value) for name, value in vars(done).items()} | {"dataset": target})
         else:
+            print_unknown(done.unknown, done.near)
             for text in _notices(done, datasets[0] if len(datasets) == 1 else "a source", target):
                 err.print_line(text, style="yellow")
             out.print_line(_copied_text(done, target))
+        if done.unknown:
+            raise typer.Exit(EXIT_SOMETHING_MISSING)
 
 
 def _as_json(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,8 +22,8 @@ _IDS_SHOWN = 3
 # What is known of the ids of small sources is put together, up to so many.
 _MOST_TOGETHER = 1 << 20
 # What becomes of a video of a source: it is copied, perhaps in the place of the target's; or it is not, since there is
-# the same one already, perhaps with other columns, or its id was dropped from the target.
-COPIED, REPLACES, ALREADY, OTHER_COLUMNS, DROPPED = (1 << bit for bit in range(5))
+# the same one already, perhaps with other columns, its id was dropped from the target, or it is not asked for.
+COPIED, REPLACES, ALREADY, OTHER_COLUMNS, DROPPED, _LEFT_OUT = (1 << bit for bit in range(6))
 # What is said of an id once, however many sources it is in.
 _SAID = ALREADY | OTHER_COLUMNS | DROPPED
 
@@ -80,8 +80,10 @@ def plan_copy(
     *,
     update: bool,
     include_dropped: bool,
+    only: Collection[str] | None = None,
 ) -> list[CopySource]:
-    """What to copy of each dataset into `target`, which has `now`. UsageError for ids that mean two videos."""
+    """What to copy of each dataset into `target`, which has `now`: all videos, or those with `only` these ids.
+    UsageError for ids that mean two videos."""
     out = set() if include_dropped else dropped(now).keys()
     into = _Target(target, now, update)
     sources: list[CopySource] = []
@@ -90,6 +92,10 @@ def plan_copy(
     for dataset, root, manifest in opened:
         source = CopySource(dataset, root, manifest, np.zeros(len(manifest.videos), "u1"))
         source.fate[list(manifest.row_of_id.of(out).values())] = DROPPED
+        if only is not None:
+            source.fate[np.setdiff1d(np.arange(len(source.fate)), list(manifest.row_of_id.of(only).values()))] = (
+                _LEFT_OUT
+            )
         ids = manifest.videos.id
         in_known = [matching_rows(ids, each.ids) for each in known]
         for rows, rows_now in matching_rows(ids, now.videos.id):

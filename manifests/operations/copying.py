@@ -20,8 +20,10 @@ from ..dataset_files.parts import finished_parts, unit_of_content, write_part
 from ..dataset_files.publish import differing, publish
 from ..dataset_files.root_file import Root, create, is_dataset, make_place, read_root, set_profile
 from ..dataset_files.snapshots import open_current, timeline_of
+from ..id_patterns import has_patterns, ids_that_fit
 from ..matching import matching_rows
 from ..merging.edits import Drop, dropped, drops_table, last_number
+from ..near_ids import near_ids
 from ..ragged import Array
 from ..shared_memory.host_copies import copies_in
 from ..stacking import stack, take
@@ -42,7 +44,8 @@ class Copied:
 
     `replaced` are those of `ids` of which the target had an earlier revision. `dropped` were left out, since they were
     dropped in the target. `dropped_in_source` were dropped in a source, and the target still has them. `other_columns`
-    are those of `already` whose columns differ from the source's; the target keeps its own.
+    are those of `already` whose columns differ from the source's; the target keeps its own. `unknown` are ids that were
+    asked for, and patterns that fit none, and `near` ids that look like the first one.
     """
 
     ids: Sequence[str]
@@ -53,18 +56,23 @@ class Copied:
     dropped: Sequence[str] = ()
     dropped_in_source: Sequence[str] = ()
     other_columns: Sequence[str] = ()
+    unknown: Sequence[str] = ()
+    near: Sequence[str] = ()
 
 
 def copy_videos(
     sources: Sequence[Storage],
     target: Storage,
     *,
+    ids: Sequence[str] = (),
+    patterns: Sequence[str] = (),
     update: bool = False,
     include_dropped: bool = False,
     on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Copied:
     """Bring the videos of the current snapshots of `sources` into `target`, a new dataset or one of the same profile.
 
+    With `ids`, or `patterns` that stand for the ids that fit them, only these come, without failures and drops.
     Videos come with their columns as they are now, what was dropped stays dropped, and every GOP is checked by its
     CRC-32 on the way. `on_bytes` is called with the length of each shard as it is written. The same call again copies
     what is missing. A source that is named twice counts once.
@@ -97,13 +105,26 @@ def copy_videos(
         if not len(now.videos):
             set_profile(target, first.profile)
         _refuse_other_profiles([(target, read_root(target)), (sources[0], first)])
-        plan = plan_copy(opened, target, now, update=update, include_dropped=include_dropped)
+        only = [*ids, *_meant(manifests, patterns)] if ids or patterns else None
+        plan = plan_copy(opened, target, now, update=update, include_dropped=include_dropped, only=only)
         try:
             num_bytes = sum(_copy(source, target, now, on_bytes) for source in plan)
-            _bring_the_rest(manifests, target, now)
+            if only is None:
+                _bring_the_rest(manifests, target, now)
         finally:
             publish(target)
-        return _result(plan, _current(target), num_bytes, read_root(target))
+        done = _result(plan, _current(target), num_bytes, read_root(target))
+        there = _of_any(only or (), manifests)
+        unknown = tuple(each for each in dict.fromkeys(only or ()) if each not in there)
+        near = near_ids(manifests[0].videos.id, unknown[0]) if unknown else ()
+        return replace(done, unknown=unknown, near=near)
+
+
+def _meant(manifests: Sequence[Manifest], patterns: Sequence[str]) -> Sequence[str]:
+    """The ids that patterns stand for."""
+    if not has_patterns(patterns):
+        return patterns
+    return ids_that_fit(patterns, [each for manifest in manifests for each in manifest.videos.id.texts()])
 
 
 def _result(plan: Sequence[CopySource], after: Manifest, num_bytes: int, root: Root) -> Copied:

@@ -16,6 +16,7 @@ from shortgop.cli.app import app
 from shortgop.errors import UsageError
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.manifests.dataset_files.parts import finished_parts
+from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.copying import copy_videos
@@ -219,3 +220,53 @@ def test_columns_that_differ_stay_and_are_named(dataset: DiskStorage, target: Di
     assert f"columns of 2 videos differ from {dataset} and stay as they are: a.mp4, b.mp4" in said
     annotate(target, {"a.mp4": {"label": 7}, "b.mp4": {"label": "1"}})
     assert copy_videos([dataset], target).other_columns == ()
+
+
+# Some of the videos
+
+
+def test_some_videos_are_copied_by_ids_and_patterns(videos: Path, dataset: DiskStorage, tmp_path: Path) -> None:
+    (tmp_path / "broken.mp4").write_text("not a video")
+    make_dataset([videos / "new.mp4", videos / "newer.mp4", tmp_path / "broken.mp4"], dataset.folder)
+    drop(dataset, ["newer.mp4"])
+    some = DiskStorage(tmp_path / "some")
+    (tmp_path / "ids.txt").write_text("b.mp4\n")
+    command = ["copy", dataset, some, "--from", tmp_path / "ids.txt", "--videos", "n*.mp4"]
+    assert "2 videos, " in run(*command).stdout
+    assert content(some) == {**B, "new.mp4": (None, 200)}
+    assert "0 videos, 0 B copied" in run(*command).stdout
+    # They come without what is known of others, which comes with all the rest.
+    _, manifest = open_current(some)
+    assert (len(manifest.failures), len(manifest.drops)) == (0, 0)
+    copy_videos([dataset], some)
+    assert content(some) == {**A, **B, "new.mp4": (None, 200)}
+    _, manifest = open_current(some)
+    assert (len(manifest.failures), len(manifest.drops)) == (1, 1)
+
+
+def test_of_some_videos_what_the_dataset_does_not_have_is_named(dataset: DiskStorage, tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("*.mp4\nb.mp3\na.mp4\n")
+    command = ["copy", str(dataset), str(tmp_path / "some"), "--from", str(tmp_path / "ids.txt"), "--videos", "x/*"]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 3
+    assert "3 ids not in the dataset: *.mp4, b.mp3, x/*; " in result.stderr
+    assert content(DiskStorage(tmp_path / "some")) == A
+    assert json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)["unknown"] == ["*.mp4", "b.mp3", "x/*"]
+    (tmp_path / "ids.txt").write_text("\n")
+    result = CliRunner().invoke(app, ["copy", str(dataset), str(tmp_path / "all"), "--from", str(tmp_path / "ids.txt")])
+    assert result.exit_code == 2
+    assert "ids.txt has no ids; give a text file with an id on each line" in result.stderr
+    assert not (tmp_path / "all").exists()
+
+
+def test_of_some_videos_another_one_of_the_target_is_replaced_or_stays(
+    videos: Path, root: Path, dataset: DiskStorage, target: DiskStorage
+) -> None:
+    replace_source(root, dataset, videos / "new.mp4")
+    annotate(dataset, {"b.mp4": {"label": 2}})
+    done = copy_videos([dataset], target, ids=["b.mp4"], update=True)
+    assert (done.ids, done.already, done.other_columns) == ((), ("b.mp4",), ("b.mp4",))
+    assert content(target) == {**A, **B}
+    done = copy_videos([dataset], target, ids=["a.mp4"], update=True)
+    assert (done.ids, done.replaced, done.already, done.other_columns) == (("a.mp4",), ("a.mp4",), (), ())
+    assert content(target) == {"a.mp4": (None, 200), **B}
