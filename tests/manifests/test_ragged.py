@@ -1,5 +1,7 @@
 """Rows of different lengths in two flat arrays."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,11 +42,25 @@ def test_names_that_are_no_unicode_stay_apart() -> None:
     assert from_texts(names).texts() == [r"caf\udce9", r"caf\udce8"]
 
 
-@given(byte_rows, st.randoms(use_true_random=False))
-def test_take_picks_rows_in_any_order(data: list[bytes], random: object) -> None:
-    order = np.array([len(data) - 1 - index for index in range(len(data))] * 2, dtype=np.int64)
-    taken = from_rows(data).take(order)
-    assert [taken.bytes(index) for index in range(len(taken))] == [data[index] for index in order]
+@given(byte_rows, st.lists(st.integers(0, 7), max_size=12), st.sampled_from([0, 2, 1000]))
+def test_take_picks_rows_in_any_order(data: list[bytes], order: list[int], values_of_a_copy: int) -> None:
+    rows = [row for row in order if row < len(data)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ragged, "_VALUES_OF_A_COPY", values_of_a_copy)
+        taken = from_rows(data).take(np.array(rows, dtype=np.int64))
+    assert [taken.bytes(index) for index in range(len(taken))] == [data[index] for index in rows]
+
+
+@pytest.mark.parametrize("order", [range(1000), range(999, -1, -1)])
+def test_long_rows_are_taken_without_an_index_of_each_value(order: range) -> None:
+    """Labels may be transcripts, or lists with a box for each frame."""
+    whole = from_texts(str(number) * 1000 for number in range(1000))
+    tracemalloc.start()
+    taken = whole.take(np.array(order))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken.text(7) == str(order[7]) * 1000
+    assert peak_bytes < 1.5 * len(whole.values)
 
 
 @given(st.lists(byte_rows, min_size=1, max_size=4))
