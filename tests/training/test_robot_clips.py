@@ -8,6 +8,7 @@ from __future__ import annotations
 import pickle
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -174,9 +175,7 @@ def test_a_transform_gets_the_frames_of_one_camera(robots: Robots) -> None:
 
 
 def test_columns_are_read_as_they_are_and_those_that_make_no_array_are_left_out(robots: Robots, tmp_path: Path) -> None:
-    robot = shutil.copytree(robots["v3"][0], tmp_path / "robot")
-    file = robot / "data/chunk-000/file-000.parquet"
-    table, count = pq.read_table(file), sum(LENGTHS)
+    count = sum(LENGTHS)
     more = {
         "next.done": pa.array([row % 2 == 0 for row in range(count)]),
         "matrix": pa.array([[[row, 0.0, 1.0], [2.0, 3.0, 4.0]] for row in range(count)]),
@@ -184,14 +183,72 @@ def test_columns_are_read_as_they_are_and_those_that_make_no_array_are_left_out(
         "uneven": pa.array([[0.0] * (row % 3) for row in range(count)]),
         "missing": pa.array([None, *range(1, count)]),
     }
-    for name, column in more.items():
-        table = table.append_column(name, column)
-    pq.write_table(table, file, row_group_size=4)
+    robot = with_columns(shutil.copytree(robots["v3"][0], tmp_path / "robot"), more)
     dataset = shortgop.LeRobotClips(robots["v3"][1], robot, delta_timestamps={"matrix": [0, 1 / FPS]})
     item = dataset[2]
     assert (item["next.done"].item(), item["next.done"].dtype) == (True, torch.bool)
     assert item["matrix"].tolist() == [[[row, 0, 1], [2, 3, 4]] for row in (2, 3)]
     assert not {"said", "uneven", "missing"} & set(item)
+
+
+def with_columns(robot: Path, columns: Mapping[str, pa.Array]) -> Path:
+    """The robot, whose rows have these columns too."""
+    file = robot / "data/chunk-000/file-000.parquet"
+    table = pq.read_table(file)
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    pq.write_table(table, file, row_group_size=4)
+    return robot
+
+
+def test_numbers_of_items_have_the_dtypes_that_lerobot_gives_them(robots: Robots, tmp_path: Path) -> None:
+    """A policy in float32 takes no float64, which some datasets have; rows, of which statistics are made, keep it."""
+    count = sum(LENGTHS)
+    columns = {
+        "double": pa.array([[row / 7, 1.0] for row in range(count)], pa.list_(pa.float64(), 2)),
+        "half": pa.array(np.arange(count, dtype=np.float16)),
+        "byte": pa.array(range(count), pa.uint8()),
+        "short": pa.array([[-row] for row in range(count)], pa.list_(pa.int16(), 1)),
+        "flag": pa.array([row % 2 == 0 for row in range(count)]),
+        "large": pa.array([2**64 - 1] * count, pa.uint64()),
+    }
+    robot = with_columns(shutil.copytree(robots["v3"][0], tmp_path / "robot"), columns)
+    dataset = shortgop.LeRobotClips(robots["v3"][1], robot, delta_timestamps={"short": [0, 1 / FPS]})
+    item = dataset[3]
+    assert {name: item[name].dtype for name in columns} == {
+        "double": torch.float32, "half": torch.float32, "byte": torch.int64, "short": torch.int64,
+        "flag": torch.bool, "large": torch.uint64,
+    }  # fmt: skip
+    assert item["double"].tolist() == pytest.approx([3 / 7, 1])
+    assert [item[name].tolist() for name in ("half", "byte", "short", "large")] == [3, 3, [[-3], [-4]], 2**64 - 1]
+    assert dataset.rows["double"].dtype == np.float64
+
+
+class Matrix(pa.ExtensionType):  # type: ignore[misc]
+    """As the package datasets has it, in which LeRobot writes matrices."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.list_(pa.list_(pa.float32())), "datasets.features.features.Array2DExtensionType")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> Matrix:
+        return cls()
+
+
+def test_a_matrix_is_there_also_where_its_type_is_known(robots: Robots, tmp_path: Path) -> None:
+    """It was left out as soon as the package datasets was imported, as lerobot does."""
+    matrices = [[[row, 0.0, 1.0], [2.0, 3.0, 4.0]] for row in range(sum(LENGTHS))]
+    pa.register_extension_type(Matrix())
+    try:
+        column = pa.ExtensionArray.from_storage(Matrix(), pa.array(matrices, Matrix().storage_type))
+        robot = with_columns(shutil.copytree(robots["v3"][0], tmp_path / "robot"), {"matrix": column})
+        dataset = shortgop.LeRobotClips(robots["v3"][1], robot, delta_timestamps={"matrix": [0, 1 / FPS]})
+    finally:
+        pa.unregister_extension_type(Matrix().extension_name)
+    assert dataset[2]["matrix"].tolist() == matrices[2:4]
 
 
 def test_an_episode_that_lacks_a_camera_is_left_out_and_named(robots: Robots) -> None:

@@ -39,7 +39,7 @@ from .robot_cameras import (
     seed_of,
     transforms_of,
 )
-from .robot_rows import rate_of, rows_of, tasks_of
+from .robot_rows import as_item, rate_of, rows_of, tasks_of
 
 # In seconds: as in LeRobot, delta timestamps may be so far from a frame.
 _TOLERANCE = 1e-4
@@ -268,10 +268,10 @@ class LeRobotClips(ClipDataset):
         for name, column in self._robot.columns.items():
             deltas = self._deltas.get(name)
             if deltas is None:
-                item[name] = torch.from_numpy(np.array(column[first + frame]))
+                item[name] = as_item(column[first + frame])
                 continue
             frames = frame + np.array(deltas)
-            item[name] = torch.from_numpy(column[first + frames.clip(0, last)])
+            item[name] = as_item(column[first + frames.clip(0, last)])
             item[f"{name}_is_pad"] = torch.from_numpy((frames < 0) | (frames > last))
         if self._tasks and "task_index" in item:
             item["task"] = self._tasks[int(item["task_index"])]

@@ -14,6 +14,7 @@ from multiprocessing.context import get_spawning_popen
 from typing import Any
 
 import numpy as np
+import torch
 
 from ...errors import ToolError, UsageError
 from ...manifests.ragged import Array
@@ -141,6 +142,8 @@ def _of_file(robot: Storage, key: str, episodes: Array, num_bytes: int) -> Itera
 def _is_numeric(kind: Any) -> bool:
     import pyarrow as pa
 
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
     while pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind):
         kind = kind.value_type
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
@@ -150,6 +153,9 @@ def _array(column: Any) -> Array | None:
     """A column as an array, (rows, ...); None where its lists are not all as long, or values are missing."""
     import pyarrow as pa
 
+    if isinstance(column.type, pa.BaseExtensionType):
+        # LeRobot writes matrices as a type of the package datasets, which pyarrow knows where that was imported.
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     values, shape = column.combine_chunks(), [len(column)]
     while not (pa.types.is_primitive(values.type)):
         if values.null_count:
@@ -166,6 +172,18 @@ def _array(column: Any) -> Array | None:
         return None
     array: Array = values.to_numpy(zero_copy_only=False).reshape(shape)
     return array
+
+
+def as_item(values: Any) -> torch.Tensor:
+    """Values of a column as an entry of items, which is a copy. Floats become float32 and integers int64, as LeRobot
+    has them, since it makes tensors of Python's numbers."""
+    array = np.asarray(values)
+    if array.dtype.kind == "f":
+        return torch.from_numpy(array.astype(np.float32))
+    # One of uint64 may be too large.
+    if array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64):
+        return torch.from_numpy(array.astype(np.int64))
+    return torch.from_numpy(array.copy())
 
 
 @contextmanager
