@@ -42,7 +42,10 @@ def wrong_rows(output: ClipOutput, shape: tuple[int, ...], tensor: torch.Tensor,
     """The error for clips of this shape, one of them of `video`, that do not go into the rows of a tensor."""
     time = output.layout.index("T")
     if shape == tuple(tensor.shape[1:]):
-        remedy = "all clips of a batch have one dtype"
+        remedy = (
+            "all clips of a batch have one dtype; where `items` of a subclass gives frames another one, let it call "
+            "super().items(draws), without rows"
+        )
     elif shape[time] == tensor.shape[1 + time]:
         remedy = (
             "open the dataset with size=(height, width), or give its shortgop.Output that; where sizes are to differ, "

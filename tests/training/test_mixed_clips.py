@@ -102,10 +102,14 @@ def both_of(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> tuple[A
 def test_datasets_with_other_outputs_are_told_as_such(folder: Path) -> None:
     """It was a KeyError of a ClipLoader."""
     small = {"small": shortgop.Output(size=(32, 32))}
-    for one, other, name in (({}, {"outputs": small}, "small"), ({"outputs": small}, {}, "frames")):
+    for one, other, name in (({}, {"outputs": small}, "frames"), ({"outputs": small}, {}, "crop")):
         both, sampler = both_of(folder, one, other)
-        with pytest.raises(
-            UsageError, match=f"a clip has '{name}', which the first item lacks; .* outputs of the same"
+        with (
+            pytest.warns(DatasetWarning, match="the same outputs and metadata"),
+            pytest.raises(
+                UsageError,
+                match=f"the item lacks '{name}', which the first .* where several datasets are mixed, give all",
+            ),
         ):
             list(shortgop.ClipLoader(both, sampler, workers=0))
 
@@ -141,7 +145,7 @@ def test_bytes_and_floats_in_a_batch_are_told(folder: Path) -> None:
         (batch,) = DataLoader(both, batch_size=6, sampler=sampler)
     assert batch["frames"].dtype == torch.float16
     with pytest.raises(
-        UsageError, match=r"do not go into rows of torch.uint8 .*: all clips of a batch have one dtype$"
+        UsageError, match=r"do not go into rows of torch.uint8 .*: all clips of a batch have one dtype;"
     ):
         list(shortgop.ClipLoader(both, sampler, workers=0))
 

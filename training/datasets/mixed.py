@@ -203,7 +203,8 @@ class MixedClips(DrawnItems):
             lack = ", ".join(str(part) for part in sorted(entries) if name not in entries[part])
             warn(
                 f"items of dataset {have} have {name!r}, and those of dataset {lack} do not: a batch of both leaves it "
-                f"out, or is an error. Give all of them the same metadata, or add it in `items` of a subclass"
+                "out, or is an error. Give all of them the same outputs and metadata, or add it in `items` of a "
+                "subclass"
             )
             return
         for name in sorted(both):

@@ -12,7 +12,7 @@ import torch
 
 from ...arguments import fits_int64
 from ...errors import UsageError, WrongTypeError
-from ...readers.convert.copies import copy_frame
+from ...readers.convert.copies import cloned, copy_frame
 
 # Columns begin at pages.
 _PAGE_BYTES = 1 << 12
@@ -44,8 +44,6 @@ class BatchRows:
     """Of all entries, in the order of items."""
     num_rows: int
     num_bytes: int
-    apart: tuple[str, ...] = ()
-    """Entries that have no column whatever they are."""
 
     def tensors(self, memory: Any, first_byte: int = 0) -> dict[str, torch.Tensor]:
         """Each column in the `num_bytes` of a buffer from `first_byte` on: (rows, ...)."""
@@ -115,7 +113,7 @@ def rows_for(item: Mapping[str, Any], num_rows: int, apart: Collection[str] = ()
         )
     tensors = {name: as_tensor(value) for name, value in item.items() if name not in apart}
     columns = [Column(name, each.dtype, tuple(each.shape), 0) for name, each in tensors.items() if each is not None]
-    return with_rows(BatchRows(tuple(columns), tuple(item), 0, 0, tuple(apart)), num_rows)
+    return with_rows(BatchRows(tuple(columns), tuple(item), 0, 0), num_rows)
 
 
 def with_rows(rows: BatchRows, num_rows: int) -> BatchRows:
@@ -124,7 +122,7 @@ def with_rows(rows: BatchRows, num_rows: int) -> BatchRows:
     for column in rows.columns:
         columns.append(replace(column, offset=offset))
         offset += -(-column.row_bytes * num_rows // _PAGE_BYTES) * _PAGE_BYTES
-    return BatchRows(tuple(columns), rows.names, num_rows, offset, rows.apart)
+    return BatchRows(tuple(columns), rows.names, num_rows, offset)
 
 
 def as_tensor(value: Any) -> torch.Tensor | None:
@@ -150,34 +148,63 @@ def _alone(value: Any) -> Any:
     return value
 
 
-def write_item(
-    item: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, torch.Tensor], row: int
-) -> dict[str, Any]:
-    """Copy an item into a row, but for what lies there already. Returns the entries that have no column.
+def lies_at(value: Any, place: torch.Tensor) -> bool:
+    """Whether an entry of an item is what lies in this row, since it was read into it. A transposed view is not."""
+    return (
+        isinstance(value, torch.Tensor)
+        and value.data_ptr() == place.data_ptr()
+        and (value.dtype, value.shape, value.stride()) == (place.dtype, place.shape, place.stride())
+    )
 
-    `names` are those of the first item's entries. UsageError when this one has others, or another shape or dtype.
+
+def write_items(
+    items: Sequence[Mapping[str, Any]],
+    names: Sequence[str],
+    tensors: Mapping[str, torch.Tensor],
+    rows: Sequence[int],
+) -> tuple[dict[str, Any], ...]:
+    """Copy items into rows, but for what lies there already. Returns the entries of each that have no column.
+
+    `names` are those of the first item's entries. UsageError when one has others, or another shape or dtype.
     """
+    rest, copies = [], []
+    for item, row in zip(items, rows, strict=True):
+        rest.append(_without_column(item, names, tensors))
+        places = {name: tensors[name][row] for name in item if name in tensors}
+        copies += [(_fitting(item, name, at), at) for name, at in places.items() if not lies_at(item[name], at)]
+    # A subclass may give an entry what was read for another one, whose row is written too.
+    columns = [column for column in tensors.values() if column.numel()]
+    first = min((column.data_ptr() for column in columns), default=0)
+    stop = max((column.data_ptr() + column.nbytes for column in columns), default=0)
+    for tensor, place in [
+        (cloned(tensor) if first <= tensor.data_ptr() < stop else tensor, place) for tensor, place in copies
+    ]:
+        copy_frame(tensor, place)
+    return tuple(rest)
+
+
+def _without_column(
+    item: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, torch.Tensor]
+) -> dict[str, Any]:
     if item.keys() != set(names):
         one, other = sorted(set(names) - item.keys()), sorted(item.keys() - set(names))
         what = f"lacks {one[0]!r}, which the first item has" if one else f"has {other[0]!r}, which the first item lacks"
-        raise UsageError(f"draw {item.get('draw')}: the item {what}; items of a batch have the same entries")
-    rest = {}
-    for name, value in item.items():
-        column = tensors.get(name)
-        if column is None:
-            rest[name] = _alone(value)
-            continue
-        place = column[row]
-        # Only what was read in place begins where the row does.
-        if isinstance(value, torch.Tensor) and value.data_ptr() == place.data_ptr() and value.numel():
-            continue
-        tensor = as_tensor(value)
-        if tensor is None or tensor.shape != place.shape or tensor.dtype != place.dtype:
-            found = type(value).__name__ if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
-            raise UsageError(
-                f"draw {item.get('draw')}: {name!r} is {found}, that of the first item is {place.dtype} "
-                f"{tuple(place.shape)}; items of a batch have the same shapes and dtypes, except for entries that "
-                f"ClipLoader has a function for, as collate={{{name!r}: list}}"
-            )
-        copy_frame(tensor.detach(), place)
-    return rest
+        raise UsageError(
+            f"draw {item.get('draw')}: the item {what}; items of a batch have the same entries: where several datasets "
+            "are mixed, give all of them the same outputs and metadata"
+        )
+    return {name: _alone(value) for name, value in item.items() if name not in tensors}
+
+
+def _fitting(item: Mapping[str, Any], name: str, place: torch.Tensor) -> torch.Tensor:
+    """An entry as a tensor that goes into a row."""
+    value = item[name]
+    tensor = as_tensor(value)
+    if tensor is None or tensor.shape != place.shape or tensor.dtype != place.dtype:
+        found = type(value).__name__ if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
+        raise UsageError(
+            f"draw {item.get('draw')}: {name!r} is {found}, that of the first item is {place.dtype} "
+            f"{tuple(place.shape)}; items of a batch have the same shapes and dtypes, except for entries that "
+            f"ClipLoader has a function for, as collate={{{name!r}: list}}"
+        )
+    return tensor.detach()

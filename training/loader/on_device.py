@@ -21,6 +21,7 @@ from ...readers.gpu.stream_order import Gpu
 from ..pixels.rows import Rows
 from ..sampling.slices import BatchKind, PlannedBatch
 from .batch_memory import room_on_device
+from .batch_rows import lies_at
 from .collating import collated
 from .delivery import Delivered
 from .loader_stats import LoaderStats
@@ -213,8 +214,10 @@ def _wait_for_memory(used: deque[Any], num_reading: int, ahead: int) -> None:
 def _whole(items: list[dict[str, Any]], tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """The items as one batch. What was read in place is whole already."""
     batch: dict[str, Any] = {}
-    for name, value in items[0].items():
+    for name in items[0]:
         tensor = tensors.get(name)
-        in_place = tensor is not None and isinstance(value, torch.Tensor) and value.data_ptr() == tensor.data_ptr()
+        in_place = tensor is not None and all(
+            lies_at(item.get(name), tensor[place]) for place, item in enumerate(items)
+        )
         batch[name] = tensor if in_place else collated(name, items)
     return batch

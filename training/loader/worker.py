@@ -22,7 +22,7 @@ from ..pixels.rows import Rows
 from ..pixels.transforms import seeded
 from ..which_clips.keyed import key
 from .arena import Arena, MappedArena
-from .batch_rows import write_item
+from .batch_rows import write_items
 from .messages import Cancel, Done, ReadsItems, Ready, Spent, UseArena, Work
 from .passed_files import passed_file
 
@@ -38,11 +38,10 @@ def read_work(dataset: ReadsItems, work: Work, arena: Arena | MappedArena) -> Do
     try:
         # A subclass may draw random numbers in its items, and all processes of a fork server start with torch's
         # generator in the same state.
-        tensors, kind = arena.tensors(work.area, work.kind), arena.areas.kinds[work.kind]
+        tensors, names = arena.tensors(work.area, work.kind), arena.areas.kinds[work.kind].names
         with seeded(key(*dataset.seeds, "items", *work.draws)), noting_draws(dataset, work.draws):
-            items = dataset.items(work.draws, Rows(tensors, work.rows, kind.apart))
-        names = kind.names
-        rest = tuple(write_item(item, names, tensors, row) for item, row in zip(items, work.rows, strict=True))
+            items = dataset.items(work.draws, Rows(tensors, work.rows))
+        rest = write_items(items, names, tensors, work.rows)
     except Exception as error:  # noqa: BLE001  # a transform may raise anything; the loader raises it again
         failed = error
     used = dataset.stats() - before

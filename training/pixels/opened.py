@@ -228,7 +228,7 @@ class OpenedDataset:
         opened."""
         if videos:
             wanted = {"frames": self._reader.own_output(videos)} if outputs is None else outputs
-            tensors = [rows.tensor(name) for name in wanted]
+            tensors = [rows.tensors[name] for name in wanted]
             self._reader.read_into(videos, frames, list(wanted.values()), tensors, rows.numbers)
         return self._pts_seconds(videos, frames)
 

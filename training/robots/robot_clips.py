@@ -251,15 +251,12 @@ class LeRobotClips(ClipDataset):
     def _rows_for(self, camera: str, rows: Rows | None) -> Rows | None:
         if rows is None or self._views[camera].has_transform:
             return None
-        tensors, apart = {}, []
+        tensors = {}
         for name, axis in self._axes[camera].items():
-            entry = entry_of(camera, name)
-            if rows.lacks([entry]):
-                apart.append(name)
-                continue
-            tensor = rows.tensor(entry)
-            tensors[name] = tensor if axis is None else tensor.unsqueeze(1 + axis)
-        return Rows(tensors, rows.numbers, apart)
+            tensor = rows.tensors.get(entry_of(camera, name))
+            if tensor is not None:
+                tensors[name] = tensor if axis is None else tensor.unsqueeze(1 + axis)
+        return Rows(tensors, rows.numbers)
 
     def _of_frame(self, video: int, frame: int) -> Item:
         """What the rows say of a frame of an episode, and of those around it."""

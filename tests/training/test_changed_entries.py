@@ -1,0 +1,102 @@
+"""What `items` of a subclass does with the frames that it gets: ClipLoader reads these into the memory of batches, and
+its batches are those of a DataLoader all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import shortgop
+from shortgop.errors import UsageError
+from shortgop.training.loader.batch_rows import write_items
+from training_videos import make_videos
+
+Items = list[dict[str, Any]]
+OUTPUTS = {"left": shortgop.Output(size=(32, 32)), "right": shortgop.Output(size=(32, 32), flip=1.0)}
+
+
+class Changed(shortgop.ClipDataset):
+    """Two pictures of each clip, mirrored to each other, with which `change` does something."""
+
+    def items(self, draws: Any, rows: Any = None) -> Items:
+        items = super().items(draws, rows)
+        for item in items:
+            self.change(item)
+        return items
+
+    def change(self, item: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+
+class Renamed(Changed):
+    """It was an error that told of datasets that are mixed."""
+
+    def change(self, item: dict[str, Any]) -> None:
+        item["pixel_values"] = item.pop("left")
+
+
+class Swapped(Changed):
+    """Both had the frames of one."""
+
+    def change(self, item: dict[str, Any]) -> None:
+        item["left"], item["right"] = item["right"], item["left"]
+
+
+class Transposed(Changed):
+    """They were as they had been read."""
+
+    def change(self, item: dict[str, Any]) -> None:
+        item["left"] = item["left"].mT
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("changed"))
+
+
+@pytest.mark.parametrize("kind", [Renamed, Swapped, Transposed])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_changed_items_are_those_of_a_data_loader(kind: type[Changed], workers: int, folder: Path) -> None:
+    dataset = kind(folder, shortgop.AllClips(2, step=4), outputs=OUTPUTS)
+    sampler = shortgop.ElasticSampler(dataset, 4)
+    expected = list(DataLoader(dataset, 4, sampler=sampler))
+    with shortgop.ClipLoader(dataset, sampler, workers=workers) as loader:
+        for batch, wanted in zip(loader, expected, strict=True):
+            assert list(batch) == list(wanted)
+            assert all(torch.equal(batch[name], wanted[name]) for name in wanted)
+
+
+def test_clips_that_are_read_together_may_exchange_what_was_read() -> None:
+    columns = {"frames": torch.tensor([[1, 2], [3, 4], [5, 6]])}
+    frames = list(columns["frames"])
+    items = [{"frames": frames[place]} for place in (2, 0, 1)]
+    assert write_items(items, ["frames"], columns, range(3)) == ({}, {}, {})
+    assert columns["frames"].tolist() == [[5, 6], [1, 2], [3, 4]]
+
+
+class Floats(shortgop.ClipDataset):
+    with_rows = True
+
+    def items(self, draws: Any, rows: Any = None) -> Items:
+        items = super().items(draws, rows if self.with_rows else None)
+        for item in items:
+            item["frames"] = item["frames"].float() / 255
+        return items
+
+
+def test_frames_of_another_type_are_read_without_rows(folder: Path) -> None:
+    dataset = Floats(folder, shortgop.CenterClips(2))
+    sampler = shortgop.ElasticSampler(dataset, 3)
+    with pytest.raises(
+        UsageError, match=r"gives frames another one, let it call super\(\).items\(draws\), without rows"
+    ):
+        next(iter(shortgop.ClipLoader(dataset, sampler, workers=0)))
+    dataset.with_rows = False
+    (batch,) = shortgop.ClipLoader(dataset, sampler, workers=0)
+    (expected,) = DataLoader(dataset, 3, sampler=sampler)
+    assert torch.equal(batch["frames"], expected["frames"])
+    assert 0 < float(batch["frames"].mean()) < 1
