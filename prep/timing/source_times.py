@@ -17,7 +17,7 @@ from ..running.frame_report import NO_PTS
 from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .rates import MAX_RATE, constant_rate, variable_rate
 from .straight_times import may_be_copied
-from .stretch import Part, Stretch, part_of
+from .stretch import Part, Stretch, check_frames, part_of
 
 # Longer pauses do not count when the rate is chosen, whether they are closed or kept.
 _PAUSE_SECONDS = Fraction(10)
@@ -90,12 +90,14 @@ def plan_stretch(
 ) -> FrameGrid:
     """The frame grid of a stretch, at the rate of the whole source. `gaps` are those of the whole source.
 
-    SourceError for a stretch outside the source, DamagedSourceError for gaps in it that the policy refuses.
+    SourceError for a stretch outside the source, or with other frames than its dataset means; DamagedSourceError for
+    gaps in it that the policy refuses.
     """
     pts, timebase = times_of(source), source.timebase
     part = part_of(source.path, stretch, pts, source.end_pts, timebase, rhythm.interval)
     # Times that were rounded to milliseconds, as in Matroska, and copied to finer units have no exact rate.
-    if rhythm.interval and abs(rhythm.interval * rhythm.fps - 1) <= _ROUNDED_PART:
+    has_own_ticks = rhythm.interval and abs(rhythm.interval * rhythm.fps - 1) <= _ROUNDED_PART
+    if rhythm.interval and has_own_ticks:
         part = _at_frames(part, pts, float(rhythm.interval / timebase), float(_ROUNDED_SECONDS / timebase))
     befores = {gap.pts: int(pts[np.searchsorted(pts, gap.pts) - 1]) for gap in gaps}
     touched = tuple(gap for gap in gaps if befores[gap.pts] < part.end_pts and gap.pts > part.origin_pts)
@@ -104,7 +106,10 @@ def plan_stretch(
     # A stretch that starts or ends within a gap shows the frame before the gap for as long as the stretch says.
     inside = tuple(gap for gap in touched if befores[gap.pts] >= part.origin_pts and gap.pts <= shown[-1])
     rule = TickRule.of(shown, timebase, rhythm.fps, rhythm.interval, inside if policy.gaps == "close" else ())
-    return grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))
+    grid = grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))
+    if has_own_ticks:
+        check_frames(source.path, stretch, len(grid), int(shown[0] - pts[0]) * timebase, rhythm.fps)
+    return grid
 
 
 def _at_frames(part: Part, pts: Array, interval_units: float, rounded_units: float) -> Part:

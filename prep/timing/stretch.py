@@ -12,21 +12,27 @@ from ...manifests.ragged import Array
 
 # Durations in annotations are often those of a file whose sound is longer than its picture.
 _SLACK_SECONDS = Fraction(1, 2)
+_CORRECT = "correct it, or leave out its end for the rest of the file"
+# How much of an interval a frame that is meant may be away.
+_BESIDE = Fraction(1, 4)
 
 
 @dataclass(frozen=True)
 class Stretch:
     """The time [start, end) of a source, in seconds after its first frame; to the source's end where `end` is None.
-    `place` is where the user named it, for messages. It may end up to `slack_seconds` after the source, or half of the
-    source's ordinary interval.
+    `place` is where the user named it, for messages. It may end half a second after the source, or half of the source's
+    ordinary interval.
+
+    With `num_frames`, a dataset says that it has so many, and means frames by their times: it has to end with the
+    source, and at the source's own rate it has to begin at a frame and to have so many.
 
     With `in_frames`, `start` and `end` are numbers of frames, whole ones, and the source has to have them all."""
 
     start: Fraction
     end: Fraction | None = None
     place: str = field(default="", compare=False)
-    slack_seconds: Fraction = field(default=_SLACK_SECONDS, compare=False)
     in_frames: bool = False
+    num_frames: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.start < 0 or (self.end is not None and self.end <= self.start):
@@ -78,18 +84,19 @@ def part_of(  # noqa: PLR0917  # the source's times, and how to round to them
     ordinary interval. So times that were rounded to milliseconds find the frames that were meant, and of evenly spaced
     frames each belongs to exactly one of two stretches that meet.
 
-    SourceError for a stretch that starts after the end of the source, or ends more than its slack after it.
+    SourceError for a stretch that starts after the end of the source, or ends more than it may after it.
     """
     if stretch.in_frames:
         return _part_by_numbers(path, stretch, pts, end_pts)
     zero, half = int(pts[0]), (interval or Fraction(0)) / 2
     lasts = (end_pts - zero) * timebase
     end = lasts if stretch.end is None else stretch.end
-    if stretch.start >= lasts or end > lasts + max(stretch.slack_seconds, half):
+    slack = half if stretch.num_frames is not None else max(_SLACK_SECONDS, half)
+    if stretch.start >= lasts or end > lasts + slack:
         what = "starts" if stretch.start >= lasts else "ends"
         raise SourceError(
             f"{stretch.place + ': ' if stretch.place else ''}the stretch {stretch} {what} after the end of {path}, "
-            f"which lasts {float(lasts):.3f} s; correct it, or leave out its end for the rest of the file",
+            f"which lasts {float(lasts):.3f} s; {'copy the file again' if stretch.num_frames else _CORRECT}",
             file=path,
         )
     last_start = zero + (stretch.start + half) / timebase
@@ -101,13 +108,32 @@ def part_of(  # noqa: PLR0917  # the source's times, and how to round to them
     return Part(first, max(first + 1, stop), origin_pts, max(origin_pts + 1, stop_pts))
 
 
+def check_frames(path: str, stretch: Stretch, num_frames: int, first: Fraction, fps: Fraction) -> None:
+    """SourceError where the frames of a stretch are not those that its dataset means: so many at the source's rate, of
+    which the first is shown `first` seconds after that of the source."""
+    if stretch.num_frames is None:
+        return
+    if abs(first - stretch.start) * fps > _BESIDE:
+        raise SourceError(
+            f"{stretch.place} begins at {float(stretch.start):.6g} s, between two frames of {path}, so it is not known "
+            "which are its frames; write the dataset's description of episodes again",
+            file=path,
+        )
+    if stretch.num_frames != num_frames:
+        raise SourceError(
+            f"{stretch.place}: {path} has {num_frames} frames in the stretch {stretch} at {float(fps):g} frames/s, and "
+            f"the dataset says {stretch.num_frames}; copy the file again, or give --fps if only its rate is wrong",
+            file=path,
+        )
+
+
 def _part_by_numbers(path: str, stretch: Stretch, pts: Array, end_pts: int) -> Part:
     first, stop = int(stretch.start), len(pts) if stretch.end is None else int(stretch.end)
     if first >= len(pts) or stop > len(pts):
         what = "starts" if first >= len(pts) else "ends"
         raise SourceError(
             f"{stretch.place + ': ' if stretch.place else ''}the stretch {stretch} {what} after the last frame of "
-            f"{path}, which has {len(pts)}, numbered from 0; correct it, or leave out its end for the rest of the file",
+            f"{path}, which has {len(pts)}, numbered from 0; {_CORRECT}",
             file=path,
         )
     return Part(first, stop, int(pts[first]), int(pts[stop]) if stop < len(pts) else end_pts)

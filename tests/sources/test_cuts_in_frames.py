@@ -57,6 +57,7 @@ def test_frames_that_the_file_does_not_have_fail_alone(tmp_path: Path) -> None:
     reasons = {failure.id: failure.reason for failure in report.failures}
     assert "line 3 of" in reasons["v.mp4@f290-301"]
     assert "f290-301 ends after the last frame of" in reasons["v.mp4@f290-301"]
+    assert reasons["v.mp4@f290-301"].endswith("correct it, or leave out its end for the rest of the file")
     assert "f300- starts after the last frame of" in reasons["v.mp4@f300-"]
     assert "which has 300, numbered from 0" in reasons["v.mp4@f300-"]
 

@@ -100,6 +100,36 @@ def test_an_episode_of_which_the_file_lacks_frames_is_named(tmp_path: Path) -> N
     reasons = [failure.reason for failure in prepared(root, out=tmp_path / "out").failures]
     assert len(reasons) == 2
     assert reasons[0].startswith(f"episode 0 of '{root}'")
+    assert reasons[0].endswith("which lasts 0.967 s; copy the file again")
+
+
+def test_a_file_of_a_lower_rate_lacks_frames(tmp_path: Path) -> None:
+    """It became a video of 12 frames, for which LeRobotClips refused the whole dataset."""
+    root = write_lerobot_2(tmp_path / "robot", [10, 13], fps=10)
+    path = root / f"videos/chunk-000/{CAMERAS[0]}/episode_000001.mp4"
+    make_video(path, pts=range(13), timebase=Fraction(1, 9), gop=2, first_number=10)
+    (failure,) = prepared(root, out=tmp_path / "out").failures
+    assert failure.reason == (
+        f"episode 1 of '{root}': {path} has 12 frames in the stretch 0-1.3 at 9 frames/s, and the dataset says 13; "
+        "copy the file again, or give --fps if only its rate is wrong"
+    )
+
+
+@pytest.mark.parametrize("off", [-0.3, 0.5, 0.2])
+def test_an_episode_that_begins_between_two_frames_is_a_failure(off: float, tmp_path: Path) -> None:
+    """It had the frames of other rows where it was off by more than half a frame. LeRobot refuses to read it."""
+    root = write_lerobot(tmp_path / "robot", [30, 40])
+    episodes = root / "meta/episodes/chunk-000/file-000.parquet"
+    table, name = pq.read_table(episodes), f"videos/{CAMERAS[0]}/from_timestamp"
+    starts = pa.array([0, 1 + off / 30])
+    pq.write_table(table.set_column(table.column_names.index(name), name, starts), episodes)
+    failures = prepared(root, out=tmp_path / "out").failures
+    if abs(off) < 1 / 4:
+        assert not failures
+        assert [read_number(each) for each in shortgop.open(tmp_path / "out")[1]] == list(range(30, 70))
+    else:
+        (failure,) = failures
+        assert f"episode 1 of '{root}' begins at {1 + off / 30:.6g} s, between two frames of" in failure.reason
 
 
 def test_the_episodes_of_version_2_lie_in_folders_of_so_many(tmp_path: Path) -> None:

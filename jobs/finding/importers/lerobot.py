@@ -252,7 +252,7 @@ def _described_by_lines(
 def _source(robot: _Dataset, camera: str, episode: _Episode) -> Imported:
     name, start = episode.files[camera]
     place = _place(robot, episode)
-    part = Stretch(start, start + episode.length / robot.fps, place, slack_seconds=Fraction(0))
+    part = Stretch(start, start + episode.length / robot.fps, place, num_frames=episode.length)
     return _imported(robot, camera, episode, name, part)
 
 
