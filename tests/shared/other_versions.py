@@ -140,21 +140,24 @@ def _environment(folder: Path, python: str | None, wanted: Sequence[str]) -> Pat
     return folder / "bin" / "python"
 
 
-def compare(name: str, python: Path, folder: Path, expected: Mapping[str, torch.Tensor]) -> bool:
-    """Whether what an environment reads is what is read here; says so, or what differs."""
+def read_by(python: Path, folder: Path) -> tuple[dict[str, torch.Tensor], str]:
+    """What an environment reads, and its versions; without anything read, what it wrote of its error."""
     file = folder.with_name("found.pt")
     variables = {**os.environ, "PYTHONPATH": str(ROOT / ".venv" / "typed"), "OMP_NUM_THREADS": "1"}
     variables.pop("LD_LIBRARY_PATH", None)
     command = [str(python), __file__, "--read", str(folder), "--into", str(file)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
-    if run.returncode:
-        print(f"{name}: it does not read:\n{run.stderr}")
-        return False
-    found = torch.load(file)
+    return ({}, run.stderr) if run.returncode else (torch.load(file), run.stdout.strip())
+
+
+def compare(
+    name: str, found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], versions: str = ""
+) -> bool:
+    """Whether what an environment read is what is read here; says so, or what differs."""
     differences = {key: difference(found.get(key), value) for key, value in expected.items()}
     wrong = wrong_ones(differences)
     rounded = len(expected) - len(wrong) - list(differences.values()).count(0)
-    print(f"{name}: {run.stdout.strip()}")
+    print(f"{name}: {versions}")
     print(f"  of {len(expected)} kinds of reads, {rounded} differ by one level at most, {len(wrong)} by more: {wrong}")
     return not wrong
 
@@ -199,7 +202,8 @@ def main() -> int:
         for name in arguments.only:
             # One after the other: each takes some gigabytes, because of torch.
             with tempfile.TemporaryDirectory(dir=folder) as environment:
-                right.append(compare(name, _environment(Path(environment), *sets[name]), datasets, expected))
+                found, said = read_by(_environment(Path(environment), *sets[name]), datasets)
+                right.append(compare(name, found, expected, said))
     return 0 if all(right) else 1
 
 

@@ -47,8 +47,7 @@ class OneByOne(shortgop.ClipDataset):
 
 
 @pytest.mark.first_case_short
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("rank", range(RANKS))
+@pytest.mark.parametrize(("rank", "workers"), [(0, 0), (1, 1)])
 def test_the_global_batch_size_in_the_loader_of_each_rank_is_refused(
     dataset: shortgop.ClipDataset, rank: int, workers: int
 ) -> None:
@@ -119,15 +118,13 @@ def test_parts_of_a_share_are_read_and_counted_in_global_batches(dataset: shortg
         assert sampler.state_after(step)["position"] == step * GLOBAL_BATCH
 
 
-@pytest.mark.first_case_short
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_batch_size_that_does_not_divide_a_share_is_refused(dataset: shortgop.ClipDataset, workers: int) -> None:
+def test_a_batch_size_that_does_not_divide_a_share_is_refused(dataset: shortgop.ClipDataset) -> None:
     """A run that went on from state_after(2) left out what the loader had not read of 16 samples."""
     said = (
         "3 clips are read as one batch, and rank 0 of 2 has 4 of each global batch of 8, .* batch_size that divides 4"
     )
     with pytest.raises(UsageError, match=said):
-        next(iter(loader_of(dataset, sampler_of(dataset, 0), 3, workers)))
+        next(iter(loader_of(dataset, sampler_of(dataset, 0), 3)))
 
 
 @pytest.mark.long
@@ -155,9 +152,7 @@ def test_draws_reach_other_processes_with_their_share(dataset: shortgop.ClipData
     assert len(dataset.__getitems__([int(draw) for draw in draws])) == 5
 
 
-@pytest.mark.first_case_short
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_sampler_of_another_dataset_is_refused(folder: Path, dataset: shortgop.ClipDataset, workers: int) -> None:
+def test_a_sampler_of_another_dataset_is_refused(folder: Path, dataset: shortgop.ClipDataset) -> None:
     """Its draws were those of other clips without a word, as of a training set that was filtered after its sampler was
     made."""
     sampler = sampler_of(dataset, 0)
@@ -165,7 +160,7 @@ def test_a_sampler_of_another_dataset_is_refused(folder: Path, dataset: shortgop
     mixed = shortgop.MixedClips([some, some])
     for other, count in ((some, 40), (mixed, 80)):
         with pytest.raises(UsageError, match=f"is of a dataset of 74 clips, and this one has {count}: give the DataLo"):
-            next(iter(loader_of(other, sampler, GLOBAL_BATCH // RANKS, workers)))
+            next(iter(loader_of(other, sampler, GLOBAL_BATCH // RANKS)))
         with pytest.raises(UsageError, match="make a sampler of this one"):
             other[next(iter(sampler))]
     same = shortgop.ClipDataset(folder, shortgop.AllClips(1))
@@ -208,21 +203,20 @@ def test_a_worker_tells_them_apart_without_a_fingerprint(folder: Path) -> None:
         some_clips(folder, videos=["b.mp4"]).__getitems__(draws)
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("workers", [0, 1])
-def test_draws_are_not_taken_for_places_of_several_or_some(folder: Path, workers: int) -> None:
+def test_draws_are_not_taken_for_places_of_several_or_some(folder: Path) -> None:
     """In the second epoch a ConcatDataset read other clips, or those of the first epoch again, without a word."""
     one, other = some_clips(folder, videos=["a.mp4"]), some_clips(folder, videos=["b.mp4"])
     sampler = shortgop.ElasticSampler(one, 4)
     both: Any = torch.utils.data.ConcatDataset([one, other])
     backwards: Any = torch.utils.data.Subset(one, range(3, -1, -1))
-    for epoch in (0, 1):
+    # In a worker, too.
+    for epoch, workers in ((0, 0), (1, 1)):
         sampler.set_epoch(epoch)
         with pytest.raises(UsageError, match=r"a ConcatDataset takes them for places .* shortgop\.MixedClips"):
             next(iter(loader_of(both, sampler, 4, workers)))
     sampler.set_epoch(0)
     with pytest.raises(UsageError, match="a Subset takes them for places .* give ClipDataset videos="):
-        next(iter(loader_of(backwards, sampler, 4, workers)))
+        next(iter(loader_of(backwards, sampler, 4)))
     # Samplers of torch do yield places.
     assert len(list(DataLoader(both, batch_size=4, shuffle=True))) == 2
     assert next(iter(DataLoader(backwards, batch_size=4)))["draw"].tolist() == [3, 2, 1, 0]

@@ -76,14 +76,15 @@ def test_an_epoch_that_a_distributed_sampler_was_told_alone_is_told_as_it_begins
     in the fifth."""
     clips = [shortgop.ClipDataset(folder, policy(4)) for policy in (shortgop.RandomClips, shortgop.AllClips)]
     untold, fixed, told = clips[0], clips[1], shortgop.MixedClips(clips[:1])
-    for dataset in (untold, fixed, told):
+    # Each pass of a loader starts its workers.
+    for dataset in (untold,) if workers else (untold, fixed, told):
         sampler: Any = DistributedSampler(cast(Any, dataset), num_replicas=2, rank=0)
         loader = DataLoader(
             dataset, batch_size=2, sampler=sampler, num_workers=workers,
             multiprocessing_context="forkserver" if workers else None,
         )  # fmt: skip
         list(loader)
-        for epoch in range(1, 4):
+        for epoch in range(1, 3 if workers else 4):
             sampler.set_epoch(epoch)
             if dataset is told:
                 told.set_epoch(epoch)
@@ -94,8 +95,8 @@ def test_an_epoch_that_a_distributed_sampler_was_told_alone_is_told_as_it_begins
                 list(loader)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("accelerate", [False, True])
+# A worker that is spawned has not imported it.
+@pytest.mark.parametrize(("accelerate", "workers"), [(False, 0), (True, 0), (False, 1)])
 def test_ranks_that_the_sampler_alone_knows_are_told_in_the_third_epoch(
     accelerate: bool, workers: int, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
