@@ -105,7 +105,7 @@ def test_of_many_failures_some_of_each_kind_are_printed(constant_video: Syntheti
     assert "301 could not be prepared" in done.stdout
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1", "utf-8"])
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1"])
 def test_letters_that_the_encoding_lacks_are_written_out(
     encoding: str, constant_video: SyntheticVideo, tmp_path: Path
 ) -> None:
@@ -183,19 +183,16 @@ def test_a_job_goes_on_where_its_messages_cannot_be_written(constant_video: Synt
         assert (done.returncode, done.stdout.startswith("1 video, 100 frames, ")) == (0, True), name
 
 
-@pytest.mark.parametrize("options", [[], ["--json"]])
 def test_the_exit_status_is_that_of_the_work_where_nobody_reads_the_results(
-    options: list[str], constant_video: SyntheticVideo, tmp_path: Path
+    constant_video: SyntheticVideo, tmp_path: Path
 ) -> None:
     """`shortgop prep ... | head -1` had the status of a job that could not go on."""
     (tmp_path / "empty.mp4").touch()
-    prep = ["prep", str(constant_video.path), str(tmp_path / "empty.mp4"), "--runner", "inline"]
-    dataset = ["--out", str(tmp_path / "dataset")]
-    for command, status in (([*prep, *dataset], 3), (["info", dataset[1]], 0), (["verify", dataset[1]], 0)):
+    dataset = str(tmp_path / "dataset")
+    prep = ["prep", str(constant_video.path), str(tmp_path / "empty.mp4"), "--runner", "inline", "--out", dataset]
+    for command, status in ((prep, 3), (["info", dataset], 0), (["info", dataset, "--json"], 0)):
         with unwritable("unread") as unread:
-            done = subprocess.run(
-                [*SHORTGOP, *command, *options], stdout=unread, stderr=subprocess.PIPE, text=True, check=False
-            )
+            done = subprocess.run([*SHORTGOP, *command], stdout=unread, stderr=subprocess.PIPE, text=True, check=False)
         assert (done.returncode, "Error" in done.stderr) == (status, False), (command, done.stderr)
 
 
