@@ -32,18 +32,17 @@ _PATIENCE_SECONDS = 120
 # Where a dataset lies, and what is killed while it is made. The case says where its sources lie.
 _CASES = {
     "disk": Case(1, has_sections=True, kills=("worker", "driver", "head", "machine"), longest_wait_seconds=2),
-    "s3": Case(2, has_sections=True, kills=("worker", "machine"), longest_wait_seconds=2, sources="s3"),
-    "flaky": Case(4, has_sections=False, kills=("driver", "worker"), longest_wait_seconds=2),
+    "flaky, sources s3": Case(
+        2, has_sections=True, kills=("worker", "machine", "driver"), longest_wait_seconds=2, sources="s3"
+    ),
 }
 _MORE_CASES = {
+    "s3": Case(4, has_sections=False, kills=("machine", "worker"), longest_wait_seconds=2, sources="s3"),
     "disk, cut off": Case(
         3, has_sections=False, kills=("worker", "cut off"), window_sources=4, longest_wait_seconds=2, sources="s3"
     ),
     "disk, sources flaky": Case(
         5, has_sections=True, kills=("worker", "driver", "head", "machine"), longest_wait_seconds=2, sources="flaky"
-    ),
-    "flaky, sources s3": Case(
-        6, has_sections=False, kills=("machine", "worker", "driver"), longest_wait_seconds=2, sources="s3"
     ),
 }
 # A source of all cases: a job that waits for it does not end.
