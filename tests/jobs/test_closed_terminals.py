@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import shortgop
-from unit_sources import make_unit_sources
+from own_units import make_own_units
 
 _VIDEOS = 6
 
@@ -35,7 +35,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_unit_sources(tmp_path_factory.mktemp("sources"), _VIDEOS, 60)
+    return make_own_units(tmp_path_factory.mktemp("sources") / "videos", _VIDEOS)
 
 
 def status_of_job(sources: Path, dataset: Path, *, ignores: bool = False) -> int:

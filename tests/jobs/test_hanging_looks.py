@@ -118,10 +118,10 @@ def test_what_one_machine_cannot_read_another_one_looks_at(
     sources = tmp_path / "sources"
     sources.mkdir()
     made = make_video(tmp_path / "a.mp4", pts=constant_rate_pts(Fraction(30), 20), timebase=Fraction(1, 30))
-    for number in range(8 * 80):
+    for number in range(8 * 10):
         (sources / f"{number:03}.mp4").hardlink_to(made.path)
     # So many that those on the mount take more than a minute to be given up, one after the other.
-    monkeypatch.setattr(ray_looks, "_TASK_SOURCES", 80)
+    monkeypatch.setattr(ray_looks, "_TASK_SOURCES", 10)
     # Also where the machines, which are one, are busy with other tests.
     monkeypatch.setattr(ray_looks, "_PATIENCE_SECONDS", 300)
     # The others take far less than a second.

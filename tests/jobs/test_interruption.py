@@ -19,6 +19,7 @@ import pytest
 import shortgop
 from dataset_places import Places, copied, left_over, names, place_of, shard_names
 from datasets import make_dataset, rows_of
+from own_units import make_own_units
 from shortgop.manifests.dataset_files.layout import shard_key
 from shortgop.manifests.dataset_files.parts import finished_parts, finished_units
 from shortgop.manifests.dataset_files.snapshots import open_current
@@ -28,7 +29,6 @@ from shortgop.storage.interface import Storage
 from started_processes import descendants, kill_workers
 from store_helpers import put
 from sweep import only_in_a_sweep, sample
-from unit_sources import make_unit_sources
 
 pytestmark = pytest.mark.long
 
@@ -88,7 +88,7 @@ except typer.Exit as ended:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = make_unit_sources(tmp_path_factory.mktemp("sources"), _VIDEOS, _FRAMES)
+    folder = make_own_units(tmp_path_factory.mktemp("sources") / "videos", _VIDEOS, _FRAMES)
     (folder / "broken.mp4").write_text("not a video")
     return folder
 
@@ -192,7 +192,9 @@ def test_told_to_end(
 @pytest.mark.parametrize(
     ("number", "what"),
     [
-        *itertools.product([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ["raised", "ignored", "in a text"]),
+        *itertools.product([signal.SIGINT, signal.SIGTERM], ["raised", "ignored", "in a text"]),
+        # It has the handler of SIGTERM.
+        (signal.SIGHUP, "raised"),
         (signal.SIGTERM, "passed over"),
         (signal.SIGTERM, "ignored while Ray starts"),
     ],
