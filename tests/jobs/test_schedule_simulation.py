@@ -226,11 +226,10 @@ def failed(attempts: Attempts, steps: Order, attempt: Attempt) -> None:
 @pytest.mark.parametrize(
     ("kind", "nodes", "cores", "seed"),
     sample(
-        # Of those that are made up and of those that were measured, one is as large as a cluster may be.
-        [*((kind, 100, 4, 0) for kind in _KINDS), ("clips", 1000, 1, 0), ("measured films", 1000, 1, 0)],
+        # One is as large as a cluster may be.
+        [*((kind, 100, 4, 0) for kind in _KINDS), ("clips", 1000, 1, 0)],
         more=[
-            ("films", 1000, 1, 0),
-            ("measured clips", 1000, 1, 0),
+            *((kind, 1000, 1, 0) for kind in _KINDS[1:]),
             *((kind, 1000, 4, seed) for kind in _KINDS for seed in range(3)),
             *((kind, 250, 4, seed) for kind in _KINDS for seed in range(20)),
         ],
