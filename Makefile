@@ -66,7 +66,7 @@ $(STAMP)-bench: $(STAMP)
 
 # Many tests wait for other processes: with more of them than cores they may take less time, and more memory. Torch has
 # one thread in each, because its threads keep a core busy while they wait for each other.
-TEST_PROCESSES := 3
+TEST_PROCESSES := 4
 
 # A process that crashes ends the run with the name of its test. pytest-xdist 3.8 would start another one and that test
 # again, and then the run did not end.
@@ -78,7 +78,7 @@ XDIST := --dist loadfile --max-worker-restart=0
 TESTS := -m "not long" --hypothesis-profile short
 
 test: check
-	@echo "Running the tests on $(TEST_PROCESSES) processes: 10 minutes on two cores, with TESTS= some 40"
+	@echo "Running the tests on $(TEST_PROCESSES) processes: some 5 minutes on two cores, with TESTS= some 15"
 	@$(WITH_FFMPEG) OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_PROCESSES) $(XDIST) --no-loadscope-reorder $(TESTS)
 
 # What a file that fails is called, the run says: FUZZ="--first NUMBER --cases 1" runs it alone.

@@ -50,14 +50,16 @@ settings.load_profile("shortgop")
 # A file's tests run in one process. These files take longest; were one of them the last, the other process would wait.
 # Those that wait for Ray most of the time take turns with those that compute.
 _FIRST = (
-    "test_ray", "test_corpus_life", "test_cluster_chaos", "test_killed_edits", "test_cluster", "test_cluster_machines",
-    "test_loader_failures", "test_hanging_looks", "test_interruption", "test_ray_looks", "test_gpu_prep",
-    "test_lost_tasks", "test_examples", "test_kinds_of_machines", "test_far_sections", "test_soft_gpu",
-    "test_gpu_placement", "test_growth", "test_task_memory", "test_snapshot_layers", "test_second_attempts",
-    "test_sections", "test_ray_data", "test_salvage", "test_ray_own_items", "test_publish", "test_stalls",
-    "test_interrupted_passes", "test_progress_boards", "test_schedule_simulation", "test_ray_first_driver",
-    "test_loader_chaos", "test_long_sources", "test_frames", "test_ray_sections", "test_video_formats", "test_windows",
-    "test_long_stretches", "test_gpu_sections",
+    "test_ray", "test_soft_gpu", "test_cluster_chaos", "test_loader_failures", "test_cluster", "test_killed_edits",
+    "test_ray_data", "test_corpus_life", "test_cluster_machines", "test_gpu_prep", "test_ray_looks", "test_lost_tasks",
+    "test_full_disks", "test_cluster_docs", "test_interruption", "test_kinds_of_machines", "test_damaged_beginnings",
+    "test_status_watch", "test_schedule_simulation", "test_ray_start", "test_lost_roots", "test_hanging_looks",
+    "test_autoscaler", "test_interrupted_passes", "test_unread_video", "test_progress_boards", "test_lost_power",
+    "test_long_stretches", "test_ray_own_items", "test_long_sources", "test_loader_chaos", "test_guessed_memory",
+    "test_streams_in_mid_gop", "test_sections", "test_memory_of_all_videos", "test_ray_sections", "test_gpu_sections",
+    "test_task_memory", "test_growth", "test_second_attempts", "test_lost_head", "test_examples", "test_windows",
+    "test_frames", "test_sample_videos", "test_salvage", "test_stalls", "test_far_sections", "test_gpu_placement",
+    "test_first_window", "test_publish", "test_ray_entry", "test_snapshot_layers", "test_ray_first_driver",
 )  # fmt: skip
 
 
