@@ -27,6 +27,7 @@ from shortgop.cli.printing import PlainConsole
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage, Stored
+from sweep import sample
 from synthetic import constant_rate_pts, make_video
 
 pytestmark = pytest.mark.long
@@ -323,7 +324,7 @@ def prepared(sources: Path, dataset: str) -> None:
     subprocess.run(prep, capture_output=True, check=True)
 
 
-@pytest.mark.parametrize("where", ["folder", "store"])
+@pytest.mark.parametrize("where", sample(["store"], more=["folder"]))
 def test_jobs_that_are_submitted_one_after_the_other_are_each_waited_for(
     where: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

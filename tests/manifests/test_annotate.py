@@ -343,6 +343,7 @@ class TestAnnotatingOverAFlakyNetwork(Annotating):
     where = "flaky"
 
 
-@pytest.mark.long
+# `test_killed_edits.py` and `test_corpus_life.py` have it in S3 in the suite.
+@only_in_a_sweep
 class TestAnnotatingInS3(Annotating):
     where = "s3"

@@ -320,7 +320,8 @@ class TestCollectingOverAFlakyNetwork(Collecting):
     where = "flaky"
 
 
-@pytest.mark.long
+# `test_killed_edits.py` and `test_corpus_life.py` have it in S3 in the suite.
+@only_in_a_sweep
 class TestCollectingInS3(Collecting):
     where = "s3"
 

@@ -169,7 +169,8 @@ class TestDroppingOverAFlakyNetwork(Dropping):
     where = "flaky"
 
 
-@pytest.mark.long
+# `test_killed_edits.py` and `test_corpus_life.py` have it in S3 in the suite.
+@only_in_a_sweep
 class TestDroppingInS3(Dropping):
     where = "s3"
 

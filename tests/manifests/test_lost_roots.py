@@ -60,9 +60,41 @@ def without_its_profile(dataset: Storage) -> None:
     overwrite(dataset, ROOT_KEY, json.dumps(document).encode())
 
 
-class LostRoots:
+class LostRootsAnywhere:
     where: str
 
+    def test_parts_alone_are_enough(self, dataset: Storage) -> None:
+        edited(dataset)
+        before = rows_of(dataset)
+        for each in snapshots(dataset):
+            dataset.remove(snapshot_key(each))
+        removed(dataset)
+        with pytest.raises(NotADatasetError, match="has a folder `parts` and no zarr.json.*--repair"):
+            read_root(dataset)
+        status, said = verified(dataset, "--repair")
+        assert status == 0, said
+        assert rows_of(dataset) == before
+
+    @pytest.mark.long
+    def test_killed_anywhere_it_is_as_before_or_whole(
+        self, dataset: Storage, places: Places, killed_copies: Killer
+    ) -> None:
+        before, root = rows_of(dataset), read_root(dataset)
+        halved(dataset)
+        half, copies = dataset.read(ROOT_KEY), places.new().url
+        seen = set()
+        for number in killed_copies(dataset.url, copies, "with_its_root", 1, 1 if SWEEP else 2, True):
+            copy = storage_at(f"{copies}/{number}")
+            is_whole = copy.read(ROOT_KEY) != half
+            seen.add(is_whole)
+            if not is_whole:
+                restore_root(copy)
+            assert read_root(copy) == root, number
+            assert rows_of(copy) == before, number
+        assert seen == {False, True}
+
+
+class LostRoots(LostRootsAnywhere):
     @pytest.mark.first_case_short
     @pytest.mark.parametrize("damage", [removed, emptied, halved, without_its_profile])
     def test_it_is_as_it_was(self, videos: Path, dataset: Storage, damage: Callable[[Storage], None]) -> None:
@@ -103,18 +135,6 @@ class LostRoots:
         assert rows_of(dataset) == before
         assert read_root(dataset).profile == root.profile
         assert read_root(dataset).num_parts == root.num_parts
-
-    def test_parts_alone_are_enough(self, dataset: Storage) -> None:
-        edited(dataset)
-        before = rows_of(dataset)
-        for each in snapshots(dataset):
-            dataset.remove(snapshot_key(each))
-        removed(dataset)
-        with pytest.raises(NotADatasetError, match="has a folder `parts` and no zarr.json.*--repair"):
-            read_root(dataset)
-        status, said = verified(dataset, "--repair")
-        assert status == 0, said
-        assert rows_of(dataset) == before
 
     def test_without_a_readable_snapshot_parts_say_the_profile(self, dataset: Storage) -> None:
         before, root = rows_of(dataset), read_root(dataset)
@@ -165,24 +185,6 @@ class LostRoots:
         assert restore_root(place) is None
         assert place.find(ROOT_KEY) is None
 
-    @pytest.mark.long
-    def test_killed_anywhere_it_is_as_before_or_whole(
-        self, dataset: Storage, places: Places, killed_copies: Killer
-    ) -> None:
-        before, root = rows_of(dataset), read_root(dataset)
-        halved(dataset)
-        half, copies = dataset.read(ROOT_KEY), places.new().url
-        seen = set()
-        for number in killed_copies(dataset.url, copies, "with_its_root", 1, 1 if SWEEP else 2, True):
-            copy = storage_at(f"{copies}/{number}")
-            is_whole = copy.read(ROOT_KEY) != half
-            seen.add(is_whole)
-            if not is_whole:
-                restore_root(copy)
-            assert read_root(copy) == root, number
-            assert rows_of(copy) == before, number
-        assert seen == {False, True}
-
 
 class TestOnADisk(LostRoots):
     where = "disk"
@@ -194,7 +196,7 @@ class TestWithLayers(LostRoots):
 
 
 @pytest.mark.long
-class TestInS3(LostRoots):
+class TestInS3(LostRootsAnywhere):
     where = "s3"
 
 

@@ -46,7 +46,7 @@ from shortgop.manifests.operations.rollback import rollback
 from shortgop.manifests.tables import Manifest
 from shortgop.storage.interface import Storage
 from shortgop.storage.locate import storage_at
-from sweep import SWEEP
+from sweep import SWEEP, only_in_a_sweep
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,8 @@ class TestWithLayers(LostSnapshots):
     where = "layered"
 
 
-@pytest.mark.long
+# `TestRacesAndKillsInS3` makes some again there.
+@only_in_a_sweep
 class TestInS3(LostSnapshots):
     where = "s3"
 
