@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -67,22 +66,21 @@ def test_a_wrong_line_ends_the_job_before_it_has_begun(corpus: Path, tmp_path: P
     assert not (tmp_path / "dataset").exists()
 
 
-@pytest.mark.parametrize(("is_time", "has_sections"), [
-    (lambda now: now.frames_done > _MANY_FRAMES // 2, True),
-    (lambda now: now.sources_done == 1, False),
-    (lambda now: now.sources_done == 4, False),
-], ids=["in the long film", "after it", "after the first short ones"])  # fmt: skip
-def test_an_unfinished_dataset_that_was_planned_at_once_goes_on(
-    is_time: Callable[[Progress], bool], has_sections: bool, corpus: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("done", [0, 1, 4], ids=["in the long film", "after it", "after the first short ones"])
+def test_an_unfinished_dataset_that_was_planned_at_once_goes_on(done: int, corpus: Path, tmp_path: Path) -> None:
     """As earlier versions planned all jobs of up to 10,000 sources. Finished sections of a long source are kept."""
     out, undisturbed = tmp_path / "dataset", tmp_path / "undisturbed"
     film(corpus / "long.mp4", 1000, _MANY_FRAMES, gop=25)
     in_sections = partial(run, profile=_PROFILE, section_seconds=_SECTION_SECONDS)
     in_sections(undisturbed, corpus, window_sources=_AT_ONCE)
+    storage, has_sections = DiskStorage(out), done == 0
+
+    def is_time(now: Progress) -> bool:
+        # On a busy machine most frames of the first section are reported before it is finished.
+        return now.sources_done == done and (not has_sections or bool(names(storage, "sections")))
+
     with pytest.raises(KeyboardInterrupt):
         in_sections(out, corpus, window_sources=_AT_ONCE, on_update=stops_when(is_time))
-    storage = DiskStorage(out)
     kept, sections = names(storage, "shards"), names(storage, "sections")
     assert kept
     assert bool(sections) == has_sections
