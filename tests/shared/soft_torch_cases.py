@@ -50,9 +50,9 @@ LACKING = {
     "sanitizer": "compute-sanitizer|Triton",
     "torchcodec": "Unsupported device: cuda|TorchCodec cannot be used",
 }
-# A slow GPU has no time for all that these measure. `test_gpu_benchmarks.py` has all of it, on the CPU.
+# A slow GPU has no time for all that these measure.
 MAY_LACK_TIME = ("bench-long-videos", "bench-random-frames", "bench-scenarios", "reader-engines")
-SECONDS, SECONDS_OF_OTHERS = 6.0, 60.0
+SECONDS, SECONDS_OF_OTHERS = 12.0, 60.0
 # As few as a look at memory needs.
 SOAK_BATCHES = 100
 
@@ -75,7 +75,9 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patched.setattr(gpu_loading, "SIZE", (64, 64))
         patched.setattr(gpu_engines, "_WAYS", ((1, 1), (2, 1)))
         patched.setattr(gpu_engines, "use_of_engines", partial(gpu_engines.use_of_engines, seconds=0.02, rounds=2))
-        patched.setattr(gpu_engines, "random_clips", lambda rng, **asked: random_clips(rng, **{**asked, "count": 2}))
+        # A request is not ended when the time is up, and on a busy machine a large one takes seconds.
+        for module in (gpu_benchmarks, gpu_engines):
+            patched.setattr(module, "random_clips", lambda rng, **asked: random_clips(rng, **{**asked, "count": 2}))
         patched.setattr(gpu_nvcuvid, "clips_of", lambda gops, count: clips_of(gops, 1))
         patched.setattr(gpu_reader, "random_requests", lambda *given, **_: random_requests(*given, clips=1, frames=2))
         patched.setattr(gpu_loading, "_SOAK_BATCHES", SOAK_BATCHES)
