@@ -54,7 +54,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_own_units(tmp_path_factory.mktemp("sources") / "videos", 4)
+    return make_own_units(tmp_path_factory.mktemp("sources") / "videos", 2)
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_a_unit_is_tried_again_on_a_machine_that_has_memory(
     selector = ray_runner.elsewhere
     monkeypatch.setattr(ray_runner, "elsewhere", lambda machines: avoided.append(machines) or selector(machines))  # type: ignore[func-returns-value]
     report = run(sources, tmp_path / "dataset", cluster)
-    assert (report.videos_added, report.failures) == (4, ())
+    assert (report.videos_added, report.failures) == (2, ())
     assert set(avoided) == {frozenset(), frozenset({cluster.lacking.node_id})}
     make_dataset([sources], tmp_path / "plain")
     assert rows_of(tmp_path / "dataset") == rows_of(tmp_path / "plain")
@@ -148,9 +148,7 @@ def memory_of_this_machine() -> tuple[int, int]:
 
 # It takes three gigabytes of the machine, and nothing else may take much meanwhile.
 @only_in_a_sweep
-def test_units_beside_one_that_takes_all_memory_are_prepared(
-    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_beside_one_that_takes_all_memory_are_prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ray kills their workers, too."""
     total_bytes, used_bytes = memory_of_this_machine()
     if total_bytes - used_bytes < 8 * _GB:
@@ -167,6 +165,6 @@ def test_units_beside_one_that_takes_all_memory_are_prepared(
     monkeypatch.setattr(ray_runner, "_FIRST_WAIT_SECONDS", 2.0)
     threshold = {"RAY_memory_usage_threshold": str((used_bytes + 3 * _GB) / total_bytes)}
     with cluster_of({"num_cpus": 2, "memory": 4 * _GB, "env_vars": threshold}) as (own, _):
-        report = run(sources, tmp_path / "dataset", own)
+        report = run(make_own_units(tmp_path / "videos", 4), tmp_path / "dataset", own)
     assert (report.videos_added, [failure.id for failure in report.failures]) == (3, ["2.mp4"])
     assert "its machine ran out of memory" in report.failures[0].reason
