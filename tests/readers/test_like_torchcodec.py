@@ -161,6 +161,15 @@ def test_random_requests_by_time(pair: Pair) -> None:
 
 
 SAME: dict[str, Callable[[Any], Any]] = {
+    "each in turn": lambda v: torch.stack(list(v)),
+    "all": lambda v: v.get_all_frames(),
+    "the last": lambda v: v[-1],
+    "every seventh": lambda v: v[::7],
+    "an empty slice": lambda v: v[5:5],
+    "a slice that ends behind": lambda v: v[10:1000],
+    "numbers from before to behind": lambda v: v.get_frames_in_range(-10, 1000, 2),
+    "an empty range of times": lambda v: v.get_frames_played_in_range(0.2, 0.2),
+    "a range within a frame": lambda v: v.get_frames_played_in_range(0.2, 0.20001),
     "np.int8": lambda v: v[np.int8(3)],
     "np.uint64": lambda v: v.get_frame_at(np.uint64(3)),
     "an array of no dimension": lambda v: v.get_frame_at(np.array(3)),
@@ -195,6 +204,11 @@ SAME: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("name", SAME)
 def test_whatever_form_it_has(name: str, video: shortgop.Video, peer: VideoDecoder) -> None:
     assert_same(SAME[name](video), SAME[name](peer))
+
+
+def test_a_rate_may_be_a_text(video: shortgop.Video, peer: VideoDecoder) -> None:
+    ours = video.get_frames_played_in_range(0.5, 1.5, fps="24000/1001")
+    assert_same(ours, peer.get_frames_played_in_range(0.5, 1.5, fps=24000 / 1001))
 
 
 ERRORS: dict[str, tuple[Callable[[Any], Any], type[Exception]]] = {

@@ -12,20 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torchcodec.decoders import VideoDecoder  # type: ignore[attr-defined]
 
 import shortgop
-from datasets import current_manifest, make_dataset
+from datasets import make_dataset
 from shortgop.manifests.dataset_files.root_file import create
-from shortgop.manifests.operations.export import export
 from shortgop.readers.decoder_trial import try_decoders, versions
 from shortgop.readers.decoders import pyav
 from shortgop.storage.disk import DiskStorage
 from synthetic import SyntheticVideo, read_number
-
-NTSC = Fraction(30000, 1001)
 
 
 @pytest.fixture(scope="module")
@@ -41,123 +35,6 @@ def dataset(folder: Path) -> shortgop.Dataset:
 @pytest.fixture(scope="module")
 def video(dataset: shortgop.Dataset) -> shortgop.Video:
     return dataset["ntsc.mp4"]
-
-
-@pytest.fixture(scope="module")
-def peer(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> VideoDecoder:
-    """TorchCodec on the same video as an ordinary MP4, on the same FFmpeg."""
-    out = tmp_path_factory.mktemp("exported") / "ntsc.mp4"
-    manifest = current_manifest(folder)
-    export(DiskStorage(folder), manifest, manifest.row_of("ntsc.mp4"), out)
-    return VideoDecoder(out)
-
-
-def assert_same(ours: Any, theirs: Any) -> None:
-    """Frame by frame, pixel by pixel, and float by float."""
-    assert type(ours).__name__ == type(theirs).__name__
-    if isinstance(ours, torch.Tensor):
-        assert ours.dtype == theirs.dtype
-        assert torch.equal(ours, theirs)
-        return
-    assert_same(ours.data, theirs.data)
-    for name in ("pts_seconds", "duration_seconds"):
-        one, other = getattr(ours, name), getattr(theirs, name)
-        assert type(one) is type(other)
-        assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
-
-
-class TestLikeTorchCodec:
-    """Code written for one of them runs on the other."""
-
-    @pytest.mark.parametrize(
-        "call",
-        [
-            lambda v: v[0],
-            lambda v: v[-1],
-            lambda v: v[np.int64(12)],
-            lambda v: v[3:20],
-            lambda v: v[-5:],
-            lambda v: v[70:1000],
-            lambda v: v[::7],
-            lambda v: v[5:5],
-            lambda v: v.get_frame_at(0),
-            lambda v: v.get_frame_at(-3),
-            lambda v: v.get_frames_at([0, 8, 16]),
-            lambda v: v.get_frames_at([40, 3, 3, 74, -1, 40, 0]),
-            lambda v: v.get_frames_at(torch.tensor([9, 2])),
-            lambda v: v.get_frames_in_range(10, 30),
-            lambda v: v.get_frames_in_range(10, 30, 3),
-            lambda v: v.get_frames_in_range(-10, 1000, 2),
-            lambda v: v.get_frame_played_at(0.0),
-            lambda v: v.get_frame_played_at(1.0),
-            lambda v: v.get_frame_played_at(75 * 1001 / 30000 - 1e-9),
-            lambda v: v.get_frames_played_at([1.5, 0.2, 1.5, 0.0]),
-            lambda v: v.get_frames_played_in_range(0.2, 1.0),
-            lambda v: v.get_frames_played_in_range(0.2, 0.2),
-            lambda v: v.get_frames_played_in_range(0.2, 0.20001),
-            lambda v: v.get_frames_played_in_range(0.5, 1.5, fps=10),
-            lambda v: v.get_frames_played_in_range(0.5, 1.5, fps=60),
-            lambda v: v.get_all_frames(),
-            lambda v: v.get_all_frames(fps=12.5),
-        ],
-    )
-    def test_calls(self, video: shortgop.Video, peer: VideoDecoder, call: Callable[[Any], Any]) -> None:
-        assert_same(call(video), call(peer))
-
-    def test_a_rate_may_be_a_text(self, video: shortgop.Video, peer: VideoDecoder) -> None:
-        ours = video.get_frames_played_in_range(0.5, 1.5, fps="24000/1001")
-        assert_same(ours, peer.get_frames_played_in_range(0.5, 1.5, fps=24000 / 1001))
-
-    @settings(max_examples=60, deadline=None)
-    @given(frames=st.lists(st.integers(-75, 74), min_size=1, max_size=20))
-    def test_any_frames(self, video: shortgop.Video, peer: VideoDecoder, frames: list[int]) -> None:
-        assert_same(video.get_frames_at(frames), peer.get_frames_at(frames))
-
-    @settings(max_examples=60, deadline=None)
-    @given(
-        times=st.lists(
-            st.integers(0, 74).map(lambda frame: frame * 1001 / 30000) | st.floats(0, 2.5), min_size=2, max_size=2
-        ).map(sorted)
-    )
-    def test_any_times(self, video: shortgop.Video, peer: VideoDecoder, times: list[float]) -> None:
-        assert_same(video.get_frames_played_at(times), peer.get_frames_played_at(times))
-        assert_same(video.get_frames_played_in_range(*times), peer.get_frames_played_in_range(*times))
-
-    def test_len_and_iteration(self, video: shortgop.Video, peer: VideoDecoder) -> None:
-        assert len(video) == len(peer) == 75
-        for ours, theirs in zip(video, peer[:], strict=True):
-            assert_same(ours, theirs)
-
-    def test_metadata(self, video: shortgop.Video, peer: VideoDecoder) -> None:
-        for name in (
-            *("num_frames", "average_fps", "begin_stream_seconds", "end_stream_seconds", "duration_seconds", "codec"),
-            *("width", "height", "pixel_format", "pixel_aspect_ratio", "rotation"),
-        ):
-            assert getattr(video.metadata, name) == getattr(peer.metadata, name), name
-        assert video.metadata.fps == NTSC
-
-    @pytest.mark.parametrize(
-        ("call", "error"),
-        [
-            (lambda v: v[75], IndexError),
-            (lambda v: v[-76], IndexError),
-            (lambda v: v["0"], TypeError),
-            (lambda v: v.get_frame_at(75), IndexError),
-            (lambda v: v.get_frames_at([0, 75]), IndexError),
-            (lambda v: v.get_frame_played_at(-0.1), IndexError),
-            (lambda v: v.get_frame_played_at(75 * 1001 / 30000), IndexError),
-            (lambda v: v.get_frames_played_in_range(1.0, 0.5), ValueError),
-            (lambda v: v.get_frames_played_in_range(-1.0, 0.5), ValueError),
-            (lambda v: v.get_frames_played_in_range(0.0, 3.0), ValueError),
-            (lambda v: v.get_frames_played_in_range(2.6, 2.6), ValueError),
-        ],
-    )
-    def test_errors(
-        self, video: shortgop.Video, peer: VideoDecoder, call: Callable[[Any], Any], error: type[Exception]
-    ) -> None:
-        for decoder in (video, peer):
-            with pytest.raises(error):
-                call(decoder)
 
 
 @pytest.mark.parametrize("order", ["NCHW", "NHWC"])
