@@ -12,7 +12,6 @@ import shlex
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -191,12 +190,10 @@ def _check_concat(script: Path) -> None:
 def _check_hls(playlist: Path, given: Path | None = None) -> None:
     """`given`: the playlist that names this one, if any does."""
     lines = _lines(playlist)
-    # Of a stream that has keyframes alone, the segments have nothing between them.
-    ranges = pairwise(_segments(lines, playlist).values()) if _KEYFRAMES_ONLY in lines else ()
-    if any(part.path == after.path and part.begin + part.length != after.begin for part, after in ranges):
+    if _KEYFRAMES_ONLY in lines:
         raise NotAVideoError(
             f"{playlist} is an HLS playlist of keyframes alone ({_KEYFRAMES_ONLY}), for fast forward and rewind; "
-            "give the playlist of all frames",
+            "give the playlist of all frames, or take that line out if the stream has no others",
             file=str(playlist),
         )
     has_segments = any(line.startswith("#EXTINF") for line in lines)
