@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import shortgop
 from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered, remuxed, with_clean_aperture, with_pixel_crop
-from shortgop.prep.probing.containers.pixel_crop import pixel_crop
+from shortgop.prep.probing.containers.container_crop import ContainerCrop, container_crop
 from synthetic import Picture, read_number
 
 # Of unknown size, and without its size.
@@ -92,9 +92,8 @@ def test_the_crop_of_another_track_does_not_count(tmp_path: Path) -> None:
     cut.write_bytes(with_clean_aperture(remuxed(stream, tmp_path / "plain.mp4").read_bytes(), 96, 64))
     both = tmp_path / "both.mkv"
     ffmpeg("-i", plain, "-i", cut, "-map", "0:v", "-map", "1:v", "-c", "copy", both)
-    assert pixel_crop(str(both), 0) is None
-    assert pixel_crop(str(both), 1) == (16, 16, 8, 8)
-    assert pixel_crop(str(both), 2) is None
+    found = [container_crop(str(both), "matroska,webm", number, number + 1, (128, 80)) for number in range(3)]
+    assert found == [None, ContainerCrop(128, 80, 16, 8, 96, 64), None]
 
 
 @given(st.binary(max_size=200), st.integers(0, 2))
@@ -102,4 +101,4 @@ def test_what_is_no_matroska_has_no_crop(data: bytes, stream_index: int) -> None
     with tempfile.NamedTemporaryFile(suffix=".mkv") as file:
         file.write(SEGMENT + TRACKS + (0x4000 | len(data)).to_bytes(2) + data)
         file.flush()
-        pixel_crop(file.name, stream_index)
+        container_crop(file.name, "matroska,webm", stream_index, 1, (128, 80))
