@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -136,22 +136,9 @@ class Profile:
 
     def to_json(self) -> dict[str, Any]:
         """The profile as stored in the dataset's root: plain JSON values; rates are exact fractions as text."""
-        return {
-            "fps": "source" if self.fps is None else str(self.fps),
-            "size": str(self.size),
-            "fit": self.fit,
-            "upscale": self.upscale,
-            "deinterlace": self.deinterlace,
-            "gop_frames": self.gop_frames,
-            "b_frames": self.b_frames,
-            "codec": self.codec,
-            "encoder": self.encoder,
-            "crf": self.crf,
-            "preset": self.preset,
-            "fastdecode": self.fastdecode,
-            "segment_seconds": str(self.segment_seconds),
-            "shard_bytes": self.shard_bytes,
-        }
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {"fps": "source" if self.fps is None else str(self.fps)}
+        return values | {"size": str(self.size), "segment_seconds": str(self.segment_seconds)}
 
     def key(self) -> str:
         """The profile as one line of text, the same for equal profiles."""
@@ -227,22 +214,9 @@ def profile_from_json(values: dict[str, Any]) -> Profile:
     existed."""
     values = _BEFORE | values
     try:
-        return Profile(
-            fps=parse_fps(values["fps"]),
-            size=parse_size(values["size"]),
-            fit=values["fit"],
-            upscale=values["upscale"],
-            deinterlace=values["deinterlace"],
-            gop_frames=values["gop_frames"],
-            b_frames=values["b_frames"],
-            codec=values["codec"],
-            encoder=values["encoder"],
-            crf=values["crf"],
-            preset=values["preset"],
-            fastdecode=values["fastdecode"],
-            segment_seconds=Fraction(values["segment_seconds"]),
-            shard_bytes=values["shard_bytes"],
-        )
+        stored = {field.name: values[field.name] for field in fields(Profile)}
+        parsed: dict[str, Any] = {"fps": parse_fps(stored["fps"]), "size": parse_size(stored["size"])}
+        return Profile(**stored | parsed | {"segment_seconds": Fraction(stored["segment_seconds"])})
     except (KeyError, TypeError, ValueError) as error:
         raise FormatVersionError(
             f"the dataset's profile cannot be read ({error}): another version of shortgop wrote it; use that version"
