@@ -20,7 +20,7 @@ from .probing.containers.edit_list import WITHOUT_EDITS_REMEDY
 from .probing.probed_frames import UNREADABLE_REMEDY
 from .probing.source_video import EMPTY, SourceVideo, with_pts
 from .running.attempts import STATED_ONCE, raise_if_failed, raise_if_killed, raise_if_stated_twice, tried_again
-from .running.ffmpeg import filters_packets, running
+from .running.ffmpeg import is_from_8_on, running
 from .running.frame_report import Shown, parse_stats
 from .running.mounts import read_in_time
 from .stated_twice import WITHOUT_MESSAGES, check_damaged
@@ -45,7 +45,7 @@ class DamageFoundError(Exception):
 def as_filtered(source: SourceVideo, ffmpeg_path: str) -> SourceVideo:
     """The source, of which ffmpeg is told to keep to the times of packets, and to leave out messages that state what
     the container states too, only if it can be. Versions that cannot do that take what the container states."""
-    if filters_packets(ffmpeg_path):
+    if is_from_8_on(ffmpeg_path):
         return source
     return replace(source, repeats_times=False, picture=replace(source.picture, stated_twice=False))
 

@@ -7,7 +7,7 @@ from typing import Literal
 from ...errors import EncodeError
 from ..probing.containers.dolby_vision import NOT_CONVERTIBLE
 from ..probing.source_video import SourceVideo
-from ..running.ffmpeg import ENVIRONMENT_VARIABLE, decodes_alpha_layers, lists
+from ..running.ffmpeg import ENVIRONMENT_VARIABLE, is_from_8_on, lists
 from .picture_filters import needs_zscale, tone_maps
 
 
@@ -16,7 +16,7 @@ def check_picture(source: SourceVideo, ffmpeg_path: str) -> None:
     profile = source.picture.dolby_vision_profile
     if profile:
         raise EncodeError(f"{source.path} {NOT_CONVERTIBLE.format(profile=profile)}", file=source.path)
-    if source.picture.alpha_layer and not decodes_alpha_layers(ffmpeg_path):
+    if source.picture.alpha_layer and not is_from_8_on(ffmpeg_path):
         raise EncodeError(
             f"{source.path} is HEVC with alpha, which FFmpeg decodes from version 8 on, and {ffmpeg_path} is older; "
             f"run `pip install imageio-ffmpeg`, or set {ENVIRONMENT_VARIABLE} to the path of a newer one",

@@ -39,8 +39,6 @@ _OUTPUT_PIPE_BYTES = 1 << 17
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
 _CHANGES_KEPT = 100
-_ALPHA_LAYERS_FROM_VERSION = 8
-_INPUT_FILTERS_FROM_VERSION = 8
 
 
 @dataclass(frozen=True)
@@ -155,20 +153,12 @@ def filter_has(path: str, name: str, option: str) -> bool:
     return any(line.split()[:1] == [option] for line in listed.splitlines())
 
 
-def decodes_alpha_layers(path: str) -> bool:
-    """Whether this ffmpeg decodes alpha layers of HEVC: FFmpeg 8 and later do."""
-    return _is_from(_ALPHA_LAYERS_FROM_VERSION, path)
-
-
-def filters_packets(path: str) -> bool:
-    """Whether this ffmpeg takes bitstream filters for its input: FFmpeg 8 and later do."""
-    return _is_from(_INPUT_FILTERS_FROM_VERSION, path)
-
-
-def _is_from(version: int, path: str) -> bool:
+def is_from_8_on(path: str) -> bool:
+    """Whether this ffmpeg is FFmpeg 8 or later, which decodes alpha layers of HEVC, and takes bitstream filters for its
+    input."""
     release = re.match(r"n?(\d+)\.", version_of(path) or "")
     # A version without a number is a build from between two releases, which is taken as new.
-    return release is None or int(release.group(1)) >= version
+    return release is None or int(release.group(1)) >= 8
 
 
 @cache

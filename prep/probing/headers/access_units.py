@@ -74,7 +74,9 @@ class _Slice:
 
 class HeaderReader:
     """Reads the packets of a stream in decode order. Only for H.264 and HEVC do the headers say where a decoder may
-    start."""
+    start. By the headers read so far: `lacks_delay`: an SPS of H.264 does not say how many frames a decoder has to hold
+    back; `has_sequence`: decoders can decode a keyframe, before which those of MPEG-1 and MPEG-2 need the header of a
+    sequence."""
 
     def __init__(self, codec: str, extradata: bytes | None) -> None:
         self._codec = codec
@@ -87,8 +89,8 @@ class HeaderReader:
         self._aspects: set[object] = set()
         # None until there is an SPS.
         self._only_frames: bool | None = None
-        self._lacks_delay = False
-        self._has_sequence = codec not in _MPEG
+        self.lacks_delay = False
+        self.has_sequence = codec not in _MPEG
         stored = stored_h264_sets(extradata or b"") if codec == "h264" else []
         stored = [nal for nal in stored if nal[0] & 31 == _H264_SPS]
         for nal in stored[:1] if self._length_bytes else stored:
@@ -107,7 +109,7 @@ class HeaderReader:
             return AccessUnit(is_entry=is_entry, has_picture=bool(slices))
         if self._codec in _MPEG:
             at = data.find(_MPEG2_SEQUENCE, 0, _LOOKED_AT_BYTES)
-            self._has_sequence = self._has_sequence or at >= 0
+            self.has_sequence = self.has_sequence or at >= 0
             self._aspects.update(code >> 4 for code in data[at + 7 : at + 8] if at >= 0)
         if self._codec in _HAVE_B_PICTURES and _HAVE_B_PICTURES[self._codec] not in data:
             return AccessUnit(has_picture=False)
@@ -124,16 +126,6 @@ class HeaderReader:
         return bool(self._only_frames)
 
     @property
-    def lacks_delay(self) -> bool:
-        """Whether an SPS read so far does not say how many frames a decoder has to hold back (H.264)."""
-        return self._lacks_delay
-
-    @property
-    def has_sequence(self) -> bool:
-        """Whether decoders can decode a keyframe: those of MPEG-1 and MPEG-2 need the header of a sequence before."""
-        return self._has_sequence
-
-    @property
     def is_in_mid_frame(self) -> bool:
         """Whether the last packet read is a field whose frame lacks the other one."""
         return self._field is not None or self._picture is not None
@@ -144,7 +136,7 @@ class HeaderReader:
         if self._codec == "hevc":
             slices = self._hevc_slices(data)
             return bool(slices) and all(kind in _HEVC_SKIPPED for kind in slices)
-        return _is_b_picture(self._codec, data) if self._codec in _HAVE_B_PICTURES else None
+        return _kind_of_picture(self._codec, data) == _B_PICTURE if self._codec in _HAVE_B_PICTURES else None
 
     def misses_one(self, unit: AccessUnit) -> bool:
         """Whether a reference frame is missing between the previous packet and this one."""
@@ -167,13 +159,10 @@ class HeaderReader:
             return None
         return (self._expected - 1) % (1 << self._sps.frame_num_bits)
 
-    def _nals(self, data: bytes) -> Iterator[bytes]:
-        return split_units(data, self._length_bytes)
-
     def _hevc_slices(self, data: bytes) -> list[int]:
         """The types of the NAL units that are slices of a picture. Only the lowest layer is decoded; others are the
         second view of stereo, or alpha."""
-        types = (nal[0] >> 1 & 63 for nal in self._nals(data) if not (nal[0] & 1 or nal[1] >> 3))
+        types = (nal[0] >> 1 & 63 for nal in split_units(data, self._length_bytes) if not (nal[0] & 1 or nal[1] >> 3))
         return [kind for kind in types if kind < 32]
 
     def _read_mpeg2(self, data: bytes) -> AccessUnit:
@@ -202,7 +191,7 @@ class HeaderReader:
     def _read_h264(self, data: bytes) -> AccessUnit:
         recovers = False
         before, self._field = self._field, None
-        nals = self._nals(data)
+        nals = split_units(data, self._length_bytes)
         for nal in nals:
             kind, ref_idc = nal[0] & 31, nal[0] >> 5 & 3
             if kind == _H264_SPS:
@@ -262,7 +251,7 @@ class HeaderReader:
             self._sps = None
         is_of_frames = self._sps is not None and self._sps.has_only_frames
         self._only_frames = is_of_frames and self._only_frames is not False
-        self._lacks_delay = self._lacks_delay or self._sps is None or not self._sps.states_delay
+        self.lacks_delay = self.lacks_delay or self._sps is None or not self._sps.states_delay
 
 
 def has_only_headers(codec: str, data: bytes, extradata: bytes | None) -> bool:
@@ -280,11 +269,6 @@ def refers_to_others(codec: str, packet: SupportsBytes) -> bool:
     """Whether the first picture in a packet of MPEG-1, MPEG-2 or MPEG-4 refers to others, so that no decoder may start
     there, whatever a container says; False for other codecs."""
     return codec in _HAVE_B_PICTURES and _kind_of_picture(codec, bytes(packet)) not in (None, _I_PICTURE)
-
-
-def _is_b_picture(codec: str, data: bytes) -> bool:
-    """Whether the first picture in a packet of one of these codecs is a B-picture."""
-    return _kind_of_picture(codec, data) == _B_PICTURE
 
 
 def _kind_of_picture(codec: str, data: bytes) -> int | None:
