@@ -253,11 +253,9 @@ class _Work:
                 self.refuse([number], error)
             else:
                 pieces.append(Piece(number, grid))
-        self.on_plan(sum(len(piece.grid) for piece in pieces) + self._frames_done())
+        done = sum(int(each.videos.num_frames[0]) for each in self.results.values() if isinstance(each, Manifest))
+        self.on_plan(sum(len(piece.grid) for piece in pieces) + done)
         return pieces
-
-    def _frames_done(self) -> int:
-        return sum(int(done.videos.num_frames[0]) for done in self.results.values() if isinstance(done, Manifest))
 
     def _encode(
         self,

@@ -13,7 +13,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from itertools import chain, islice, pairwise
 from pathlib import Path
@@ -126,17 +125,22 @@ def _survey(
     source = as_filtered(tried_again(path, lambda: read_in_time(path, look, "reading it")), ffmpeg_path)
     if source.pts is None or source.suspicion or not len(source.entries):
         raise NotCutError("its container has no index of exact times, or shows signs of damage")
-    grid = None if stretch is None else _grid_of(source, stretch, options)
-    if stretch is not None and not reaches_end(stretch, source.pts, source.timebase):
-        # It does not lack the end of the file.
-        source = replace(source, is_cut_off=False)
+    grid, policy = None, options.policy
+    if stretch is not None:
+        rhythm = rhythm_of(source, options.profile.fps, policy)
+        grid = plan_stretch(source, stretch, rhythm, gaps_of(source, policy), policy)
+        # It may not lack the end of the file.
+        is_cut_off = source.is_cut_off and reaches_end(stretch, source.pts, source.timebase)
+        source = replace(source, is_cut_off=is_cut_off)
     plan = plan_video(source, options, ffmpeg_path, grid=grid)
     for _ in range(_MAX_PLANS):
         starts = _starts(source, plan, options)
         if len(starts) < 2:
             raise NotCutError("it is short, or has few frames at which decoding can start")
         sections = _sections(source, plan, starts, options)
-        check = partial(_wrong_entries, source, _entries(sections, source.timebase), part)
+        seeks = [each.plan.encode.seek for each in sections]
+        entries = [round(seek.seconds / source.timebase) for seek in seeks if seek is not None]
+        check = partial(_wrong_entries, source, entries, part)
         wrong = read_in_time(path, check, "reading it")
         if not wrong:
             if part is not None or is_copy:
@@ -146,17 +150,6 @@ def _survey(
         # the cuts that knowing all packets would have given.
         source = replace(source, entries=np.setdiff1d(source.entries, wrong))
     raise NotCutError("its keyframes are not what its index calls them")
-
-
-def _grid_of(source: SourceVideo, stretch: Stretch, options: Options) -> FrameGrid:
-    policy = options.policy
-    rhythm = rhythm_of(source, options.profile.fps, policy)
-    return plan_stretch(source, stretch, rhythm, gaps_of(source, policy), policy)
-
-
-def _entries(sections: Sequence[Section], timebase: Fraction) -> list[int]:
-    seeks = [each.plan.encode.seek for each in sections]
-    return [round(seek.seconds / timebase) for seek in seeks if seek is not None]
 
 
 def _starts(source: SourceVideo, plan: Plan, options: Options) -> list[int]:

@@ -107,8 +107,10 @@ def picture_filters(source: SourceVideo, profile: Profile) -> list[str]:
     turns = [*_TURNS[source.rotation, source.picture.mirrored]]
     cut, at = layout.cut, layout.cut_at
     crop = [f"crop={cut[0]}:{cut[1]}:{at[0]}:{at[1]}:exact=1"] if cut != layout.upright else []
+    shown = source.crop
     return [
-        *_container_crop_filters(source), *_alpha_filters(source), *turns, *crop,
+        *([f"crop={shown.width}:{shown.height}:{shown.left}:{shown.top}:exact=1"] if shown else []),
+        *_alpha_filters(source), *turns, *crop,
         *_scale_filters(source, layout.scaled), "format=yuv420p", *pad_filters(layout), *closing_filters(source),
     ]  # fmt: skip
 
@@ -128,11 +130,6 @@ def closing_filters(source: SourceVideo) -> list[str]:
         # The side data are applied by now: players must not rotate the picture again, nor take it for HDR.
         f"sidedata=mode=delete{'' if needs_zscale(source) else ':type=DISPLAYMATRIX'}",
     ]
-
-
-def _container_crop_filters(source: SourceVideo) -> list[str]:
-    crop = source.crop
-    return [f"crop={crop.width}:{crop.height}:{crop.left}:{crop.top}:exact=1"] if crop else []
 
 
 def _alpha_filters(source: SourceVideo) -> list[str]:

@@ -138,7 +138,7 @@ def picture_of(
     return SourcePicture(
         pix_fmt=pixels.name,
         bits=max((component.bits for component in pixels.components), default=8),
-        floating=_is_float(pixels.name),
+        floating=any(part in pixels.name for part in ("f16", "f32")),
         chroma=_chroma(pixels),
         alpha=has_alpha_layer or decoder is not None or (not unused_alpha and _has_alpha(first)),
         alpha_layer=has_alpha_layer,
@@ -160,10 +160,6 @@ def picture_of(
         ),
         decoder=decoder,
     )
-
-
-def _is_float(pix_fmt: str) -> bool:
-    return any(part in pix_fmt for part in ("f16", "f32"))
 
 
 def _chroma(pixels: VideoFormat) -> str:

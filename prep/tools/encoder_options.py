@@ -48,7 +48,9 @@ def encoder_options(pipeline: Pipeline, profile: Profile, piece_frames: Sequence
         # The loop filters take 15 to 40 % of decoding, and 0.1 to 0.3 dB: docs/design/prep.md.
         unfiltered = ":enable-dlf=0:enable-cdef=0:enable-restoration=0" * profile.fastdecode
         return [*options, "-crf", quality, *keyframes, "-svtav1-params", _svt_structure(b_frames) + unfiltered]
-    return [*options, *_nvenc_options(encoder, profile, b_frames), *_nvenc_gop(gop), *forced]
+    # With `-g 1` ffmpeg keeps the B-frames of NVENC's preset, and NVENC refuses that; all are keyframes with 0.
+    nvenc_gop = ["-g", str(gop if gop > 1 else 0)]
+    return [*options, *_nvenc_options(encoder, profile, b_frames), *nvenc_gop, *forced]
 
 
 def trial_options(encoder: str, b_frames: int) -> list[str]:
@@ -75,11 +77,6 @@ def _nvenc_options(encoder: str, profile: Profile, b_frames: int) -> list[str]:
         # In an MP4 FFmpeg has NVENC leave the sequence header out, which every key frame needs before it.
         *(["-bsf:v", "dump_extra=freq=keyframe"] if encoder == "av1_nvenc" else []),
     ]  # fmt: skip
-
-
-def _nvenc_gop(gop_frames: int) -> list[str]:
-    """With `-g 1` ffmpeg keeps the B-frames of NVENC's preset, and NVENC refuses that; all are keyframes with 0."""
-    return ["-g", str(gop_frames if gop_frames > 1 else 0)]
 
 
 def _structure(encoder: str, b_frames: int) -> list[str]:

@@ -11,7 +11,8 @@ from odd_pictures import encode_pictures, ffmpeg, numbered
 from shortgop.jobs.prepare import Report, Where, prepare
 from shortgop.manifests.lacking import GUESSED_RATE
 from shortgop.prep.options import SourcePolicy
-from shortgop.prep.probing.headers.motion_jpeg import PictureEnds, first_wrong_part
+from shortgop.prep.probing.headers.motion_jpeg import first_wrong_part
+from shortgop.prep.probing.headers.picture_ends import PictureEnds
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from synthetic import read_number
@@ -138,7 +139,7 @@ def test_lengths_that_are_mostly_wrong_say_nothing(pictures: list[bytes], tmp_pa
 def test_a_picture_within_the_headers_is_not_the_end_of_one(pictures: list[bytes]) -> None:
     small = pictures[0]
     exif = START + b"\xe1" + (len(small) + 2).to_bytes(2) + small + pictures[1][2:]
-    ends = PictureEnds()
+    ends = PictureEnds("mjpeg")
     for picture, is_missing in ((exif, False), (exif[:-300], True), (exif, False)):
         ends.see(picture)
         assert ends.is_missing == is_missing

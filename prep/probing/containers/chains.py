@@ -48,7 +48,7 @@ def first_break(path: str, container: str) -> Break | None:
     """Where the chain breaks; None where it does not, and in other containers, which have no such chain. A file that
     only ends too early is no break."""
     find = {
-        "avi": _avi_break, "flv": _flv_break, "gif": _gif_break, "mjpeg": first_wrong_part,
+        "avi": _avi_break, "flv": _flv_break, "gif": blocks_break, "mjpeg": first_wrong_part,
     }.get(container)  # fmt: skip
     at = find(path) if find is not None else None
     if at is None:
@@ -58,15 +58,12 @@ def first_break(path: str, container: str) -> Break | None:
     with Path(path).open("rb") as file:
         if container == "avi":
             is_cut = _KNOWN.fullmatch(_header(file, at)[0]) is not None and not _has_chunk_behind(file, at + 1)
-            return Break(at, is_end=is_cut or _is_behind(zeros_from(path), at), is_cut=is_cut)
+            # Zeros up to the end of the file may begin within a header, too.
+            zeros = zeros_from(path)
+            return Break(at, is_end=is_cut or (zeros is not None and zeros < at + _HEADER.size), is_cut=is_cut)
         file.seek(at)
         in_packet = _TAG.match(file.read(_TAG_HEADER_BYTES)) is not None
         return Break(at, not _has_tag_behind(file, at + 1), in_packet)
-
-
-def _is_behind(zeros: int | None, at: int) -> bool:
-    """Whether the zeros with which a file ends begin at or before this position, or within a header that lies there."""
-    return zeros is not None and zeros < at + _HEADER.size
 
 
 def _has_chunk_behind(file: BinaryIO, at: int) -> bool:
@@ -99,10 +96,6 @@ def _has_tag_behind(file: BinaryIO, at: int) -> bool:
         if len(data) < _READ_BYTES:
             return False
         at += _READ_BYTES - _TAG_HEADER_BYTES
-
-
-def _gif_break(path: str) -> int | None:
-    return blocks_break(Path(path).read_bytes())
 
 
 def _flv_break(path: str) -> int | None:

@@ -145,19 +145,15 @@ class HeaderReader:
         # After a reset the counter starts at 0.
         counts = unit.counter is not None and self._expected is not None and not unit.is_entry
         misses = counts and unit.counter not in (self._expected, 0)
-        if counts and unit.counter == unit.next_counter and unit.counter == self._before_expected():
+        # The counter of the last reference frame.
+        before = ((self._expected or 0) - 1) % (1 << self._sps.frame_num_bits) if self._sps is not None else None
+        if counts and unit.counter == unit.next_counter == before:
             # Some encoders give a frame that no other one refers to the number of the reference frame before it. FFmpeg
             # takes this for no gap either.
             return False
         if unit.next_counter is not None:
             self._expected = unit.next_counter
         return misses
-
-    def _before_expected(self) -> int | None:
-        """The counter of the last reference frame."""
-        if self._expected is None or self._sps is None:
-            return None
-        return (self._expected - 1) % (1 << self._sps.frame_num_bits)
 
     def _hevc_slices(self, data: bytes) -> list[int]:
         """The types of the NAL units that are slices of a picture. Only the lowest layer is decoded; others are the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from pathlib import Path
 
 _HEADER, _HEADER_BYTES, _FLAGS = b"GIF8", 13, 10
 _EXTENSION, _PICTURE = 0x21, 0x2C
@@ -19,21 +20,6 @@ _EXTENSION_BYTES, _PICTURE_BYTES = 2, 10
 _HAS_COLOURS, _NUM_COLOURS = 0x80, 0x07
 
 
-class GifEnds:
-    """Whether the last picture of a GIF ends within its blocks: FFmpeg's decoder may show what there is of it without a
-    message."""
-
-    def __init__(self) -> None:
-        self._last = b""
-
-    def see(self, packet: bytes) -> None:
-        self._last = packet
-
-    @property
-    def is_missing(self) -> bool:
-        return _lacks_end(self._last)
-
-
 def has_picture(packet: bytes) -> bool:
     """Whether a packet has a picture, or the extension that says that one follows, even if that is cut off. What lies
     behind the last picture, such as a comment, is a packet of its own."""
@@ -41,10 +27,10 @@ def has_picture(packet: bytes) -> bool:
     return is_announced or (at < len(packet) and packet[at] == _PICTURE)
 
 
-def blocks_break(data: bytes) -> int | None:
+def blocks_break(path: str) -> int | None:
     """The position of the last block that FFmpeg finds in a GIF, or of what is none in its place, if pictures lie
     behind it: a length is damaged. None where there are none."""
-    at = 0
+    data, at = Path(path).read_bytes(), 0
     with suppress(IndexError):
         while (behind := _behind_block(data, at)) is not None:
             at = behind
@@ -87,18 +73,20 @@ def _picture_at(packet: bytes) -> tuple[int, bool]:
     return at, is_announced
 
 
-def _lacks_end(packet: bytes) -> bool:
+def has_end(packet: bytes) -> bool:
+    """Whether the picture in a packet is not cut off within its blocks: FFmpeg's decoder may show what there is of it
+    without a message."""
     at, is_announced = _picture_at(packet)
     is_whole = packet.endswith(_WHOLE_END)
     if at >= len(packet):
-        return is_announced and not is_whole
+        return is_whole or not is_announced
     # Where a GIF goes up to its end, or goes on with something else, it is damaged if it lacks a picture, and not cut.
     if packet[at] != _PICTURE or is_whole:
-        return False
-    try:
-        return _lacks_data(packet, _data_at(packet, at))
-    except IndexError:
         return True
+    try:
+        return not _lacks_data(packet, _data_at(packet, at))
+    except IndexError:
+        return False
 
 
 def _colour_bytes(flags: int) -> int:

@@ -22,23 +22,8 @@ _LENGTH = re.compile(rb"(?im)^content-length:\s*(\d+)")
 _MOST_BYTES_OF_LINES, _READ_BYTES = 4096, 1 << 20
 
 
-class PictureEnds:
-    """Whether the last picture of a stream has its end, if others have one: some cameras write none."""
-
-    def __init__(self) -> None:
-        self._some_end = False
-        self._last = b""
-
-    def see(self, picture: bytes) -> None:
-        self._some_end = self._some_end or _has_end(picture)
-        self._last = picture
-
-    @property
-    def is_missing(self) -> bool:
-        return self._some_end and not _has_end(self._last)
-
-
-def _has_end(picture: bytes) -> bool:
+def has_end(picture: bytes) -> bool:
+    """Whether a picture has its end."""
     # Pictures within the headers, as of Exif, have an end too.
     return picture.rfind(_END) > picture.rfind(_START_OF_SCAN)
 
