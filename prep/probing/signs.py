@@ -217,10 +217,6 @@ class PacketLog:
         return self._pictures is not None and self._pictures.is_unpacked
 
     @property
-    def last_dts(self) -> int | None:
-        return self.dts[-1] if self.dts else None
-
-    @property
     def aspect_changes(self) -> bool:
         """Whether the sample aspect ratio changes within the stream, if this codec's headers are read."""
         return self._headers.aspect_changes
@@ -271,6 +267,7 @@ def suspicion_of_end(
     timebase = stream.time_base or Fraction(1)
     reached = max(_ends(packets), default=0) * timebase
     promised = promised_end(stream) or Fraction(0)
+    last_dts = packets.dts[-1] if packets.dts else None
     is_cut = packets.ends_incomplete
     is_sized = container.format.name not in UNSIZED
     may_be_cut = is_cut or not is_sized
@@ -278,7 +275,7 @@ def suspicion_of_end(
     signs = [
         (broken is not None and not broken.is_end, "" if broken is None else no_chain(broken.position)),
         (
-            promises_more_chunks(container, stream, len(packets.pts), packets.last_dts),
+            promises_more_chunks(container, stream, len(packets.pts), last_dts),
             f"its header states {counted(stream.frames, 'frame')}, but {len(packets.pts)} were found",
         ),
         (
@@ -297,7 +294,7 @@ def suspicion_of_end(
             f"its header states an end at {float(promised):.2f} s, but the video ends at {float(reached):.2f} s",
         ),
         (
-            may_be_cut and frames_behind_hole(packets.known_pts, packets.last_dts, is_cut=is_cut) > 0,
+            may_be_cut and frames_behind_hole(packets.known_pts, last_dts, is_cut=is_cut) > 0,
             "frames are missing before the last one",
         ),
     ]
