@@ -18,7 +18,7 @@ from ..probing.containers.mp4_fragments import Unread, unread_fragments
 from ..probing.containers.next_file import Chain, chain_of
 from ..probing.containers.programs import frames_meanwhile
 from ..probing.containers.transport_packets import Continuity, continuity_of, has_only_zeros_behind
-from ..probing.containers.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MEANWHILE, is_fragmented, left_out, unread_video
+from ..probing.containers.unread import ANOTHER_FRAGMENTED, LEFT_OUT, MEANWHILE, is_fragmented, unread_video
 from ..probing.containers.zero_tail import zeros_from
 from ..probing.holes import spacing_of
 from ..probing.opening import HOLDING_BACK, demuxer_of, open_source, packets_from, packets_of, stream_at
@@ -130,12 +130,12 @@ def _with_left_out(found: Scan, fragments: Unread) -> Scan:
     if not fragments.left_out:
         return replace(found, unread=fragments.missing)
     hidden = [packet.pts for packet in found.packets if packet.is_hidden and packet.pts is not None]
-    lost = left_out([each.pts for each in found.packets if not each.is_hidden and each.pts is not None], hidden)
+    lost = {*hidden} - {packet.pts for packet in found.packets if not packet.is_hidden}
     packets = tuple(
         replace(each, is_hidden=False, complaint=each.complaint or LEFT_OUT) if each.pts in lost else each
         for each in found.packets
     )
-    # Others have the times of frames that are shown.
+    # Others have the times of frames that are shown: nothing is known of them but their number.
     uncounted = max(0, min(fragments.left_out, len(hidden)) - len(lost))
     stopped = found.stopped or (LEFT_OUT if uncounted and not fragments.is_joined else "")
     return replace(found, packets=packets, stopped=stopped, unread=fragments.missing + uncounted)

@@ -37,10 +37,6 @@ _EMPTY_BYTES = 16
 _MOST_UNREAD_BYTES = 1 << 20
 
 
-def _unknown() -> None:
-    """The counters of a stream that has none."""
-
-
 @dataclass(frozen=True)
 class Beforehand:
     """What is known of a file before its packets are read, all of it by positions in the file.
@@ -55,7 +51,7 @@ class Beforehand:
     zeros_from: int | None = None
     ends_in_zeros: bool = False
     missing_before: tuple[int, ...] = ()
-    continuity: Callable[[], Continuity | None] = _unknown
+    continuity: Callable[[], Continuity | None] | None = None
 
 
 _NOTHING_KNOWN = Beforehand()
@@ -237,7 +233,7 @@ class Scanner:
         """Why not all of a packet is there, "" if it is."""
         if not packet.is_corrupt:
             return ""
-        continuity = self._known.continuity()
+        continuity = self._known.continuity() if self._known.continuity is not None else None
         if continuity is None:
             return INCOMPLETE
         if continuity.excuses(packet.pos):

@@ -306,20 +306,15 @@ def ends_in_mid_packet(path: str, pid: int) -> bool:
     skipped = max(0, count - _LAST_LOOKED_AT)
     rows = next((rows for _, rows in blocks_of(path, first + skipped * size, size)), np.zeros((0, size), np.uint8))
     mine = rows[(rows[:, 0] == SYNC) & (pids_of(rows) == pid) & (rows[:, 3] & 0x10 != 0)]
-    if not len(mine):
-        return False
-    last = mine[-1]
-    return _lacks_stuffing(last)
+    return len(mine) > 0 and _lacks_stuffing(mine[-1])
 
 
 def _lacks_stuffing(packet: NDArray[np.uint8]) -> bool:
     """Whether the payload of a transport packet fills it, as it does where no PES packet ends in it."""
-    return not packet[3] & 0x20 or bool(packet[4] <= _fields_bytes(int(packet[5])))
-
-
-def _fields_bytes(flags: int) -> int:
-    """How many bytes an adaptation field with these flags has without stuffing; 0 where all of it is stuffing."""
-    return 1 + 6 * bool(flags & 0x10) + 6 * bool(flags & 0x08) + bool(flags & 0x04) if flags else 0
+    flags = int(packet[5])
+    # How many bytes an adaptation field with these flags has without stuffing; 0 where all of it is stuffing.
+    plain = 1 + 6 * bool(flags & 0x10) + 6 * bool(flags & 0x08) + bool(flags & 0x04) if flags else 0
+    return not packet[3] & 0x20 or bool(packet[4] <= plain)
 
 
 def pids_of(rows: _Rows) -> NDArray[Any]:

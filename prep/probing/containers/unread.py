@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -36,12 +36,6 @@ MISSING_FRAGMENT = "a fragment is missing by the numbers of those around it"
 def is_fragmented(container: InputContainer, stream: VideoStream) -> bool:
     """Whether all samples of an MP4 are listed in its fragments."""
     return "mp4" in container.format.name and stream.frames == 0
-
-
-def left_out(shown_pts: Collection[int], skipped_pts: Collection[int]) -> set[int]:
-    """The pts of frames in fragments that FFmpeg leaves out, where it does. Where the frames shown have the same times,
-    nothing is known of them but their number."""
-    return set(skipped_pts) - set(shown_pts)
 
 
 def fragment_sign(unread: Unread, *, has_hidden: bool) -> str:
