@@ -18,6 +18,6 @@ encode_cuts, part_of_file   stretches of a source as videos of their own, of MP4
 section_survey, section_plan  where a long source is cut into sections
 encode_sections             each of them, by one of several workers
 gpu_attempts                what the CPU does where a GPU fails
-fragments, shards, manifest_rows, given_up  ffmpeg's output in GOPs, what is stored, and how it differs from the source
+shards, manifest_rows, given_up  what is stored, and how it differs from the source
 picture_quality             how close encoded frames are to their source
 """

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import IO
 
 import numpy as np
 
 from ..errors import CorruptDataError, EncodeError
 from ..manifests.gop_check import check_gop
-from ..manifests.mp4 import Init, restamp_fragment
+from ..manifests.mp4 import Init, parse_init, restamp_fragment
 from ..manifests.ragged import Array
 from ..manifests.records import SourceChanges
 from .command import Encode, encode_argv
-from .fragments import fragments
 from .given_up import given_up
 from .kept_frames.complaints import first_complaint
 from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo
@@ -112,7 +113,7 @@ def _run_encode(  # noqa: PLR0917  # six unrelated inputs
     wrong, init = None, None
     with running(ffmpeg_path, encode_argv(encode, STATS), STATS) as run:
         try:
-            for number, (init_bytes, init, fragment) in enumerate(fragments(run.stdout)):
+            for number, (init_bytes, init, fragment) in enumerate(_fragments(run.stdout)):
                 place = _place_of(places, number)
                 _append_gop(encode, (init_bytes, init), fragment, shards, written[place.piece], place)
                 on_frames(place.num_frames)
@@ -244,6 +245,36 @@ def _append_gop(  # noqa: PLR0917  # six unrelated inputs
     # Each segment is an MP4 file, so its times and sequence numbers start at its first GOP.
     data = restamp_fragment(fragment, in_segment + 1, in_segment * gop_frames * frame_ticks)
     written.gops.append(EncodedGop(shards.append(data), len(data), zlib.crc32(data), pattern))
+
+
+def _fragments(stream: IO[bytes]) -> Iterator[tuple[bytes, Init, bytes]]:
+    """(init bytes, the parsed init, moof + mdat) of each fragment in a stream of fragmented MP4."""
+    init_bytes, init, moof = b"", None, b""
+    for kind, box in _boxes(stream):
+        if kind in (b"ftyp", b"moov"):
+            init_bytes += box
+            init = parse_init(init_bytes) if kind == b"moov" else None
+        elif kind == b"moof":
+            moof = box
+        elif kind == b"mdat":
+            if init is None or not moof:
+                raise CorruptDataError("an mdat without moov and moof before it")
+            yield init_bytes, init, moof + box
+            moof = b""
+
+
+def _boxes(stream: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Type and bytes of each top-level box."""
+    while header := stream.read(8):
+        if len(header) < 8:
+            raise CorruptDataError("ffmpeg's output ends inside a box header")
+        size, kind = struct.unpack(">I4s", header)
+        if size < 8:
+            raise CorruptDataError(f"a box {kind!r} of {size} bytes in ffmpeg's output")
+        body = stream.read(size - 8)
+        if len(body) < size - 8:
+            raise CorruptDataError(f"ffmpeg's output ends inside its box {kind!r}")
+        yield kind, header + body
 
 
 def of_piece(encode: Encode, piece: int) -> Encode:
