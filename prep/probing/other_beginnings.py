@@ -20,8 +20,7 @@ from ...manifests.mp4 import Box, boxes, child, children
 from .containers.matroska_elements import files_in, track_of
 from .containers.mp4_fragments import top_boxes
 from .containers.sample_entry import DAMAGED_BOXES, first_entry
-from .containers.searching import found_behind
-from .containers.seeking import seek_within
+from .containers.searching import found_behind, seek_within
 from .containers.taking_apart import parts_remedy, remedy_without
 from .headers.access_units import hevc_parameter_sets
 from .picture import VP_AND_AV1_DECODERS

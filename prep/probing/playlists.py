@@ -19,7 +19,7 @@ from ...errors import NotAVideoError, SourceError, SourceNotFoundError
 from .containers.file_kinds import page_or_pointer
 from .containers.joined_files import FilePart
 from .containers.mp4_fragments import first_times, lacks_moov
-from .containers.seeking import seek_within
+from .containers.searching import seek_within
 from .other_beginnings import Statement, statement_of
 
 _HEAD_BYTES = 4096

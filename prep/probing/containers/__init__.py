@@ -10,5 +10,5 @@ cut_end, zero_tail          files that end before their end, or in zeros
 joined_files                several files that are read as one
 taking_apart                the commands that take a file of several apart
 file_kinds                  what a file is that is no video
-seeking, searching          positions that damage may put anywhere, and bytes searched for in all of a file
+searching                   bytes searched for in all of a file, and positions that damage may put anywhere
 """

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from ..headers.gif_blocks import blocks_break
 from ..headers.motion_jpeg import first_wrong_part
+from .searching import found_behind
 from .zero_tail import zeros_from
 
 _HEADER = struct.Struct("<4sI")
@@ -26,10 +28,9 @@ _FOREIGN = re.compile(rb"[A-Za-z]{3}[A-Za-z0-9_ ]")
 _TAG_TYPES = (8, 9, 18)  # sound, video, metadata
 _FLV_HEADER_BYTES, _TAG_HEADER_BYTES, _BACK_LINK_BYTES, _STREAM_NUMBER = 9, 11, 4, slice(8, 11)
 # A tag's type, its length and time, and the number of its stream, which is 0.
-_TAG = re.compile(rb"(?s)(?=[\x08\x09\x12].{7}\0\0\0)")
+_TAG = re.compile(rb"(?s)(?=([\x08\x09\x12].{7}\0\0\0))")
 # A chunk of a stream: its number and kind, and the length.
-_CHUNK = re.compile(rb"(?s)(?=\d\d(?:dc|db|wb).{4})")
-_READ_BYTES = 1 << 20
+_CHUNK = re.compile(rb"(?s)(?=(\d\d(?:dc|db|wb).{4}))")
 
 
 @dataclass(frozen=True)
@@ -57,45 +58,34 @@ def first_break(path: str, container: str) -> Break | None:
         return Break(at)
     with Path(path).open("rb") as file:
         if container == "avi":
-            is_cut = _KNOWN.fullmatch(_header(file, at)[0]) is not None and not _has_chunk_behind(file, at + 1)
+            is_known = _KNOWN.fullmatch(_header(file, at)[0]) is not None
+            is_cut = is_known and not _has_behind(path, at, _CHUNK, _is_whole_chunk)
             # Zeros up to the end of the file may begin within a header, too.
             zeros = zeros_from(path)
             return Break(at, is_end=is_cut or (zeros is not None and zeros < at + _HEADER.size), is_cut=is_cut)
         file.seek(at)
         in_packet = _TAG.match(file.read(_TAG_HEADER_BYTES)) is not None
-        return Break(at, not _has_tag_behind(file, at + 1), in_packet)
+        return Break(at, not _has_behind(path, at, _TAG, _is_whole_tag), in_packet)
 
 
-def _has_chunk_behind(file: BinaryIO, at: int) -> bool:
-    """Whether a whole chunk of a stream, with another chunk or the end of the file behind it, lies anywhere from this
-    position on."""
-    size = file.seek(0, 2)
-    while True:
-        file.seek(at)
-        data = file.read(_READ_BYTES)
-        for match in _CHUNK.finditer(data):
-            length = int.from_bytes(data[match.start() + 4 : match.start() + 8], "little")
-            end = at + match.start() + _HEADER.size + length + length % 2
-            if end == size or (end + _HEADER.size <= size and _KNOWN.fullmatch(_header(file, end)[0])):
-                return True
-        if len(data) < _READ_BYTES:
-            return False
-        at += _READ_BYTES - _HEADER.size
+def _has_behind(path: str, at: int, start: re.Pattern[bytes], is_whole: Callable[[BinaryIO, int, bytes], bool]) -> bool:
+    """Whether a whole chunk or tag with this start lies anywhere behind this position."""
+    with Path(path).open("rb") as file:
+        return any(is_whole(file, place, found[1]) for place, found in found_behind(path, start, at + 1))
 
 
-def _has_tag_behind(file: BinaryIO, at: int) -> bool:
-    """Whether a whole tag, with the link back to its beginning, lies anywhere from this position on."""
-    while True:
-        file.seek(at)
-        data = file.read(_READ_BYTES)
-        for match in _TAG.finditer(data):
-            tag_bytes = _TAG_HEADER_BYTES + int.from_bytes(data[match.start() + 1 : match.start() + 4])
-            file.seek(at + match.start() + tag_bytes)
-            if file.read(_BACK_LINK_BYTES) == tag_bytes.to_bytes(_BACK_LINK_BYTES):
-                return True
-        if len(data) < _READ_BYTES:
-            return False
-        at += _READ_BYTES - _TAG_HEADER_BYTES
+def _is_whole_chunk(file: BinaryIO, at: int, header: bytes) -> bool:
+    """Whether another chunk, or the end of the file, is where the chunk of a stream ends that begins here."""
+    size, length = file.seek(0, 2), int.from_bytes(header[4:8], "little")
+    end = at + _HEADER.size + length + length % 2
+    return end == size or (end + _HEADER.size <= size and _KNOWN.fullmatch(_header(file, end)[0]) is not None)
+
+
+def _is_whole_tag(file: BinaryIO, at: int, header: bytes) -> bool:
+    """Whether the link back to its beginning is where the tag ends that begins here."""
+    tag_bytes = _TAG_HEADER_BYTES + int.from_bytes(header[1:4])
+    file.seek(at + tag_bytes)
+    return file.read(_BACK_LINK_BYTES) == tag_bytes.to_bytes(_BACK_LINK_BYTES)
 
 
 def _flv_break(path: str) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from .seeking import seek_within
+from .searching import found_behind, seek_within
 
 # RFC 9559 (Matroska), 5.1.
 _SEGMENT, _TRACKS, _TRACK_ENTRY, _CLUSTER = 0x18538067, 0x1654AE6B, 0xAE, 0x1F43B675
@@ -20,7 +20,6 @@ _MAX_ELEMENT_BYTES = 1 << 28
 _EBML = b"\x1a\x45\xdf\xa3"
 # What the header of a file says it is: DocType, and its length in a byte.
 _DOC_TYPE, _HEAD_BYTES = re.compile(rb"\x42\x82[\x84-\x90](matroska|webm)"), 1 << 8
-_READ_BYTES = 1 << 20
 # An id of four bytes and a size of eight.
 _LARGEST_HEADER_BYTES = 12
 
@@ -36,14 +35,7 @@ def track_of(path: str, stream_index: int, begin: int = 0) -> list[tuple[int, by
 def files_in(path: str, begin: int = 0) -> Iterator[int]:
     """Where each of the Matroska files begins that were joined to this one, and the one itself, of those that begin at
     this position or later. All of it is read from there on."""
-    at, overlap = begin, len(_EBML) - 1
-    with Path(path).open("rb") as source:
-        source.seek(begin)
-        data = b""
-        while more := source.read(_READ_BYTES):
-            data = data[-overlap:] + more
-            at += len(more)
-            yield from (at - len(data) + match.start() for match in re.finditer(re.escape(_EBML), data))
+    return (place for place, _ in found_behind(path, re.compile(re.escape(_EBML)), begin))
 
 
 def has_file_behind(path: str) -> bool:
@@ -54,11 +46,6 @@ def has_file_behind(path: str) -> bool:
     with Path(path).open("rb") as source:
         seek_within(source, end)
         return source.read(len(_EBML)) == _EBML
-
-
-def file_behind(path: str, position: int) -> int | None:
-    """Where a Matroska file begins that was joined to this one behind this position; None where none does."""
-    return next(iter(files_behind(path, position)), None)
 
 
 def files_behind(path: str, position: int = 1) -> Iterator[int]:

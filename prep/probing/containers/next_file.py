@@ -11,8 +11,7 @@ from typing import BinaryIO
 from .chains import Break, first_break
 from .matroska_elements import segment_end
 from .mp4_fragments import top_boxes
-from .searching import found_behind
-from .seeking import seek_within
+from .searching import found_behind, seek_within
 
 _IVF_HEADER, _IVF_FRAME_HEADER = 32, 12
 _ASF_START, _ASF_OBJECT = bytes.fromhex("3026b2758e66cf11a6d900aa0062ce6c"), 24

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ....errors import CorruptDataError
 from ....manifests.mp4 import Box, boxes, read_box_header
-from .seeking import seek_within
+from .searching import seek_within
 
 # ISO/IEC 14496-12: 8.5.2 (sample entries), 12.1.3 (visual ones).
 _ENTRY_FIELDS_BYTES = 78

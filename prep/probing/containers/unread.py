@@ -9,7 +9,7 @@ from pathlib import Path
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
-from .matroska_elements import file_behind, files_behind
+from .matroska_elements import files_behind
 from .mp4_fragments import Unread, top_boxes
 from .programs import frames_meanwhile
 from .taking_apart import parts_remedy
@@ -57,7 +57,7 @@ def unread_video(
         if has_another_mp4([kind for kind, *_ in found]):
             return _ANOTHER_MP4.format(remedy=mp4s_remedy(path, found))
     elif "matroska" in container.format.name and next_begin is None and position is not None:
-        next_begin = file_behind(path, position)
+        next_begin = next(files_behind(path, position), None)
         if next_begin is not None:
             return _ANOTHER_FILE.format(begin=next_begin, remedy=parts_remedy([*files_behind(path)], suffix))
     if next_begin is not None:
