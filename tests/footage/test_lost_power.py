@@ -55,6 +55,15 @@ def test_zeros_behind_a_transport_stream_are_its_end(codec: str, tmp_path: Path)
     assert len(cut) in range(FRAMES // 2, FRAMES * 3 // 4)
 
 
+def test_damage_before_the_zeros_behind_a_transport_stream_is_told(tmp_path: Path) -> None:
+    """FFmpeg says the same of it as of the zeros: that it finds no packet in so many bytes."""
+    source = tmp_path / "x.ts"
+    data = encode_pictures(source, numbered(range(FRAMES)), *H264).read_bytes()
+    half = len(data) // PACKET_BYTES // 2 * PACKET_BYTES
+    report, _ = prepared(source, data[:half] + b"\xff" * 100_000 + data[half:] + ZEROS)
+    assert "max resync size reached" in report.failures[0].reason
+
+
 KINDS = {
     "x.mkv": H264,
     "x.webm": ("-c:v", "libvpx", "-b:v", "1M", "-g", "10"),

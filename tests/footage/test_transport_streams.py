@@ -180,6 +180,17 @@ def test_a_video_that_goes_on_in_another_stream_is_not_half_left_out_in_silence(
     assert shortgop.open(tmp_path / "dataset-True")[0].changes.dropped == FRAMES
 
 
+def test_a_video_that_goes_on_in_a_stream_that_no_table_lists_is_not_half_left_out_in_silence(
+    transport_file: Path, tmp_path: Path
+) -> None:
+    moved = ("-c", "copy", "-output_ts_offset", "1.6", "-mpegts_start_pid", "0x200")
+    ffmpeg("-i", transport_file, *moved, tmp_path / "moved.ts")
+    later = packets_in((tmp_path / "moved.ts").read_bytes())
+    untold = [packet for packet in later if int.from_bytes(packet[1:3]) & 0x1FFF == 0x200]
+    report, _ = prepared(written(tmp_path / "x.ts", [transport_file.read_bytes(), *untold]))
+    assert "its video goes on in another stream (PID)" in report.failures[0].reason
+
+
 def test_two_programs_are_two_videos_of_which_one_is_prepared(transport_file: Path, tmp_path: Path) -> None:
     streams = ("-map", "0", "-map", "1", "-c", "copy", "-program", "title=a:st=0", "-program", "title=b:st=1")
     ffmpeg("-i", transport_file, "-i", transport_file, *streams, tmp_path / "x.ts")
