@@ -59,7 +59,6 @@ _FIRST = (
     "test_streams_in_mid_gop", "test_sections", "test_memory_of_all_videos", "test_ray_sections", "test_gpu_sections",
     "test_task_memory", "test_growth", "test_second_attempts", "test_lost_head", "test_examples", "test_windows",
     "test_frames", "test_sample_videos", "test_salvage", "test_stalls", "test_far_sections", "test_gpu_placement",
-    "test_first_window", "test_publish", "test_ray_entry", "test_snapshot_layers", "test_ray_first_driver",
 )  # fmt: skip
 
 

@@ -283,7 +283,7 @@ def test_rows_that_say_different_things_of_one_file() -> None:
     Path("list.csv").write_text("path,label\na.mp4,walk\n./a.mp4,run\n")
     message = complaint("list.csv")
     assert "different attributes (line 2 of 'list.csv' and line 3 of 'list.csv')" in message
-    assert "remove one line, or add an `id` column" in message
+    assert "remove one line, add an `id` column in which they differ" in message
 
 
 def test_rows_that_say_the_same_of_one_file_are_one_source() -> None:
