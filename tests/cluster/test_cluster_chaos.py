@@ -37,6 +37,7 @@ _CASES = {
     ),
 }
 _MORE_CASES = {
+    "flaky": Case(6, has_sections=False, kills=("driver", "worker"), longest_wait_seconds=2),
     "s3": Case(4, has_sections=False, kills=("machine", "worker"), longest_wait_seconds=2, sources="s3"),
     "disk, cut off": Case(
         3, has_sections=False, kills=("worker", "cut off"), window_sources=4, longest_wait_seconds=2, sources="s3"

@@ -1,6 +1,6 @@
 """Labels that are corrected: by a list that is given again, or by themselves. Nothing is encoded for that.
 
-In a folder, and in S3.
+In a folder, and in a sweep in S3.
 """
 
 from __future__ import annotations

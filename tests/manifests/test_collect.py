@@ -1,6 +1,6 @@
 """`shortgop gc`: what nothing needs is removed, what is needed keeps its bytes. And what `shortgop snapshots` shows.
 
-In a folder, and in S3.
+In a folder, and in a sweep all of it in S3.
 """
 
 from __future__ import annotations
@@ -89,10 +89,6 @@ def gop_bytes(dataset: Storage) -> dict[str, list[bytes]]:
     return found
 
 
-def all_bytes(dataset: Storage) -> bytes:
-    return b"".join(dataset.read(each.key) for each in dataset.files(""))
-
-
 def assert_whole(dataset: Storage) -> None:
     root, manifest = open_current(dataset)
     assert list(verify(dataset, manifest, snapshot=root.snapshot)) == []
@@ -161,7 +157,7 @@ class Collecting:
         after = gop_bytes(dataset)
         assert after == {video_id: gops for video_id, gops in before.items() if video_id != "private/a.mp4"}
         # The text of snapshots and parts is compressed, so its tables are read.
-        everything = all_bytes(dataset)
+        everything = b"".join(dataset.read(each.key) for each in dataset.files(""))
         assert not any(gop in everything for gop in before["private/a.mp4"])
         assert "owner-0" not in metadata(dataset)
         assert "owner-1" in metadata(dataset)
@@ -298,8 +294,7 @@ class Collecting:
         drop(dataset, ["private/a.mp4"])
         collect(dataset)
         after = current_manifest(dataset)
-        assert before.timeline is not None
-        assert after.timeline is not None
+        assert before.timeline is not None and after.timeline is not None  # noqa: PT018
         for row, video_id in enumerate(after.ids):
             old = before.row_of(video_id)
             pts = before.timeline.pts[slice(*before.first_frames[old : old + 2])]
@@ -320,7 +315,12 @@ class TestCollectingOverAFlakyNetwork(Collecting):
     where = "flaky"
 
 
-# `test_killed_edits.py` and `test_corpus_life.py` have it in S3 in the suite.
+class TestTakedownInS3:
+    where = "s3"
+    test_a_takedown = Collecting.test_a_takedown_leaves_nothing_of_a_video_but_its_id
+
+
+# `test_killed_edits.py` and `test_corpus_life.py` have the rest of it in S3 in the suite.
 @only_in_a_sweep
 class TestCollectingInS3(Collecting):
     where = "s3"

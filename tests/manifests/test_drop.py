@@ -1,6 +1,6 @@
 """Videos that are taken out: gone from the next snapshot, left out of later jobs, and taken in again on request.
 
-In a folder, and in S3.
+In a folder, and in a sweep in S3.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A snapshot that is lost or damaged is made again of the parts, as errors and docs/format.md say: `verify --repair`.
 
-In a folder, with layers, and in S3.
+In a folder, with layers, and in a sweep in S3.
 """
 
 from __future__ import annotations

@@ -154,6 +154,9 @@ def compare(
     name: str, found: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], versions: str = ""
 ) -> bool:
     """Whether what an environment read is what is read here; says so, or what differs."""
+    if not found:
+        print(f"{name}: it does not read: {versions}")
+        return False
     differences = {key: difference(found.get(key), value) for key, value in expected.items()}
     wrong = wrong_ones(differences)
     rounded = len(expected) - len(wrong) - list(differences.values()).count(0)
