@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import glob
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -131,6 +130,7 @@ def drop(
     Exit status: 0 all ids are out, 3 some never were in the dataset; the others are out.
     """
     with errors():
+        from ..manifests.id_patterns import pattern_of_folder
         from ..manifests.operations.drop import drop as take_out
 
         listed = ids_in(from_file)
@@ -140,7 +140,7 @@ def drop(
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
-            print_unknown(done.unknown, done.near, _ids_below(done.unknown, done.near))
+            print_unknown(done.unknown, done.near, pattern_of_folder(done.unknown, done.near))
             verb = "would be dropped" if dry_run else "dropped"
             already = f"; {counted(len(done.already), 'id')} dropped before" if done.already else ""
             out.print_line(
@@ -169,13 +169,6 @@ def _videos_and_sources(done: Dropped) -> str:
         return videos
     sources = f"{counted(done.num_failed, 'source')} that could not be prepared"
     return sources if done.num_failed == len(done.ids) else f"{videos} and {sources}"
-
-
-def _ids_below(unknown: Sequence[str], near: Sequence[str]) -> str:
-    """What to say where the first id that is unknown is a folder of ids."""
-    folder = unknown[0].rstrip("/") if unknown else ""
-    is_folder = any(each.startswith(f"{folder}/") for each in near)
-    return f"; {glob.escape(folder) + '/**'!r} stands for those below {folder}" if is_folder else ""
 
 
 def ids_in(file: Path | None) -> list[str]:

@@ -44,16 +44,17 @@ def copy(  # noqa: PLR0917  # typer makes options of them
     is checked.
 
     The copy has the current snapshot's videos, and nothing of what was dropped. The same command continues an
-    interrupted copy, and brings what was added or prepared again since. What was dropped in TARGET stays out. Exit
-    status: 0 all videos were copied, 3 some ids are not in the dataset; the others were copied.
+    interrupted copy, and brings what was added or prepared again since. What was dropped in TARGET stays out.
+
+    Exit status: 0 done, 3 some ids are not in the dataset; the others were copied.
     """
     with errors():
         listed = ids_in(from_file)
         if from_file is not None and not listed and not videos:
             raise UsageError(f"{from_file} has no ids; give a text file with an id on each line")
     _bring(
-        [dataset], target, ids=listed, patterns=videos or (), update=True, include_dropped=include_dropped,
-        as_json=as_json,
+        [dataset], target, ids=None if from_file is None else listed, patterns=videos or None, update=True,
+        include_dropped=include_dropped, as_json=as_json,
     )  # fmt: skip
 
 
@@ -75,13 +76,14 @@ def _bring(
     datasets: list[str],
     target: str,
     *,
-    ids: Sequence[str] = (),
-    patterns: Sequence[str] = (),
+    ids: Sequence[str] | None = None,
+    patterns: Sequence[str] | None = None,
     update: bool,
     include_dropped: bool,
     as_json: bool,
 ) -> None:
     with errors(goes_on=True):
+        from ..manifests.id_patterns import pattern_of_folder
         from ..manifests.operations.copying import copy_videos
 
         with loop_bar(err, "shards", None) as advance:
@@ -93,7 +95,7 @@ def _bring(
             # Ids are texts when they are asked for.
             print_json({name: _as_json(value) for name, value in vars(done).items()} | {"dataset": target})
         else:
-            print_unknown(done.unknown, done.near)
+            print_unknown(done.unknown, done.near, pattern_of_folder(done.unknown, done.near))
             for text in _notices(done, datasets[0] if len(datasets) == 1 else "a source", target):
                 err.print_line(text, style="yellow")
             out.print_line(_copied_text(done, target))
@@ -124,6 +126,12 @@ def _notices(done: Copied, source: str, target: str) -> Iterator[str]:
         yield (
             f"{counted(len(done.dropped_in_source), 'video')} of {target} {were} dropped in {source}: "
             f"{some_of(done.dropped_in_source)}; `shortgop drop {quote(target)} ID ...` takes them out"
+        )
+    if done.without_video:
+        have = "id has" if len(done.without_video) == 1 else "ids have"
+        yield (
+            f"{len(done.without_video)} {have} no video in {source}, dropped or not prepared: "
+            f"{some_of(done.without_video)}"
         )
     if done.other_columns:
         yield (

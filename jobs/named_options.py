@@ -201,8 +201,7 @@ def _texts(sources: Any) -> list[str]:
     if hasattr(sources, "columns"):
         # Its items would be names of columns.
         raise WrongTypeError(
-            f"sources is a {type(sources).__name__}; give the path of a list, such as that of "
-            "table.to_parquet('list.parquet')"
+            f"sources is a {type(sources).__name__}; write it as a Parquet or CSV list and give its path"
         )
     is_one = isinstance(sources, str | bytes | os.PathLike)
     try:

@@ -93,9 +93,10 @@ def plan_copy(
         source = CopySource(dataset, root, manifest, np.zeros(len(manifest.videos), "u1"))
         source.fate[list(manifest.row_of_id.of(out).values())] = DROPPED
         if only is not None:
-            source.fate[np.setdiff1d(np.arange(len(source.fate)), list(manifest.row_of_id.of(only).values()))] = (
-                _LEFT_OUT
-            )
+            asked = list(manifest.row_of_id.of(only).values())
+            fate = source.fate[asked]
+            source.fate[:] = _LEFT_OUT
+            source.fate[asked] = fate
         ids = manifest.videos.id
         in_known = [matching_rows(ids, each.ids) for each in known]
         for rows, rows_now in matching_rows(ids, now.videos.id):

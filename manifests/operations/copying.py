@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from shlex import quote
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from ..dataset_files.parts import finished_parts, unit_of_content, write_part
 from ..dataset_files.publish import differing, publish
 from ..dataset_files.root_file import Root, create, is_dataset, make_place, read_root, set_profile
 from ..dataset_files.snapshots import open_current, timeline_of
-from ..id_patterns import has_patterns, ids_that_fit
+from ..id_patterns import known_ids, meant_ids, pattern_of_folder
 from ..matching import matching_rows
 from ..merging.edits import Drop, dropped, drops_table, last_number
-from ..near_ids import near_ids
+from ..near_ids import did_you_mean, near_ids
 from ..ragged import Array
 from ..shared_memory.host_copies import copies_in
 from ..stacking import stack, take
@@ -44,8 +45,9 @@ class Copied:
 
     `replaced` are those of `ids` of which the target had an earlier revision. `dropped` were left out, since they were
     dropped in the target. `dropped_in_source` were dropped in a source, and the target still has them. `other_columns`
-    are those of `already` whose columns differ from the source's; the target keeps its own. `unknown` are ids that were
-    asked for, and patterns that fit none, and `near` ids that look like the first one.
+    are those of `already` whose columns differ from the source's; the target keeps its own. Of ids that were asked for,
+    `without_video` are those of which no source has a video: it was dropped there, or could not be prepared. `unknown`
+    are others, and patterns that fit none, and `near` ids that look like the first one.
     """
 
     ids: Sequence[str]
@@ -56,6 +58,7 @@ class Copied:
     dropped: Sequence[str] = ()
     dropped_in_source: Sequence[str] = ()
     other_columns: Sequence[str] = ()
+    without_video: Sequence[str] = ()
     unknown: Sequence[str] = ()
     near: Sequence[str] = ()
 
@@ -64,25 +67,25 @@ def copy_videos(
     sources: Sequence[Storage],
     target: Storage,
     *,
-    ids: Sequence[str] = (),
-    patterns: Sequence[str] = (),
+    ids: Sequence[str] | None = None,
+    patterns: Sequence[str] | None = None,
     update: bool = False,
     include_dropped: bool = False,
     on_bytes: Callable[[int], object] = lambda _: None,
 ) -> Copied:
     """Bring the videos of the current snapshots of `sources` into `target`, a new dataset or one of the same profile.
 
-    With `ids`, or `patterns` that stand for the ids that fit them, only these come, without failures and drops.
-    Videos come with their columns as they are now, what was dropped stays dropped, and every GOP is checked by its
+    With `ids`, or `patterns` that stand for the ids that fit them, only these videos and failures come. Videos come
+    with their columns as they are now, what was dropped stays dropped, whatever comes, and every GOP is checked by its
     CRC-32 on the way. `on_bytes` is called with the length of each shard as it is written. The same call again copies
     what is missing. A source that is named twice counts once.
 
     Videos that were dropped in the target stay out, unless `include_dropped`. With `update` a video of a source takes
     the place of the target's video of that id, columns included, if its frames differ and its revision is greater.
 
-    UsageError if two videos have one id and other frames, if profiles differ, or if `target` lies inside a source;
-    NotADatasetError, MissingDataError or CorruptDataError if a source is not whole; OutputError, DatasetBusyError for
-    the target.
+    UsageError if no source knows any of the ids, if two videos have one id and other frames, if profiles differ, or if
+    `target` lies inside a source; NotADatasetError, MissingDataError or CorruptDataError if a source has lost something
+    of what is to come; OutputError, DatasetBusyError for the target.
     """
     _refuse_inside(sources, target)
     opened = [
@@ -90,10 +93,14 @@ def copy_videos(
         for source in {source.url: source for source in sources}.values()
     ]
     manifests = [manifest for _, _, manifest in opened]
+    only = None if ids is None and patterns is None else [*(ids or ()), *meant_ids(manifests, patterns or ())]
+    known = known_ids(manifests, only or ())
+    unknown = [each for each in dict.fromkeys(only or ()) if each not in known]
+    near = near_ids(manifests[0].videos.id, unknown[0]) if unknown else ()
+    if unknown and not known:
+        raise _none_known(sources[0], unknown, near)
     for source, _, manifest in opened:
-        lost = lost_shards(source, manifest)
-        if lost:
-            raise type(next(iter(lost.values())))(lost_text(source, manifest, lost), file=source.url)
+        _refuse_lost(source, manifest, only)
     first = opened[0][1]
     _refuse_other_profiles([(source, root) for source, root, _ in opened])
     make_place(target)
@@ -105,33 +112,49 @@ def copy_videos(
         if not len(now.videos):
             set_profile(target, first.profile)
         _refuse_other_profiles([(target, read_root(target)), (sources[0], first)])
-        only = [*ids, *_meant(manifests, patterns)] if ids or patterns else None
         plan = plan_copy(opened, target, now, update=update, include_dropped=include_dropped, only=only)
         try:
             num_bytes = sum(_copy(source, target, now, on_bytes) for source in plan)
-            if only is None:
-                _bring_the_rest(manifests, target, now)
+            _bring_the_rest(manifests, target, now, only)
         finally:
             publish(target)
-        done = _result(plan, _current(target), num_bytes, read_root(target))
-        there = _of_any(only or (), manifests)
-        unknown = tuple(each for each in dict.fromkeys(only or ()) if each not in there)
-        near = near_ids(manifests[0].videos.id, unknown[0]) if unknown else ()
-        return replace(done, unknown=unknown, near=near)
+        done = _result(plan, _current(target), num_bytes, read_root(target), only)
+    without_video = tuple(sorted(known - _of_any(known, manifests)))
+    return replace(done, without_video=without_video, unknown=tuple(unknown), near=near)
 
 
-def _meant(manifests: Sequence[Manifest], patterns: Sequence[str]) -> Sequence[str]:
-    """The ids that patterns stand for."""
-    if not has_patterns(patterns):
-        return patterns
-    return ids_that_fit(patterns, [each for manifest in manifests for each in manifest.videos.id.texts()])
+def _none_known(source: Storage, unknown: Sequence[str], near: Sequence[str]) -> UsageError:
+    place = quote(str(source))
+    said = (
+        f"{unknown[0]!r} is not" if len(unknown) == 1 else f"none of {len(unknown)} ids, the first {unknown[0]!r}, is"
+    )
+    return UsageError(
+        f"{said} in the dataset; `shortgop info {place}` lists the ids{pattern_of_folder(unknown, near)}"
+        f"{did_you_mean(unknown[0], near)}",
+        file=source.url,
+    )
 
 
-def _result(plan: Sequence[CopySource], after: Manifest, num_bytes: int, root: Root) -> Copied:
+def _refuse_lost(source: Storage, manifest: Manifest, only: Collection[str] | None) -> None:
+    """The error of the first shard that is lost, of those that hold videos with `only` these ids."""
+    lost = lost_shards(source, manifest)
+    if lost and only is not None:
+        videos = np.array(sorted(manifest.row_of_id.of(only).values()), np.int64)
+        needed = set(in_shards(manifest, videos).shards.tolist())
+        lost = {shard: error for shard, error in lost.items() if shard in needed}
+    if lost:
+        raise type(next(iter(lost.values())))(lost_text(source, manifest, lost), file=source.url)
+
+
+def _result(
+    plan: Sequence[CopySource], after: Manifest, num_bytes: int, root: Root, only: Collection[str] | None
+) -> Copied:
     """`after` is what the target has now."""
     came = [_that_came(source, after) for source in plan]
     manifests = [source.manifest for source in plan]
     dropped_in_sources = {video_id for manifest in manifests for video_id in dropped(manifest)}
+    if only is not None:
+        dropped_in_sources.intersection_update(only)
     only_in_target = after.row_of_id.of(dropped_in_sources).keys() - _of_any(dropped_in_sources, manifests)
 
     def ids_of(rows: Iterable[Array]) -> ChosenIds:
@@ -215,14 +238,18 @@ def _copy(source: CopySource, target: Storage, now: Manifest, on_bytes: Callable
         return num_bytes
 
     shard_bytes = int(source.root.profile.get("shard_bytes", DEFAULT_SHARD_BYTES))
-    moves = put_together(in_shards(manifest, source.rows(COPIED)), live_bytes(manifest), shard_bytes)
+    num_bytes = live_bytes(manifest, source.fate & COPIED > 0)
+    moves = put_together(in_shards(manifest, source.rows(COPIED)), num_bytes, shard_bytes)
     with ThreadPoolExecutor(_AT_A_TIME, thread_name_prefix="shortgop-copy") as pool:
         return sum(pool.map(run, moves))
 
 
-def _bring_the_rest(manifests: Sequence[Manifest], target: Storage, now: Manifest) -> None:
+def _bring_the_rest(
+    manifests: Sequence[Manifest], target: Storage, now: Manifest, only: Collection[str] | None
+) -> None:
     """Write a part of what was dropped, and of the failures, of ids that are not among the videos, unless the target,
-    which has `now`, knows of it."""
+    which has `now`, knows of it. Of failures those with `only` these ids come; of drops all do, or a later job would
+    take into the target what was taken out of a source."""
     known, number = dropped(now), last_number(now) + 1
     drops_of_each = [dropped(manifest) for manifest in manifests]
     mentioned = set().union(*drops_of_each, *(manifest.failures.id.texts() for manifest in manifests))
@@ -235,14 +262,21 @@ def _bring_the_rest(manifests: Sequence[Manifest], target: Storage, now: Manifes
     }
     attempted = dict(zip(now.failures.id.texts(), now.failures.attempted_ns.tolist(), strict=True))
     out = there | known.keys() | drops.keys()
-    failures = stack([_later(manifest.failures, attempted, without=out) for manifest in manifests])
+    asked = None if only is None else set(only)
+    failures = stack([_later(manifest.failures, attempted, without=out, only=asked) for manifest in manifests])
     if drops or len(failures):
         unit = unit_of_content((sorted(drops), failures.id.texts()))
         write_part(target, unit, replace(empty(), drops=drops_table(drops), failures=failures))
 
 
-def _later(failures: Failures, attempted: Mapping[str, int], *, without: Collection[str]) -> Failures:
-    """The failures after these times of attempts, by id, but for some ids."""
+def _later(
+    failures: Failures, attempted: Mapping[str, int], *, without: Collection[str], only: Collection[str] | None
+) -> Failures:
+    """The failures after these times of attempts, by id, but for some ids, and with `only` these ids."""
     times = zip(failures.id.texts(), failures.attempted_ns.tolist(), strict=True)
-    rows = [row for row, (each, at) in enumerate(times) if each not in without and attempted.get(each, -1) < at]
+    rows = [
+        row
+        for row, (each, at) in enumerate(times)
+        if each not in without and (only is None or each in only) and attempted.get(each, -1) < at
+    ]
     return take(failures, np.array(rows, np.int64))

@@ -14,7 +14,7 @@ from ..dataset_files.publish import publish
 from ..dataset_files.root_file import read_root
 from ..dataset_files.snapshots import open_current
 from ..equal_contents import rows_of_identities
-from ..id_patterns import has_patterns, ids_that_fit
+from ..id_patterns import meant_ids
 from ..merging.edits import Drop, drops_table, last_number
 from ..near_ids import near_ids
 from ..row_of_id import RowOfId
@@ -52,26 +52,18 @@ def drop(dataset: Storage, ids: Sequence[str] = (), *, patterns: Sequence[str] =
     read_root(dataset)
     if dry_run:
         root, manifest = open_current(dataset, copies=copies_in(None))
-        ids = [*ids, *_meant(manifest, patterns)]
+        ids = [*ids, *meant_ids([manifest], patterns)]
         return _result(manifest, ids, plan_drops(manifest, ids), root.snapshot or "")
     with changing(dataset):
         publish(dataset)
         root, manifest = open_current(dataset, copies=copies_in(None))
-        ids = [*ids, *_meant(manifest, patterns)]
+        ids = [*ids, *meant_ids([manifest], patterns)]
         drops = plan_drops(manifest, ids)
         snapshot = root.snapshot
         if drops:
             write_part(dataset, unit_of_content(sorted(drops.items())), replace(empty(), drops=drops_table(drops)))
             snapshot = publish(dataset)
     return _result(manifest, ids, drops, snapshot or "")
-
-
-def _meant(manifest: Manifest, patterns: Sequence[str]) -> Sequence[str]:
-    """The ids that patterns stand for. Those that were dropped before count, so that the same command again says so."""
-    if not has_patterns(patterns):
-        return patterns
-    texts = (table.id.texts() for table in (manifest.videos, manifest.failures, manifest.drops))
-    return ids_that_fit(patterns, [video_id for ids in texts for video_id in ids])
 
 
 def plan_drops(manifest: Manifest, ids: Sequence[str]) -> dict[str, Drop]:

@@ -32,10 +32,14 @@ def segment_bytes(manifest: Manifest, start: int = 0, stop: int | None = None) -
     return np.diff(ends[gops_of_segments(manifest, start, stop)]) + manifest.segments.init_length[first:end]
 
 
-def live_bytes(manifest: Manifest) -> Array:
-    """The bytes of each shard that belong to videos of the manifest: int64. Some videos are looked at at a time."""
+def live_bytes(manifest: Manifest, is_counted: Array | None = None) -> Array:
+    """The bytes of each shard that belong to videos of the manifest, or to those of them that `is_counted` says: int64.
+    Some videos are looked at at a time."""
     found = np.zeros(len(manifest.shards), np.int64)
     for start, stop in stretches_of(manifest.first_gops, _SUMMED_GOPS):
         shards = manifest.segments.shard[manifest.first_segments[start] : manifest.first_segments[stop]]
-        found += np.bincount(shards, segment_bytes(manifest, start, stop), len(found)).astype(np.int64)
+        num_bytes = segment_bytes(manifest, start, stop)
+        if is_counted is not None:
+            num_bytes *= np.repeat(is_counted[start:stop], np.diff(manifest.first_segments[start : stop + 1]))
+        found += np.bincount(shards, num_bytes, len(found)).astype(np.int64)
     return found

@@ -214,7 +214,7 @@ def test_sources_that_are_no_paths_are_the_wrong_type(sources: Any, tmp_path: Pa
 def test_a_table_of_pandas_or_pyarrow_is_no_list_of_sources(tmp_path: Path) -> None:
     """Going over a table gives the names of its columns."""
     for table in (pd.DataFrame({"path": ["a.mp4"]}), pa.table({"path": ["a.mp4"]})):
-        message = f"sources is a {type(table).__name__}; give the path of a list, such as that of table.to_parquet"
+        message = f"sources is a {type(table).__name__}; write it as a Parquet or CSV list and give its path"
         with pytest.raises(WrongTypeError, match=message):
             shortgop.prepare(table, tmp_path / "dataset", runner="inline")
 

@@ -64,13 +64,17 @@ class Expected:
             self.ids[name].append(video_id)
 
 
-def one_by_one(sources: list[dict[str, Row]], target: dict[str, Row], dropped: set[str], *, update: bool) -> Expected:
+def one_by_one(
+    sources: list[dict[str, Row]], target: dict[str, Row], dropped: set[str], *, update: bool, only: set[str] | None
+) -> Expected:
     """The rules of `copy_videos`, for one video after the other."""
     found = Expected()
     owner: dict[str, tuple[str, Row]] = {video_id: ("target", row) for video_id, row in target.items()}
     for number, rows in enumerate(sources):
         for video_id in sorted(rows):
             row = rows[video_id]
+            if only is not None and video_id not in only:
+                continue
             if video_id in dropped:
                 found.note("dropped", video_id)
                 continue
@@ -108,11 +112,18 @@ DATASETS = st.dictionaries(
     target=DATASETS,
     dropped=st.sets(st.sampled_from(["a", "b", "f"]), max_size=2),
     update=st.booleans(),
+    only=st.none() | st.sets(st.sampled_from(["a", "b", "c", "f", "g"])),
     block=st.integers(1, 3),
     together=st.sampled_from([0, 5, 1 << 20]),
 )
 def test_many_at_a_time_are_decided_as_one_after_the_other(
-    sources: list[dict[str, Row]], target: dict[str, Row], dropped: set[str], update: bool, block: int, together: int
+    sources: list[dict[str, Row]],
+    target: dict[str, Row],
+    dropped: set[str],
+    update: bool,
+    only: set[str] | None,
+    block: int,
+    together: int,
 ) -> None:
     target = {video_id: row for video_id, row in target.items() if video_id not in dropped}
     now = merge([manifest_of(target), *(drop(video_id, 1) for video_id in sorted(dropped))])
@@ -120,13 +131,13 @@ def test_many_at_a_time_are_decided_as_one_after_the_other(
         (DiskStorage(Path(f"/source{number}")), Root({}, "000001"), manifest_of(rows))
         for number, rows in enumerate(sources)
     ]
-    expected = one_by_one(sources, target, dropped, update=update)
+    expected = one_by_one(sources, target, dropped, update=update, only=only)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(matching, "_BLOCK_ROWS", block)
         patch.setattr(copy_plan, "_MOST_TOGETHER", together)
 
         def planned() -> list[CopySource]:
-            return plan_copy(opened, DiskStorage(Path("/target")), now, update=update, include_dropped=False)
+            return plan_copy(opened, DiskStorage(Path("/target")), now, update=update, include_dropped=False, only=only)
 
         if expected.clashes:
             with pytest.raises(UsageError) as raised:
