@@ -195,7 +195,7 @@ def gc(
 ) -> None:
     """Remove what a dataset no longer needs: old snapshots, and the bytes of videos that are not in it any more.
 
-    Exit status: 0 done, 3 some shards or parts could not be read and stay as they are.
+    Exit status: 0 done, 3 some files could not be read and stay as they are.
     """
     with errors():
         from ..jobs.progress.status_file import forget_sources
@@ -205,15 +205,14 @@ def gc(
         storage = storage_at(dataset)
         with loop_bar(err, "shards", None) as advance:
             done = collect(
-                storage, keep_snapshots_seconds=parse_duration(keep_snapshots), dry_run=dry_run, on_shard=advance
-            )
-        if done.drops and not dry_run:
-            forget_sources(storage)
+                storage, keep_snapshots_seconds=parse_duration(keep_snapshots), dry_run=dry_run, on_shard=advance,
+                forget=lambda names: forget_sources(storage, names),
+            )  # fmt: skip
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
         else:
             for reason in done.skipped:
-                held = "a shard or part that may hold more than is needed"
+                held = "a file that may hold more than is needed"
                 err.print_line(f"{held} stays as it is: {reason}", style="yellow")
             would = "would be " if dry_run else ""
             out.print_line(

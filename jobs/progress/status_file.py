@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
 
 from ...errors import CorruptDataError, ShortGopError, not_read
 from ...storage.interface import Storage
-from .job_status import STATUS_KEY, JobStatus, NoStatusError, read_status, status_left
+from .job_status import STATUS_KEY, JobStatus, NoStatusError, Task, read_status, status_left
 from .status_board import StatusBoard
 from .tally import Tally
 
@@ -122,9 +122,13 @@ def _write(dataset: Storage, data: bytes) -> None:
         dataset.replace(STATUS_KEY, data, None if stored is None else stored.version)
 
 
-def forget_sources(dataset: Storage) -> None:
-    """Take what may name a source out of the status that the last job left: some of the sources were dropped.
-    UnreadableDataError if the file cannot be read, OutputError if it cannot be written."""
+def forget_sources(dataset: Storage, names: Collection[str]) -> None:
+    """Take what has one of `names`, ids and paths of sources that were dropped, out of the status that the last job
+    left: these of its tasks, and the reason why it ended. The caller holds the writer lock, so a job that seems to run
+    has died; the new file would be a sign of its life, and says that it ended.
+
+    UnreadableDataError if the file cannot be read, OutputError if it cannot be written.
+    """
     try:
         stored = dataset.find(STATUS_KEY)
         found = read_status(dataset)
@@ -135,7 +139,21 @@ def forget_sources(dataset: Storage) -> None:
         return
     except OSError as error:
         raise not_read(dataset.place(STATUS_KEY), error) from error
-    nameless = replace(found, running=(), slowest=(), largest=(), reason="", note="")
-    if nameless != found and stored is not None:
-        # Where the file is another one by now, it is that of a job that has begun meanwhile.
-        dataset.replace(STATUS_KEY, _as_file(nameless), stored.version)
+
+    def stays(text: str) -> bool:
+        return not any(name in text for name in names)
+
+    def kept(tasks: Sequence[Task]) -> tuple[Task, ...]:
+        return tuple(task for task in tasks if stays(task.source))
+
+    left = replace(
+        found,
+        running=kept(found.running),
+        slowest=kept(found.slowest),
+        largest=kept(found.largest),
+        reason=found.reason if stays(found.reason) else "",
+    )
+    if left != found and stored is not None:
+        if left.state == "running":
+            left = replace(left, state="ended", reason="it has died", running=(), units_running=0)
+        dataset.replace(STATUS_KEY, _as_file(left), stored.version)

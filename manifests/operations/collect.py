@@ -7,12 +7,12 @@ what was dropped out of the parts.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...errors import CorruptDataError, DatasetError, MissingDataError
+from ...errors import CorruptDataError, DatasetError, MissingDataError, ShortGopError
 from ...storage.interface import Storage
 from ...wording import counted
 from ..dataset_files.in_order import in_order
@@ -31,13 +31,20 @@ from ..dataset_files.tidy import (
     remove_stray_shards,
     stray_shards,
 )
-from ..merging.edits import Drop, drops_of, merged_edits
+from ..merging.edits import Drop, dropped, drops_of, merged_edits
 from ..shared_memory.host_copies import copies_in
 from ..stacking import take, with_videos
 from ..tables import Manifest
 from .lost import lost_shards
 from .rewrite import plan_rewrites, rewrite
 from .stored_bytes import live_bytes
+
+# Is told the names of sources that were dropped, and takes them out of what it keeps; ShortGopError if it cannot.
+Forget = Callable[[Collection[str]], object]
+
+
+def forget_nothing(_names: Collection[str]) -> None:
+    """A Forget that does nothing."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +56,8 @@ class Collected:
     the shards became smaller together; it is negative if shards were written again that earlier snapshots still need.
     `snapshot_bytes_freed` are those of the snapshots that were removed, and `bytes_kept` those of shards that only
     earlier snapshots need. `skipped` says of each shard that was left as it is, and of each part that may hold dropped
-    rows, why it cannot be read, and of shards that may not be needed, what cannot be read that may need them. `drops`
-    is how many ids the dataset knows that were dropped.
+    rows, why it cannot be read, of shards that may not be needed, what cannot be read that may need them, and why what
+    was dropped could not be forgotten.
     """
 
     snapshots: tuple[str, ...]
@@ -62,7 +69,6 @@ class Collected:
     bytes_kept: int
     skipped: tuple[str, ...]
     snapshot: str
-    drops: int
 
 
 def collect(
@@ -71,13 +77,15 @@ def collect(
     keep_snapshots_seconds: float = 0.0,
     dry_run: bool = False,
     on_shard: Callable[[], object] = lambda: None,
+    forget: Forget = forget_nothing,
 ) -> Collected:
     """Remove the snapshots that have not been current for `keep_snapshots_seconds`, and the shards, parts of shards and
     rows of parts that then nothing needs. What stays keeps its bytes, if not always its file.
 
     A reader of a snapshot that is removed keeps its tables, but cannot read shards that are removed with it. With
     `dry_run` nothing is changed, and the result is what would be. `on_shard` is called after each shard that is written
-    again. NotADatasetError if there is no dataset, DatasetBusyError if a job writes to it.
+    again. `forget` is called with the ids and the paths of what was dropped, if anything was, before the parts lose
+    them. NotADatasetError if there is no dataset, DatasetBusyError if a job writes to it.
     """
     read_root(dataset)
     if dry_run:
@@ -107,7 +115,7 @@ def collect(
         more = _removed(dataset, keep_snapshots_seconds, uncertain.__setitem__)
         removed, shards = removed + more[0], shards + more[1]
         # Last: the parts tell whether a shard that nothing names can still be wanted by a worker.
-        parts, unread = _cleaned(dataset, manifest, skipped, dry_run=False)
+        parts, unread = _cleaned(dataset, manifest, skipped, forget)
         root, manifest = open_current(dataset, copies=copies_in(None))
         after = shard_lengths(dataset)
         kept = _named(dataset, snapshots(dataset)) - set(manifest.shards.name.texts())
@@ -121,7 +129,6 @@ def collect(
         bytes_kept=sum(after.get(name, 0) for name in kept),
         skipped=(*dict.fromkeys(skipped.values()), *_told(dataset, uncertain), *unread),
         snapshot=root.snapshot or "",
-        drops=len(manifest.drops),
     )
 
 
@@ -146,7 +153,7 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
     shards = stray_shards(dataset, gone_snapshots=passed_over, gone=gone, on_kept=uncertain.__setitem__)
     lengths, live = shard_lengths(dataset), live_bytes(manifest)
     kept = (_named(dataset, there) - set(manifest.shards.name.texts()) | rewritten) - set(shards)
-    parts, unread = _cleaned(dataset, manifest, skipped, dry_run=True)
+    parts, unread = _cleaned(dataset, manifest, skipped, None)
     return Collected(
         snapshots=tuple(sorted(old | replaced, key=int)),
         shards=tuple(shards),
@@ -158,7 +165,6 @@ def _foreseen(dataset: Storage, keep_seconds: float) -> Collected:
         bytes_kept=sum(lengths.get(name, 0) for name in kept),
         skipped=(*dict.fromkeys(skipped.values()), *_told(dataset, uncertain), *unread),
         snapshot=root.snapshot or "",
-        drops=len(manifest.drops),
     )
 
 
@@ -178,33 +184,61 @@ def _told(dataset: Storage, uncertain: Mapping[str, DatasetError]) -> list[str]:
 
 
 def _cleaned(
-    dataset: Storage, manifest: Manifest, skipped: Collection[str], *, dry_run: bool
+    dataset: Storage, manifest: Manifest, skipped: Collection[str], forget: Forget | None
 ) -> tuple[list[str], list[str]]:
-    """Take rows of what was dropped out of all parts. Returns the names of the parts that had any, and why others
-    cannot be read.
+    """Take rows of what was dropped out of all parts, after `forget`; with None, nothing is changed. Returns the names
+    of the parts that had any, and why others cannot be read, or could not be changed.
 
     Parts of shards that were skipped stay, because they say what the bytes in these shards are.
     """
-    drops = drops_of(manifest.drops)
+    drops, out = drops_of(manifest.drops), dropped(manifest)
     if not drops:
         return [], []
+    names = set(out)
+
+    def look(part: str) -> bool | str:
+        try:
+            rows, _ = open_part(dataset, part)
+        except DatasetError as error:
+            return str(error)
+        if without_dropped(rows, drops) is None:
+            return False
+        names.update(_names_of(rows, out))
+        return set(rows.shards.name.texts()).isdisjoint(skipped)
 
     def clean(part: str) -> bool | str:
         try:
             rows, attributes = open_part(dataset, part)
             kept = without_dropped(rows, drops)
-            if kept is None or not set(rows.shards.name.texts()).isdisjoint(skipped):
-                return False
-            if not dry_run:
+            if kept is not None:
                 clean_part(dataset, part, kept, attributes)
         except DatasetError as error:
             return str(error)
         return True
 
     parts = sorted(finished_parts(dataset))
+    found = list(in_order(dataset, look, parts))
+    unread = [why for why in found if isinstance(why, str)]
+    parts = [part for part, has_any in zip(parts, found, strict=True) if has_any is True]
+    if forget is None:
+        return parts, unread
+    try:
+        forget(names)
+    except ShortGopError as error:
+        # Without the parts, the same command would no longer know all names.
+        return [], [*unread, f"{error}; until then parts keep the rows of what was dropped"]
     found = list(in_order(dataset, clean, parts))
-    had_any = [part for part, each in zip(parts, found, strict=True) if each is True]
-    return had_any, [why for why in found if isinstance(why, str)]
+    unread += [why for why in found if isinstance(why, str)]
+    return [part for part, done in zip(parts, found, strict=True) if done is True], unread
+
+
+def _names_of(rows: Manifest, ids: Collection[str]) -> Iterator[str]:
+    """The names of the sources of those rows of a part that have these ids."""
+    for table in (rows.videos, rows.failures):
+        hit = np.array([row for row, each in enumerate(table.id.texts()) if each in ids], dtype=np.int64)
+        for column in (table.source, table.path):
+            # A source in a store has no path.
+            yield from filter(None, column.take(hit).texts())
 
 
 def without_dropped(rows: Manifest, drops: Mapping[str, Drop]) -> Manifest | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import shutil
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +12,7 @@ from typer.testing import CliRunner
 from shortgop.cli import app
 from shortgop.jobs.outcome import Report
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.progress.job_status import STATUS_KEY, read_status
+from shortgop.jobs.progress.job_status import read_status
 from shortgop.jobs.sources.changed import Changed
 from shortgop.manifests.operations.drop import drop
 from shortgop.prep.profile import Profile
@@ -85,25 +83,3 @@ def test_what_is_lost_is_none_of_them(root: Path) -> None:
     shutil.rmtree(root / "dataset" / "shards")
     run(root)
     assert line(root) == "5 of 5 sources done, 1 of them failed"
-
-
-def test_a_takedown_takes_the_names_of_sources_out_of_the_status(root: Path) -> None:
-    file = root / "dataset" / STATUS_KEY
-    before = read_status(DiskStorage(root / "dataset"))
-    assert "0.mp4" in file.read_text()
-    assert CliRunner().invoke(app, ["gc", str(root / "dataset")]).exit_code == 0
-    assert read_status(DiskStorage(root / "dataset")) == before
-    drop(DiskStorage(root / "dataset"), ["0.mp4"])
-    for options in (["--dry-run"], []):
-        assert "0.mp4" in file.read_text()
-        assert CliRunner().invoke(app, ["gc", str(root / "dataset"), *options]).exit_code == 0
-    assert ".mp4" not in file.read_text()
-    assert line(root) == "3 of 3 sources done"
-    # Of a job that was killed, and one that could not go on.
-    names = {"running": before.slowest, "reason": "0.mp4 has changed", "state": "ended"}
-    file.write_text(json.dumps(dataclasses.asdict(before) | names, default=dataclasses.asdict))
-    assert CliRunner().invoke(app, ["gc", str(root / "dataset")]).exit_code == 0
-    assert ".mp4" not in file.read_text()
-    file.write_text('["0.mp4"')
-    assert CliRunner().invoke(app, ["gc", str(root / "dataset")]).exit_code == 0
-    assert not file.exists()
