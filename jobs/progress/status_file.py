@@ -152,6 +152,8 @@ def forget_sources(dataset: Storage, names: Collection[str]) -> None:
         slowest=kept(found.slowest),
         largest=kept(found.largest),
         reason=found.reason if stays(found.reason) else "",
+        # It names the first source of those that are not there.
+        note=found.note if stays(found.note) else "",
     )
     if left != found and stored is not None:
         if left.state == "running":

@@ -92,10 +92,11 @@ def test_the_names_of_what_was_dropped_are_forgotten_and_no_others(dataset: Disk
 )
 def test_the_reason_stays_unless_it_names_what_was_dropped(dataset: DiskStorage, reason: str, left: str) -> None:
     path = next(each for each in current_manifest(dataset).videos.path.texts() if each.endswith("one.mp4"))
-    leave(dataset, state="ended", reason=reason.replace("/videos/one.mp4", path))
+    text = reason.replace("/videos/one.mp4", path)
+    leave(dataset, state="ended", reason=text, note=text)
     drop(dataset, ["id-one"])
     assert gc(dataset).exit_code == 0
-    assert read_status(dataset).reason == left
+    assert (read_status(dataset).reason, read_status(dataset).note) == (left, left)
     # Nothing is taken out because of a drop from long ago.
     after = leave(dataset, reason="two.mp4 has changed", slowest=tasks("two.mp4"))
     assert gc(dataset).exit_code == 0
