@@ -17,7 +17,7 @@ from ..running.frame_report import NO_PTS
 from .grid import FrameGrid, Gap, TickRule, find_gaps, ordinary_interval, plan_grid
 from .rates import MAX_RATE, constant_rate, variable_rate
 from .straight_times import may_be_copied
-from .stretch import Part, Stretch, check_frames, part_of
+from .stretch import Part, Stretch, check_count, check_first, part_of
 
 # Longer pauses do not count when the rate is chosen, whether they are closed or kept.
 _PAUSE_SECONDS = Fraction(10)
@@ -54,10 +54,12 @@ def plan_times(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) 
 
 @dataclass(frozen=True)
 class Rhythm:
-    """The rate of the video, and the ordinary interval of its source in seconds (None: a single frame)."""
+    """The rate of the video, and the ordinary interval of its source in seconds (None: a single frame). `is_given`:
+    whether the user gave the rate."""
 
     fps: Fraction
     interval: Fraction | None
+    is_given: bool = False
 
 
 def rhythm_of(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -> Rhythm:
@@ -77,7 +79,7 @@ def rhythm_of(source: SourceVideo, fps: Fraction | None, policy: SourcePolicy) -
     spans, end = without.spans(pts), int(without.spans(np.array([source.end_pts]))[0])
     constant = constant_rate(spans, timebase, source.rate_hints)
     rate = fps or constant or variable_rate(spans, end, timebase, source.rate_hints)
-    return Rhythm(rate, 1 / constant if constant else ordinary_interval(spans, timebase))
+    return Rhythm(rate, 1 / constant if constant else ordinary_interval(spans, timebase), fps is not None)
 
 
 def gaps_of(source: SourceVideo, policy: SourcePolicy) -> tuple[Gap, ...]:
@@ -107,8 +109,13 @@ def plan_stretch(
     inside = tuple(gap for gap in touched if befores[gap.pts] >= part.origin_pts and gap.pts <= shown[-1])
     rule = TickRule.of(shown, timebase, rhythm.fps, rhythm.interval, inside if policy.gaps == "close" else ())
     grid = grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))
-    if has_own_ticks:
-        check_frames(source.path, stretch, len(grid), int(shown[0] - pts[0]) * timebase, rhythm.fps)
+    if rhythm.interval and has_own_ticks:
+        own_fps = 1 / rhythm.interval
+        check_first(source.path, stretch, int(shown[0] - pts[0]) * timebase, own_fps)
+        # Other frames may stand in place of those that are lost, if the user says so.
+        may_repeat = policy.salvage or policy.gaps != "fail"
+        if not (may_repeat and len(grid) == stretch.num_frames):
+            check_count(source.path, stretch, len(shown), None if rhythm.is_given else len(grid), own_fps)
     return grid
 
 

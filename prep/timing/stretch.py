@@ -15,6 +15,8 @@ _SLACK_SECONDS = Fraction(1, 2)
 _CORRECT = "correct it, or leave out its end for the rest of the file"
 # How much of an interval a frame that is meant may be away.
 _BESIDE = Fraction(1, 4)
+# A source whose rate is nearer to its dataset's has the same frames at both.
+_FASTER = Fraction(21, 20)
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,8 @@ def part_of(  # noqa: PLR0917  # the source's times, and how to round to them
     if stretch.start >= lasts or end > lasts + slack:
         what = "starts" if stretch.start >= lasts else "ends"
         raise SourceError(
-            f"{stretch.place + ': ' if stretch.place else ''}the stretch {stretch} {what} after the end of {path}, "
-            f"which lasts {float(lasts):.3f} s; {'copy the file again' if stretch.num_frames else _CORRECT}",
+            f"{stretch.place + ': ' if stretch.place else ''}the stretch {_shown(stretch)} {what} after the end of "
+            f"{path}, which lasts {float(lasts):.3f} s; {'copy the file again' if stretch.num_frames else _CORRECT}",
             file=path,
         )
     last_start = zero + (stretch.start + half) / timebase
@@ -108,23 +110,48 @@ def part_of(  # noqa: PLR0917  # the source's times, and how to round to them
     return Part(first, max(first + 1, stop), origin_pts, max(origin_pts + 1, stop_pts))
 
 
-def check_frames(path: str, stretch: Stretch, num_frames: int, first: Fraction, fps: Fraction) -> None:
-    """SourceError where the frames of a stretch are not those that its dataset means: so many at the source's rate, of
-    which the first is shown `first` seconds after that of the source."""
-    if stretch.num_frames is None:
+def check_first(path: str, stretch: Stretch, first: Fraction, fps: Fraction) -> None:
+    """SourceError where a dataset means other frames than those of a stretch by their times: the first one is shown
+    `first` seconds after that of the source, whose own rate is `fps`."""
+    off = abs(first - stretch.start) * fps
+    if stretch.num_frames is None or off <= _BESIDE:
         return
-    if abs(first - stretch.start) * fps > _BESIDE:
-        raise SourceError(
-            f"{stretch.place} begins at {float(stretch.start):.6g} s, between two frames of {path}, so it is not known "
-            "which are its frames; write the dataset's description of episodes again",
-            file=path,
-        )
-    if stretch.num_frames != num_frames:
-        raise SourceError(
-            f"{stretch.place}: {path} has {num_frames} frames in the stretch {stretch} at {float(fps):g} frames/s, and "
-            f"the dataset says {stretch.num_frames}; copy the file again, or give --fps if only its rate is wrong",
-            file=path,
-        )
+    begins = f"{stretch.place} begins at {float(stretch.start):.6g} s, "
+    if off >= 1:
+        raise SourceError(f"{begins}where {path} has no frame; copy the file again", file=path)
+    raise SourceError(
+        f"{begins}between two frames of {path}, so it is not known which are its frames; write the dataset's "
+        "description of episodes again",
+        file=path,
+    )
+
+
+def check_count(path: str, stretch: Stretch, num_frames: int, num_ticks: int | None, fps: Fraction) -> None:
+    """SourceError where a dataset says that a stretch has another number of frames than it has in the source, whose own
+    rate is `fps`, or than the `num_ticks` of its video (None: these may differ)."""
+    if stretch.num_frames is None or stretch.end is None:
+        return
+    if num_frames == stretch.num_frames and num_ticks in {None, stretch.num_frames}:
+        return
+    of_dataset = stretch.num_frames / (stretch.end - stretch.start)
+    remedy = f"give --fps {plain_seconds(of_dataset)}"
+    if num_frames != stretch.num_frames:
+        # At a higher rate the frames of other rows would be repeated, and at its own rate there are as many as before.
+        is_faster = num_frames > stretch.num_frames and fps > of_dataset * _FASTER
+        remedy = f"copy the file again{f', or {remedy} if only its rate is wrong' if is_faster else ''}"
+    made = f", which make a video of {num_ticks}" if num_frames == stretch.num_frames else ""
+    raise SourceError(
+        f"{stretch.place}: {path} has {num_frames} frames in the stretch {_shown(stretch)} at {float(fps):.6g} "
+        f"frames/s{made}, and the dataset says {stretch.num_frames}; {remedy}",
+        file=path,
+    )
+
+
+def _shown(stretch: Stretch) -> str:
+    """A stretch in a message: a dataset's times are sums of floats."""
+    if stretch.num_frames is None or stretch.end is None:
+        return str(stretch)
+    return f"{float(stretch.start):.6g}-{float(stretch.end):.6g}"
 
 
 def _part_by_numbers(path: str, stretch: Stretch, pts: Array, end_pts: int) -> Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,8 +12,11 @@ from hypothesis import strategies as st
 
 from shortgop.errors import SourceError
 from shortgop.manifests.ragged import Array
+from shortgop.prep.options import DEFAULT_POLICY
+from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.timing.grid import FrameGrid, TickRule, plan_grid
 from shortgop.prep.timing.pieces import SKIPPED_FRAMES, Piece, Run, keyframe_expression, runs_of
+from shortgop.prep.timing.source_times import Rhythm, plan_stretch
 from shortgop.prep.timing.stretch import Stretch, part_of, plain_seconds, reaches_end
 
 MS = Fraction(1, 1000)
@@ -58,6 +62,23 @@ def test_the_first_frame_is_the_one_that_a_tick_at_the_start_shows() -> None:
     slides = np.array([0, 10_000, 20_000])
     assert frames("5", "15", slides) == range(2)
     assert frames("12", "13", slides) == range(1, 2)
+
+
+def test_frames_that_would_make_a_video_of_another_length_are_told_with_the_rate_that_helps() -> None:
+    """As in files of milliseconds in which joined episodes do not lie on one clock."""
+    pts = np.rint(np.arange(108) * 1000 / 30).astype(np.int64)
+    source = SourceVideo(
+        path="v.mp4", stream_index=0, codec="h264", width=96, height=64, sample_aspect_ratio=Fraction(1), rotation=0,
+        primaries=2, transfer=2, matrix=2, timebase=MS, pts=pts, end_pts=3600, rate_hints=(),
+    )  # fmt: skip
+    episode = Stretch(Fraction(0), Fraction(108, 30), "episode 0", num_frames=108)
+    own = Rhythm(Fraction("30.304"), Fraction(33, 1000))
+    with pytest.raises(
+        SourceError, match=r"108 frames in the stretch 0-3.6 at 30.303 .*, which make a video of 109.* give --fps 30$"
+    ):
+        plan_stretch(source, episode, own, (), DEFAULT_POLICY)
+    given_rate = replace(own, fps=Fraction(30), is_given=True)
+    assert plan_stretch(source, episode, given_rate, (), DEFAULT_POLICY).source_pts.tolist() == pts.tolist()
 
 
 @given(st.lists(st.fractions(0, 10, max_denominator=5000), min_size=2, max_size=6, unique=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.finding.source_parts import PictureRows, identity_of_part
 from shortgop.jobs.prepare import Report, Where, prepare
+from shortgop.prep.options import DEFAULT_POLICY, SourcePolicy
 from shortgop.prep.profile import Profile
 from shortgop.reporting.source_pictures import source_frames
 from shortgop.storage.disk import DiskStorage
@@ -28,8 +29,9 @@ from source_arguments import find_sources
 from synthetic import make_video, read_number
 
 
-def prepared(*sources: Path, out: Path) -> Report:
-    return prepare([str(source) for source in sources], DiskStorage(out), Profile(), where=Where("inline"))
+def prepared(*sources: Path, out: Path, fps: Fraction | None = None, policy: SourcePolicy = DEFAULT_POLICY) -> Report:
+    given = [str(source) for source in sources]
+    return prepare(given, DiskStorage(out), Profile(fps=fps), where=Where("inline"), policy=policy)
 
 
 @pytest.mark.first_case_short
@@ -94,25 +96,97 @@ def test_a_file_that_is_missing_is_a_failure_of_its_episodes(tmp_path: Path) -> 
 
 
 def test_an_episode_of_which_the_file_lacks_frames_is_named(tmp_path: Path) -> None:
-    root = write_lerobot(tmp_path / "robot", [30, 40])
+    root = write_lerobot(tmp_path / "robot", [31, 40])
     path = root / f"videos/{CAMERAS[0]}/chunk-000/file-000.mp4"
-    make_video(path, pts=range(29), timebase=Fraction(1, 30), gop=2)
+    make_video(path, pts=range(30), timebase=Fraction(1, 30), gop=2)
     reasons = [failure.reason for failure in prepared(root, out=tmp_path / "out").failures]
-    assert len(reasons) == 2
-    assert reasons[0].startswith(f"episode 0 of '{root}'")
-    assert reasons[0].endswith("which lasts 0.967 s; copy the file again")
+    after = f"after the end of {path}, which lasts 1.000 s; copy the file again"
+    assert reasons == [
+        f"episode 0 of '{root}': the stretch 0-1.03333 ends {after}",
+        f"episode 1 of '{root}': the stretch 1.03333-2.36667 starts {after}",
+    ]
 
 
 def test_a_file_of_a_lower_rate_lacks_frames(tmp_path: Path) -> None:
-    """It became a video of 12 frames, for which LeRobotClips refused the whole dataset."""
+    """It became a video of 12 frames, for which LeRobotClips refused the whole dataset. With --fps it would have the
+    frames of other rows."""
     root = write_lerobot_2(tmp_path / "robot", [10, 13], fps=10)
     path = root / f"videos/chunk-000/{CAMERAS[0]}/episode_000001.mp4"
     make_video(path, pts=range(13), timebase=Fraction(1, 9), gop=2, first_number=10)
     (failure,) = prepared(root, out=tmp_path / "out").failures
     assert failure.reason == (
         f"episode 1 of '{root}': {path} has 12 frames in the stretch 0-1.3 at 9 frames/s, and the dataset says 13; "
-        "copy the file again, or give --fps if only its rate is wrong"
+        "copy the file again"
     )
+
+
+def written_again(tmp_path: Path, length: int, *, fps: int, pts: Sequence[int], timebase: Fraction) -> tuple[Path, str]:
+    """A dataset of one episode, and the id of the video whose file has frames at these times instead."""
+    root = write_lerobot_2(tmp_path / "robot", [length], fps=fps)
+    path = root / f"videos/chunk-000/{CAMERAS[0]}/episode_000000.mp4"
+    make_video(path, pts=pts, timebase=timebase, gop=2, b_frames=0)
+    return root, f"{CAMERAS[0]}/episode_000000"
+
+
+def shown(folder: Path, name: str) -> list[int]:
+    return [read_number(frame) for frame in shortgop.open(folder)[name]]
+
+
+def test_a_file_of_a_higher_rate_is_read_at_that_of_the_dataset_if_the_user_says_so(tmp_path: Path) -> None:
+    root, name = written_again(tmp_path, 20, fps=10, pts=range(40), timebase=Fraction(1, 20))
+    (failure,) = prepared(root, out=tmp_path / "out").failures
+    assert failure.reason.endswith(
+        "has 40 frames in the stretch 0-2 at 20 frames/s, and the dataset says 20; copy the file again, or give "
+        "--fps 10 if only its rate is wrong"
+    )
+    assert not prepared(root, out=tmp_path / "other", fps=Fraction(10)).failures
+    assert shown(tmp_path / "other", name) == list(range(0, 40, 2))
+
+
+def test_a_rate_is_advised_only_if_it_helps(tmp_path: Path) -> None:
+    """At the dataset's rate a file of nearly this rate has as many frames too much."""
+    root, _ = written_again(tmp_path, 40, fps=25, pts=range(50), timebase=Fraction(1, 26))
+    for number, fps in enumerate((None, Fraction(25))):
+        (failure,) = prepared(root, out=tmp_path / str(number), fps=fps).failures
+        assert failure.reason.endswith("at 26 frames/s, and the dataset says 40; copy the file again")
+
+
+@pytest.mark.parametrize("fps", ["24", "26", "50"])
+def test_episodes_may_be_prepared_at_another_rate(fps: str, tmp_path: Path) -> None:
+    """At one that was near to the dataset's they were refused, since the frames of the video were counted."""
+    root = write_lerobot(tmp_path / "robot", [50, 25], fps=25)
+    assert not prepared(root, out=tmp_path / "out", fps=Fraction(fps)).failures
+    assert [len(video) for video in shortgop.open(tmp_path / "out")] == [2 * int(fps), int(fps)] * 2
+
+
+@pytest.mark.parametrize("fps", [None, Fraction(10)])
+def test_an_episode_lacks_no_frame_within_unless_the_user_says_so(fps: Fraction | None, tmp_path: Path) -> None:
+    """The frame before was shown in place of those of other rows, without a word."""
+    there = [*range(10), *range(13, 20)]
+    root, name = written_again(tmp_path, 20, fps=10, pts=there, timebase=Fraction(1, 10))
+    (failure,) = prepared(root, out=tmp_path / "out", fps=fps).failures
+    assert failure.reason.endswith(
+        "has 17 frames in the stretch 0-2 at 10 frames/s, and the dataset says 20; copy the file again"
+    )
+    policies = (SourcePolicy(salvage=True), SourcePolicy(gaps="keep"), SourcePolicy(gaps="close"))
+    for number, policy in enumerate(policies):
+        assert not prepared(root, out=tmp_path / str(number), fps=fps, policy=policy).failures
+        assert shown(tmp_path / str(number), name) == [*range(10), 9, 9, 9, *range(10, 17)]
+
+
+def test_an_episode_whose_first_frame_lies_in_a_gap_is_told_as_such(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "robot", [20, 20], fps=1)
+    path = root / f"videos/{CAMERAS[0]}/chunk-000/file-000.mp4"
+    make_video(path, pts=[*range(8), *range(22, 40)], timebase=Fraction(1), gop=2, b_frames=0)
+    failures = {
+        failure.id: failure.reason
+        for failure in prepared(root, out=tmp_path / "out", policy=SourcePolicy(gaps="keep")).failures
+    }
+    assert failures == {
+        f"{CAMERAS[0]}/episode_000001": (
+            f"episode 1 of '{root}' begins at 20 s, where {path} has no frame; copy the file again"
+        )
+    }
 
 
 @pytest.mark.parametrize("off", [-0.3, 0.5, 0.2])
