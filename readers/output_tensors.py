@@ -41,11 +41,10 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torc
 def wrong_rows(output: ClipOutput, shape: tuple[int, ...], tensor: torch.Tensor, *, video: str) -> UsageError:
     """The error for clips of this shape, one of them of `video`, that do not go into the rows of a tensor."""
     time = output.layout.index("T")
-    if shape == tuple(tensor.shape[1:]):
-        remedy = (
-            "all clips of a batch have one dtype; where `items` of a subclass gives frames another one, let it call "
-            "super().items(draws), without rows"
-        )
+    if tensor.dim() != 1 + len(shape):
+        remedy = "all clips of a batch have as many dimensions"
+    elif shape == tuple(tensor.shape[1:]):
+        remedy = "all clips of a batch have one dtype"
     elif shape[time] == tensor.shape[1 + time]:
         remedy = (
             "open the dataset with size=(height, width), or give its shortgop.Output that; where sizes are to differ, "
@@ -58,6 +57,7 @@ def wrong_rows(output: ClipOutput, shape: tuple[int, ...], tensor: torch.Tensor,
         )
     return UsageError(
         f"clips of video {video!r} are {output.pixels.dtype} {shape}, and do not go into rows of {tensor.dtype} "
-        f"{tuple(tensor.shape[1:])}: {remedy}",
+        f"{tuple(tensor.shape[1:])}: {remedy}; where `items` of a subclass gives this entry other frames or none, let "
+        "it call super().items(draws), without rows",
         video=video,
     )

@@ -77,6 +77,27 @@ def test_training_sees_the_batches_that_were_planned(clips_folder: Path) -> None
             assert len(shown(batch)) == len(one["draw"])
 
 
+class Turned(shortgop.ClipDataset):
+    """Views of what lies in the rows of a batch."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        items = super().items(draws)
+        for place, item in enumerate(items):
+            if rows is not None:
+                item["frames"] = rows.tensors["frames"][rows.numbers[place]].copy_(item["frames"])
+            item["frames"] = item["frames"].mT
+        return items
+
+
+def test_a_batch_has_what_a_subclass_made_of_frames_that_were_read_in_place(clips_folder: Path) -> None:
+    dataset = Turned(clips_folder, shortgop.AllClips(2), size=(32, 32))
+    reads = DeviceReads(dataset, FakeGpu(0), CPU, prefetch_bytes=1 << 20)
+    for planned_one, delivered in zip(planned(dataset), reads.delivered(planned(dataset), KINDS), strict=True):
+        expected = default_collate(dataset.items(list(planned_one.draws)))
+        assert torch.equal(delivered.batch["frames"], expected["frames"])
+    reads.close()
+
+
 def test_a_loop_that_does_not_wait_sees_other_frames(clips_folder: Path) -> None:
     """The device of this test is hard enough."""
 

@@ -3,8 +3,9 @@ its batches are those of a DataLoader all the same."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -78,6 +79,83 @@ def test_clips_that_are_read_together_may_exchange_what_was_read() -> None:
     assert columns["frames"].tolist() == [[5, 6], [1, 2], [3, 4]]
 
 
+class Gathered(shortgop.ClipDataset):
+    """All kinds of containers that hold what was read, and an array."""
+
+    def items(self, draws: Any, rows: Any = None) -> Items:
+        items = super().items(draws, rows)
+        for item in items:
+            left, right = item["left"], item["right"]
+            item["kept"] = {"dict": left, "list": [left, (right, Pair(left, right))], "array": right.numpy()}
+        return items
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def every_picture(kept: dict[str, Any]) -> list[torch.Tensor]:
+    left, (right, pair) = kept["list"]
+    return [kept["dict"], left, right, *pair, torch.from_numpy(kept["array"])]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3])
+@pytest.mark.parametrize("in_buckets", [False, True])
+def test_frames_that_are_kept_in_containers_stay_those_of_their_clip(
+    in_buckets: bool, batch_size: int, folder: Path
+) -> None:
+    """They became those of a later batch, which was read into the same memory. With buckets each batch has memory of
+    its own, which a batch of one clip fills."""
+    dataset = Gathered(folder, shortgop.AllClips(1, step=2), outputs=OUTPUTS)
+    sampler: Any = shortgop.ElasticSampler(dataset, batch_size)
+    read: Any = dataset
+    if in_buckets:
+        read = shortgop.MixedClips([dataset, Gathered(folder, shortgop.AllClips(3, step=2), outputs=OUTPUTS)])
+        sampler = shortgop.BucketSampler(read, batch_size)
+    with shortgop.ClipLoader(read, sampler, workers=0, collate={"kept": list}) as loader:
+        found = [
+            (int(draw), every_picture(kept))
+            for batch in loader
+            for draw, kept in zip(batch["draw"], batch["kept"], strict=True)
+        ]
+    assert len(found) > 30
+    for draw, pictures in found:
+        assert all(map(torch.equal, pictures, every_picture(read.items([draw])[0]["kept"])))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [lambda row: row[:1], lambda row: row.view(torch.int32)],
+    ids=["shape", "dtype"],
+)
+def test_an_entry_that_begins_where_its_row_does_may_be_another_one(changed: Callable[..., torch.Tensor]) -> None:
+    columns = {"frames": torch.zeros(2, 4, 3)}
+    items = [{"frames": columns["frames"][0]}, {"frames": changed(columns["frames"][1])}]
+    with pytest.raises(UsageError, match="'frames' is .*, that of the first item is"):
+        write_items(items, ["frames"], columns, range(2))
+
+
+class Named(Changed):
+    """Another name for the pictures, and in place of one of them what has fewer dimensions, or another size."""
+
+    kind = "label"
+
+    def change(self, item: dict[str, Any]) -> None:
+        item["right"], item["left"] = item["left"], {"label": 3, "swap": item["right"]}[self.kind]
+
+
+@pytest.mark.parametrize("kind", ["label", "swap"])
+def test_entries_of_another_form_are_read_without_rows(kind: str, folder: Path) -> None:
+    """A number was an IndexError, and another size was told with the advice to give all outputs one size."""
+    sizes = {"left": shortgop.Output(size=(32, 32)), "right": shortgop.Output(size=(16, 16))}
+    dataset = Named(folder, shortgop.AllClips(2, step=4), outputs=sizes)
+    dataset.kind = kind
+    sampler = shortgop.ElasticSampler(dataset, 4)
+    with pytest.raises(UsageError, match=r"clips of video .* or none, let it call super\(\).items\(draws\), without"):
+        next(iter(shortgop.ClipLoader(dataset, sampler, workers=0)))
+
+
 class Floats(shortgop.ClipDataset):
     with_rows = True
 
@@ -92,7 +170,7 @@ def test_frames_of_another_type_are_read_without_rows(folder: Path) -> None:
     dataset = Floats(folder, shortgop.CenterClips(2))
     sampler = shortgop.ElasticSampler(dataset, 3)
     with pytest.raises(
-        UsageError, match=r"gives frames another one, let it call super\(\).items\(draws\), without rows"
+        UsageError, match=r"gives this entry other frames or none, let it call super\(\).items\(draws\), without rows"
     ):
         next(iter(shortgop.ClipLoader(dataset, sampler, workers=0)))
     dataset.with_rows = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -140,12 +141,22 @@ def as_tensor(value: Any) -> torch.Tensor | None:
     return torch.tensor(float(value), dtype=torch.float64, device="cpu") if is_float else None
 
 
-def _alone(value: Any) -> Any:
-    """A tensor without what else lies in its memory, which would be sent and kept with it."""
+def _alone(value: Any, memory: range) -> Any:
+    """An entry without what else lies in the memory of its tensors, which would be sent and kept with it, and outside
+    the addresses `memory`, which other batches are read into: also what dicts, lists and tuples in it have."""
     if isinstance(value, torch.Tensor) and value.layout == torch.strided:
-        whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
-        return value.detach() if whole else value.detach().clone()
-    return value
+        is_whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
+        return value.detach() if is_whole and value.data_ptr() not in memory else value.detach().clone()
+    if isinstance(value, np.ndarray):
+        return value if value.base is None else value.copy()
+    if isinstance(value, dict):
+        alone = copy(value)
+        alone.update((key, _alone(each, memory)) for key, each in value.items())
+        return alone
+    if type(value) in {list, tuple}:
+        return type(value)(_alone(each, memory) for each in value)
+    # A named tuple.
+    return value._make(_alone(each, memory) for each in value) if hasattr(value, "_make") else value
 
 
 def lies_at(value: Any, place: torch.Tensor) -> bool:
@@ -167,24 +178,24 @@ def write_items(
 
     `names` are those of the first item's entries. UsageError when one has others, or another shape or dtype.
     """
+    columns = [column for column in tensors.values() if column.numel()]
+    first = min((column.data_ptr() for column in columns), default=0)
+    memory = range(first, max((column.data_ptr() + column.nbytes for column in columns), default=0))
     rest, copies = [], []
     for item, row in zip(items, rows, strict=True):
-        rest.append(_without_column(item, names, tensors))
+        rest.append(_without_column(item, names, tensors, memory))
         places = {name: tensors[name][row] for name in item if name in tensors}
         copies += [(_fitting(item, name, at), at) for name, at in places.items() if not lies_at(item[name], at)]
     # A subclass may give an entry what was read for another one, whose row is written too.
-    columns = [column for column in tensors.values() if column.numel()]
-    first = min((column.data_ptr() for column in columns), default=0)
-    stop = max((column.data_ptr() + column.nbytes for column in columns), default=0)
     for tensor, place in [
-        (cloned(tensor) if first <= tensor.data_ptr() < stop else tensor, place) for tensor, place in copies
+        (cloned(tensor) if tensor.data_ptr() in memory else tensor, place) for tensor, place in copies
     ]:
         copy_frame(tensor, place)
     return tuple(rest)
 
 
 def _without_column(
-    item: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, torch.Tensor]
+    item: Mapping[str, Any], names: Sequence[str], tensors: Mapping[str, torch.Tensor], memory: range
 ) -> dict[str, Any]:
     if item.keys() != set(names):
         one, other = sorted(set(names) - item.keys()), sorted(item.keys() - set(names))
@@ -193,7 +204,7 @@ def _without_column(
             f"draw {item.get('draw')}: the item {what}; items of a batch have the same entries: where several datasets "
             "are mixed, give all of them the same outputs and metadata"
         )
-    return {name: _alone(value) for name, value in item.items() if name not in tensors}
+    return {name: _alone(value, memory) for name, value in item.items() if name not in tensors}
 
 
 def _fitting(item: Mapping[str, Any], name: str, place: torch.Tensor) -> torch.Tensor:
