@@ -211,16 +211,19 @@ def test_numbers_of_items_have_the_dtypes_that_lerobot_gives_them(robots: Robots
         "short": pa.array([[-row] for row in range(count)], pa.list_(pa.int16(), 1)),
         "flag": pa.array([row % 2 == 0 for row in range(count)]),
         "large": pa.array([2**64 - 1] * count, pa.uint64()),
+        "unsigned": pa.array(range(count), pa.uint64()),
+        "endless": pa.array([1e300] * count),
     }
     robot = with_columns(shutil.copytree(robots["v3"][0], tmp_path / "robot"), columns)
     dataset = shortgop.LeRobotClips(robots["v3"][1], robot, delta_timestamps={"short": [0, 1 / FPS]})
     item = dataset[3]
     assert {name: item[name].dtype for name in columns} == {
         "double": torch.float32, "half": torch.float32, "byte": torch.int64, "short": torch.int64,
-        "flag": torch.bool, "large": torch.uint64,
+        "flag": torch.bool, "large": torch.uint64, "unsigned": torch.int64, "endless": torch.float32,
     }  # fmt: skip
     assert item["double"].tolist() == pytest.approx([3 / 7, 1])
     assert [item[name].tolist() for name in ("half", "byte", "short", "large")] == [3, 3, [[-3], [-4]], 2**64 - 1]
+    assert (item["unsigned"].item(), item["endless"].item()) == (3, float("inf"))
     assert dataset.rows["double"].dtype == np.float64
 
 
@@ -287,8 +290,10 @@ def test_another_robot_is_refused(robots: Robots, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="info.json cannot be read as a file of a LeRobot dataset: FileNotFoundError"):
         shortgop.LeRobotClips(dataset, tmp_path)
     other = write_lerobot(tmp_path / "robot", [7, 1, 6, 8])
-    with pytest.raises(UsageError, match="episode 3 has 8 rows in .*/robot/data and 9 frames in the dataset"):
+    with pytest.raises(UsageError, match="episode 3 has 8 rows in .*/robot/data and 9 frames .*; give") as caught:
         shortgop.LeRobotClips(dataset, other)
+    assert "leave the episode out by episodes=, or take out its videos with `shortgop drop`" in str(caught.value)
+    assert len(shortgop.LeRobotClips(dataset, other, episodes=range(3))) == 14
 
 
 def test_columns_of_a_list_do_not_say_how_long_episodes_are(robots: Robots, tmp_path: Path) -> None:
@@ -341,6 +346,21 @@ def test_a_time_that_a_float_misses_by_little_is_that_of_the_frame(steps: int, r
         return [(clip.frames.tolist(), clip.mask.tolist()) for clip in found if clip.mask is not None]
 
     assert clips_by(seconds=[0, steps / FPS]) == clips_by(frames=[0, steps])
+
+
+class Renamed(shortgop.LeRobotClips):
+    def items(self, draws: Any, rows: Any = None) -> list[Any]:
+        items = super().items(draws, rows)
+        for item in items:
+            item["pixels"] = item.pop(FRONT)
+        return items
+
+
+def test_a_camera_may_have_another_name_in_a_subclass(robots: Robots) -> None:
+    dataset = Renamed(robots["v3"][1], robots["v3"][0])
+    with shortgop.ClipLoader(dataset, shortgop.ElasticSampler(dataset, 8), workers=0) as loader:
+        for batch in loader:
+            assert [read_number(picture) for picture in batch["pixels"]] == batch["index"].tolist()
 
 
 def test_several_datasets_are_mixed(robots: Robots) -> None:

@@ -364,5 +364,6 @@ def _check_lengths(dataset: Dataset, views: Mapping[str, ClipDataset], frames: A
         for place in np.flatnonzero(others != lengths)[:1].tolist():
             raise UsageError(
                 f"{dataset.ids[view.video_numbers[place]]!r} has {counted(int(others[place]), 'frame')}, and the first "
-                f"camera {lengths[place]}; prepare it again at the rate of the LeRobot dataset"
+                f"camera {lengths[place]}; leave the episode out by episodes=, or take out its videos with `shortgop "
+                "drop` and prepare them again at the rate of the LeRobot dataset with --include-dropped"
             )

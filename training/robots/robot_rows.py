@@ -100,7 +100,7 @@ def rows_of(robot: Storage, episodes: Array, lengths: Array) -> RobotRows:
     if not found:
         raise UsageError(f"{robot}/data has no rows of the episodes; give the LeRobot dataset that was prepared")
     names = [name for name in found[0] if all(_go_together(found[0][name], part.get(name)) for part in found)]
-    columns = {name: np.concatenate([part[name] for part in found]) for name in names}
+    columns = {name: _signed(np.concatenate([part[name] for part in found])) for name in names}
     for name in ("episode_index", "frame_index"):
         if name not in columns:
             raise UsageError(f"the files in {robot}/data have no column {name!r}, which those of LeRobot have")
@@ -109,10 +109,17 @@ def rows_of(robot: Storage, episodes: Array, lengths: Array) -> RobotRows:
         if count != length:
             raise UsageError(
                 f"episode {episode} has {counted(count, 'row')} in {robot}/data and {counted(length, 'frame')} in the "
-                "dataset; give the LeRobot dataset that was prepared"
+                "dataset; give the LeRobot dataset that was prepared. If this is it, leave the episode out by "
+                "episodes=, or take out its videos with `shortgop drop` and prepare them again with --include-dropped"
             )
     order = np.lexsort((columns["frame_index"], columns["episode_index"]))
     return RobotRows({name: column[order] for name, column in columns.items()})
+
+
+def _signed(column: Array) -> Array:
+    """A column of uint64 as int64 if it has no larger number, so that its entries are those of LeRobot."""
+    fits = column.dtype == np.uint64 and column.max(initial=0) <= np.iinfo(np.int64).max
+    return column.astype(np.int64) if fits else column
 
 
 def _go_together(column: Array, other: Array | None) -> bool:
@@ -179,7 +186,9 @@ def as_item(values: Any) -> torch.Tensor:
     has them, since it makes tensors of Python's numbers."""
     array = np.asarray(values)
     if array.dtype.kind == "f":
-        return torch.from_numpy(array.astype(np.float32))
+        # A number that is too large becomes infinite, as with torch.
+        with np.errstate(over="ignore"):
+            return torch.from_numpy(array.astype(np.float32))
     # One of uint64 may be too large.
     if array.dtype.kind in "iu" and np.can_cast(array.dtype, np.int64):
         return torch.from_numpy(array.astype(np.int64))
