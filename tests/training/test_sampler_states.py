@@ -11,7 +11,7 @@ from torch.utils.data import BatchSampler
 
 from numbered_clips import numbered
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.sampling.orders import Chunked, Sequential, Weighted
+from shortgop.training.sampling.orders import Chunked, Mixture, Sequential, Weighted
 from shortgop.training.sampling.sampler import ElasticSampler
 from shortgop.training.which_clips.policies import AllClips
 from video_tables import clips_of
@@ -137,6 +137,18 @@ def test_other_weights_are_told_as_what_another_order_has() -> None:
         ElasticSampler(numbered(8), 4, order=Weighted([1, 3] * 4, of="clips")).load_state_dict(state)
     with pytest.raises(UsageError, match="another seed: 0, now 1; .* as they were then, or begin"):
         ElasticSampler(numbered(8), 4, order=Weighted([1, 2] * 4, of="clips"), seed=1).load_state_dict(state)
+
+
+def test_other_kinds_of_orders_are_told_without_labels_and_mixtures_of_earlier_versions_as_such() -> None:
+    state = ElasticSampler(numbered(8), 4).state_dict()
+    with pytest.raises(UsageError, match="another order: 'Shuffled.* were then, or begin without it"):
+        ElasticSampler(numbered(8), 4, order=Chunked(2)).load_state_dict(state)
+    mixture = ElasticSampler(numbered(8), 4, order=Mixture([1]))
+    earlier = {**mixture.state_dict(), "order": "Mixture((1,), 8, [Shuffled()])"}
+    with pytest.raises(UsageError, match="an earlier version shuffled .* otherwise: begin without the state$"):
+        mixture.load_state_dict(earlier)
+    with pytest.raises(UsageError, match="as they were then, with the same labels"):
+        mixture.load_state_dict(ElasticSampler(numbered(8), 4, order=Mixture([2])).state_dict())
 
 
 def test_another_epoch_than_the_one_that_was_resumed_is_noticed() -> None:

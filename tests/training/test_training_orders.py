@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
 from shortgop.training.sampling.class_batches import ClassBatches
 from shortgop.training.sampling.orders import (
+    BoundOrder,
     Chunked,
     ClassBalanced,
     Mixture,
@@ -27,6 +28,7 @@ from shortgop.training.sampling.orders import (
     Weighted,
 )
 from shortgop.training.sampling.weights import systematic_points
+from shortgop.training.which_clips.clips import Clips
 from shortgop.training.which_clips.keyed import below, hashes, key, permuted
 from shortgop.training.which_clips.mixing import MixedIndex
 from shortgop.training.which_clips.policies import AllClips, ClipsAt, RandomClips
@@ -233,7 +235,7 @@ def test_a_mixture_has_its_quotas_in_every_block_and_each_dataset_goes_on_in_its
             assert Counter(part for part, _ in epoch[first : first + block]) == Counter(dict(enumerate(quotas)))
     for part, (size, quota) in enumerate(sizes):
         own = [draw for epoch in found for which, draw in epoch if which == part]
-        epochs, seed = range(5 * 3 * quota // size + 1), key(0, "dataset of a mixture", part)
+        epochs, seed = range(5 * 3 * quota // size + 1), key(0, "dataset of a mixture", part) >> 33
         endless = [draw for epoch in epochs for draw in draws(Shuffled(), parts[part], epoch, seed)]
         # In the order of blocks, and in any order within a block.
         for first in range(0, len(own), quota):
@@ -267,6 +269,21 @@ def test_datasets_of_the_same_videos_do_not_come_in_pairs() -> None:
     pairs = sum(drawn[place][1] == drawn[place + 1][1] for place in range(0, len(drawn), 2))
     # One of 400 by chance, in the mean.
     assert pairs < 10
+
+
+class OfAUser:
+    """An order that is shuffled by numpy, whose RandomState takes seeds of 32 bits."""
+
+    def bound(self, clips: Clips, seed: int) -> BoundOrder:
+        def shuffled(epoch: int, positions: Any) -> Any:
+            return epoch * len(clips) + np.random.RandomState(seed + epoch).permutation(len(clips))[positions]
+
+        return BoundOrder(len(clips), shuffled, "OfAUser()")
+
+
+def test_seeds_of_a_mixture_are_as_small_as_those_that_orders_get_alone() -> None:
+    mixed = MixedIndex((clips_of(AllClips(1), [5]), clips_of(AllClips(1), [5])))
+    assert sorted(draws(Mixture([1, 1], OfAUser()), mixed, 1)) == list(range(10, 20))
 
 
 def test_a_mixture_lasts_until_each_dataset_was_seen() -> None:

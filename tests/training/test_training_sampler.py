@@ -151,7 +151,7 @@ def test_where_the_size_of_batches_has_another_name_or_none_that_is_told() -> No
     """As in code that had a DistributedSampler, which takes no size, or other loaders, which take that of a rank."""
     with pytest.raises(WrongTypeError, match="no parameter 'batch_size': here it is global_batch_size"):
         ElasticSampler(numbered(8), batch_size=4)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="global_batch_size is missing: .* all ranks together"):
+    with pytest.raises(WrongTypeError, match="global_batch_size is missing: .* all ranks together"):
         ElasticSampler(numbered(8), rank=0, world_size=2)
 
 

@@ -10,7 +10,7 @@ import torch.distributed
 from torch.utils.data import DistributedSampler
 
 from ...arguments import integer
-from ...errors import UsageError
+from ...errors import UsageError, WrongTypeError
 from ...warned import warn
 from ...wording import counted
 from ..which_clips.offsets import at_least_one
@@ -46,10 +46,10 @@ def checked_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
 
 
 def checked_batch(size: int | None, world_size: int, what: str, *, drop_last: bool) -> int:
-    """The size of global batches, which messages call `what`. UsageError where it is missing, where ranks do not divide
-    it evenly, though they have to, and where a rank would have no sample of any batch."""
+    """The size of global batches, which messages call `what`. WrongTypeError where it is missing; UsageError where
+    ranks do not divide it evenly, though they have to, and where a rank would have no sample of any batch."""
     if size is None:
-        raise UsageError(f"{what} is missing: it says how many clips all ranks together have in a batch")
+        raise WrongTypeError(f"{what} is missing: it says how many clips all ranks together have in a batch")
     batch = at_least_one(size, what)
     if drop_last and batch % world_size:
         raise UsageError(

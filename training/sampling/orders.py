@@ -261,6 +261,10 @@ def _systematic(line: WeightLine, clips: Clips, seed: int, length: int, name: st
     return BoundOrder(length, draws, f"{name}({length}, {digest_of(line)})")
 
 
+# In names of mixtures: earlier ones gave all datasets the same seed, and had other batches.
+SEED_FOR_EACH = "a seed for each"
+
+
 @dataclass(frozen=True)
 class Mixture:
     """Several datasets, joined by MixedClips, in fixed proportions.
@@ -299,8 +303,8 @@ class Mixture:
                 "leave it out of MixedClips, or see ClipDataset.too_short"
             )
         # Under one seed, datasets of as many clips, such as two lengths of the same videos, would have them in the same
-        # order: batches of pairs.
-        seeds = [key(seed, "dataset of a mixture", number) for number in range(len(parts))]
+        # order: batches of pairs. Of 31 bits, as the generators that an order of a user's may have take few more.
+        seeds = [key(seed, "dataset of a mixture", number) >> 33 for number in range(len(parts))]
         bound = [order.bound(part, each) for order, part, each in zip(orders, parts, seeds, strict=True)]
         for each, quota in zip(bound, self.quotas, strict=True):
             each.check_batch(quota, "a quota of the mixture")
@@ -319,7 +323,7 @@ class Mixture:
                 result[mine] = mixed.joined(part, _turns(order, turns))
             return result
 
-        described = f"own seeds, [{', '.join(each.fingerprint for each in bound)}]"
+        described = f"{SEED_FOR_EACH}, [{', '.join(each.fingerprint for each in bound)}]"
         whole = block if any(each.batch > 1 for each in bound) else 1
         return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, {described})", batch=whole)
 

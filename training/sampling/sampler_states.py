@@ -8,10 +8,12 @@ from typing import Any
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
 from ..which_clips.draws import checked_epoch
+from .orders import SEED_FOR_EACH
 from .slices import EpochSlices
 
 STATE_VERSION = 2
 _FINGERPRINTS = {"clips": "policy, or another seed of the dataset", "order": "order", "seed": "seed"}
+_AS_THEN = "make the dataset and the sampler as they were then, or begin without it"
 
 
 def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips: int) -> tuple[int, int, int]:
@@ -41,10 +43,10 @@ def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips:
         )
     for name, what in _FINGERPRINTS.items():
         if state[name] != own[name]:
-            given = ", with the same labels or weights" if name == "order" else ""
+            remedy = _remedy(str(state[name]), str(own[name])) if name == "order" else _AS_THEN
             raise UsageError(
                 f"the state was taken with another {what}: {state[name]!r}, now {own[name]!r}; its position means "
-                f"nothing here; make the dataset and the sampler as they were then{given}, or begin without it"
+                f"nothing here; {remedy}"
             )
     start, epoch = integer(state["position"], "the state's position"), integer(state["epoch"], "the state's epoch")
     offset = integer(state["rank_offset"], "the state's rank_offset")
@@ -64,3 +66,13 @@ def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips:
             "the state was changed"
         )
     return checked_epoch(epoch, num_clips, "the state's epoch"), start, offset
+
+
+def _remedy(then: str, now: str) -> str:
+    """What helps where an order has another name than then: its kind, and what it depends on in brackets."""
+    kind = now.partition("(")[0]
+    if then.partition("(")[0] != kind:
+        return _AS_THEN
+    if kind == "Mixture" and SEED_FOR_EACH not in then:
+        return "an earlier version shuffled the datasets of a mixture otherwise: begin without the state"
+    return "make the dataset and the sampler as they were then, with the same labels or weights, or begin without it"
