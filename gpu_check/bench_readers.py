@@ -29,7 +29,6 @@ Draw = Callable[[random.Random], Requests]
 Answer = Callable[[Requests], Iterable[torch.Tensor]]
 """Gives the frames of each clip: uint8, (frames, 3, height, width)."""
 _COMPARED_CLIPS = 6
-_GATE_SECONDS = 30
 NOT_MEASURED, DIFFERENCE = "not measured", "mean difference"
 _ReadClip = Callable[[int, list[int]], torch.Tensor]
 
@@ -74,11 +73,18 @@ def torchcodec(files: Sequence[Path], device: str, threads: int) -> Answer:
 
 
 def _torchcodec_in_thread(decoder_type: Any, files: Sequence[Path], device: str) -> _ReadClip:
-    decoders = [decoder_type(str(file), device=device) for file in files]
-    # Without NVDEC it decodes on the CPU, and says so here alone.
-    if on_cpu := next((status for each in decoders if (status := getattr(each, "cpu_fallback", False))), None):
-        raise RuntimeError(f"it decodes on the CPU: {on_cpu}")
-    return lambda video, frames: decoders[video].get_frames_at(frames).data
+    opened: dict[int, Any] = {}
+
+    def read(video: int, frames: list[int]) -> torch.Tensor:
+        if video not in opened:
+            opened[video] = decoder_type(str(files[video]), device=device)
+            # Without NVDEC it decodes on the CPU, and says so here alone.
+            if on_cpu := getattr(opened[video], "cpu_fallback", False):
+                raise RuntimeError(f"it decodes on the CPU: {on_cpu}")
+        found: torch.Tensor = opened[video].get_frames_at(frames).data
+        return found
+
+    return read
 
 
 def pynvvideocodec(files: Sequence[Path], threads: int) -> Answer:
@@ -89,11 +95,13 @@ def pynvvideocodec(files: Sequence[Path], threads: int) -> Answer:
 
 
 def _pynvvideocodec_in_thread(library: Any, files: Sequence[Path]) -> _ReadClip:
-    planar_rgb = library.OutputColorType.RGBP
-    decoders = [library.SimpleDecoder(str(file), gpu_id=0, output_color_type=planar_rgb) for file in files]
+    opened: dict[int, Any] = {}
 
     def read(video: int, frames: list[int]) -> torch.Tensor:
-        found = torch.stack([from_dlpack(frame) for frame in decoders[video].get_batch_frames_by_index(frames)])
+        if video not in opened:
+            planar_rgb = library.OutputColorType.RGBP
+            opened[video] = library.SimpleDecoder(str(files[video]), gpu_id=0, output_color_type=planar_rgb)
+        found = torch.stack([from_dlpack(frame) for frame in opened[video].get_batch_frames_by_index(frames)])
         # NVIDIA's samples expect planes below each other, (3 * height, width), and (3, height, width) as well.
         return found.reshape(len(found), 3, -1, found.shape[-1])
 
@@ -101,34 +109,20 @@ def _pynvvideocodec_in_thread(library: Any, files: Sequence[Path]) -> _ReadClip:
 
 
 def _on_threads(open_in_thread: Callable[[], _ReadClip], device: str, threads: int) -> Answer:
-    """Before the first request is answered, each thread opens all files: those that were opened later would count."""
+    """Each thread opens a file at the first request for it: all files of all threads would take more time than the
+    first way to ask has, and our readers would lose theirs."""
     own, pool = threading.local(), ThreadPoolExecutor(threads)
-    # A thread that has opened its files would take the place of another one.
-    gate, outcome = threading.Barrier(threads), list[Exception | None]()
-
-    def open_all(_: int) -> None:
-        gate.wait(_GATE_SECONDS)
-        if device == "cuda":
-            # TorchCodec makes a decoder in the context that is current in this thread, and a new thread has none.
-            use_primary_context(require_gpu())
-        own.read = open_in_thread()
 
     def read(request: tuple[int, list[int]]) -> torch.Tensor:
+        if not hasattr(own, "read"):
+            if device == "cuda":
+                # A new thread has no context. TorchCodec 0.16.0 makes one current itself; another release may not.
+                use_primary_context(require_gpu())
+            own.read = open_in_thread()
         found: torch.Tensor = own.read(*request)
         return found
 
-    def answer(requests: Requests) -> Iterable[torch.Tensor]:
-        if not outcome:
-            opening = [pool.submit(open_all, number) for number in range(threads)]
-            errors = [error for each in opening if isinstance(error := each.exception(), Exception)]
-            outcome.append(errors[0] if errors else None)
-        if outcome[0] is not None:
-            # Its threads end, and the decoders that they have opened: others need the memory.
-            pool.shutdown()
-            raise outcome[0]
-        return list(pool.map(read, requests))
-
-    return answer
+    return lambda requests: list(pool.map(read, requests))
 
 
 def opened(readers: Mapping[str, Callable[[], Answer]]) -> tuple[dict[str, Answer], dict[str, str]]:
@@ -154,8 +148,8 @@ def comparing(
     how many levels its frames differ from `expected` in the mean. For one that fails, why.
 
     In a round all get the same random requests. Before that each opens its decoders and compiles kernels, which is not
-    counted. That takes as long as it takes: a reader is left out where less is left until `deadline` (by
-    time.perf_counter()) than the slowest before it took for that, and all of them need for their rounds.
+    counted. That takes as long as it takes: where less is left until `deadline` (by time.perf_counter()) than those
+    before it need for their rounds, a reader is left out.
 
     What is known comes after each reader's first requests and after each round: a library that crashes or hangs takes
     the process with it.
@@ -165,7 +159,6 @@ def comparing(
     left_out: set[str] = set()
     rates: dict[str, list[float]] = {name: [] for name in answers}
     uncounted: dict[str, float] = {}
-    longest = 0.0
 
     def known_now() -> dict[str, dict[str, Any]]:
         return {
@@ -178,15 +171,13 @@ def comparing(
     first = draw(random.Random(-1))[:_COMPARED_CLIPS]  # noqa: S311  # no secrets
     known = expected(first)
     for name, answer in answers.items():
-        started = time.perf_counter()
-        if started + longest + (rounds - 1) * seconds * (1 + len(differences)) > deadline:
+        if time.perf_counter() + (rounds - 1) * seconds * (1 + len(differences)) > deadline:
             left_out.add(name)
         else:
             with _failures(failed, name):
                 difference = _mean_difference(answer(first), known)
                 uncounted[name] = _frames_per_second(answer, draw, 0, seconds)
                 differences[name] = difference
-            longest = max(longest, time.perf_counter() - started)
         yield known_now()
     for turn in range(1, rounds):
         for name in differences:

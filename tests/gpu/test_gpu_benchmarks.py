@@ -167,24 +167,6 @@ def test_readers_that_take_long_to_open_leave_time_to_measure_those_before_them(
     assert found["last"] == {"not measured": "there was no time for it"}
 
 
-def test_a_reader_that_would_take_as_long_to_open_as_another_one_did_is_not_begun(footage: Path) -> None:
-    """Of 1.7 s one takes a second, and then the next one would end behind them."""
-    right, waits = ours(footage / CLIPS), iter([1.0])
-
-    def slow_to_open(requests: Requests) -> Iterable[torch.Tensor]:
-        time.sleep(next(waits, 0))
-        return right(requests)
-
-    found = compared(
-        {"slow": slow_to_open, "last": slow_to_open},
-        right,
-        lambda rng: random_clips(rng, [32, 32], 2, 2, 1),
-        seconds=0,
-        deadline=time.perf_counter() + 1.7,
-    )
-    assert found["last"] == {"not measured": "there was no time for it"}
-
-
 def test_readers_whose_requests_take_long_do_not_use_up_the_time_of_others(footage: Path) -> None:
     """What a killed benchmark was about to measure would be lost, of other videos too."""
     right = ours(footage / CLIPS)

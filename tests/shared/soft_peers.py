@@ -1,7 +1,7 @@
 """Other libraries' decoders on the GPU in software: TorchCodec 0.16 and PyNvVideoCodec 2.2.4, as benchmarks call them.
 
 TorchCodec's own decoder on the CPU gives the frames. All else is as the sources of these libraries have it: which
-arguments they take, what they give, and that they need a CUDA context or use memory again.
+arguments they take, what they give, and that they use memory again. Only that they need a CUDA context is stricter.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class Peers:
         self.opened: list[int] = []
 
     def open(self) -> None:
+        """Needs a current CUDA context: TorchCodec 0.16.0 makes one current itself, and another release may not."""
         current = ctypes.c_void_p()
         load("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(current))
         if not current:
