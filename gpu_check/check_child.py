@@ -14,7 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from check_record import OutOfTime, Record, Skipped
+from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
 from error_places import places_of
 
 # This long before the process is killed it prints where each of its threads is.
@@ -36,7 +36,8 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001  # the harness goes on with the next check
         traceback.print_exc()
         record.figure("raised at", places_of(error))
-        record.end("failed", f"{type(error).__name__}: {error}")
+        lacked_time = isinstance(error, FailedOutOfTimeError)
+        record.end("failed", f"{type(error).__name__}: {error}", lacked_time=lacked_time)
     else:
         record.end("passed", "")
 

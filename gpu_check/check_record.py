@@ -23,6 +23,10 @@ class OutOfTime(Skipped):
     found, and nothing was wrong."""
 
 
+class FailedOutOfTimeError(RuntimeError):
+    """Raised at its end by a check that had no time for all that it was to find, and found something wrong."""
+
+
 class Record:
     """The report of a check. Each line is in the file at once, so that a crash does not lose what was found before."""
 

@@ -116,7 +116,7 @@ def outcome_of(check: Check, ended: Ended, limit_seconds: float | None = None) -
         result, why = "skipped", f"time was up after {limit_seconds:.0f} s{_still_there(ended)}"
     seconds, log = round(ended.seconds, 2), last_lines(ended.log)
     hung = ended.time_was_up and not lacked_time
-    lacked_time |= report.lacked_time and result == "skipped"
+    lacked_time |= report.lacked_time and result == report.result
     return Outcome(check.name, check.question, result, why, seconds, report.figures, log, lacked_time, hung)
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 import json
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from math import log
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from check_record import OutOfTime, Record, Skipped
+from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
 from gpu_driver import require_gpu
-from gpu_environment import output_of
 from gpu_ffmpeg import ffmpeg_of
+from gpu_use import engines, most_of
 
 import shortgop
 import synthetic
@@ -66,35 +66,40 @@ FEWEST_DB = 20.0
 FOOTAGE = "mandelbrot=size=1280x720:rate=30:end_pts=400"
 FOOTAGE_FRAMES = 240
 UNIT = "0123456789abcdef"
-_ENGINES = ("utilization.gpu", "utilization.encoder", "utilization.decoder", "memory.used")
-_LOOK_SECONDS = 0.25
+# What a pipeline fails with. It costs its own figures alone.
+FAILURES = (shortgop.ShortGopError, RuntimeError, AssertionError, OSError, KeyError, subprocess.SubprocessError)
 
 
 def pipelines(record: Record) -> None:
     """Each pipeline makes a dataset of sources whose frames show their numbers, for each codec. With NVDEC alone it is
     the CPU's, byte for byte."""
     ffmpeg = _ffmpeg(record)
-    wrong, lacking, on_gpu, needed = list[str](), list[str](), 0, 0.0
+    wrong, lacking, on_gpu, trials, longest = list[str](), list[str](), 0, 0.0, 0.0
     with tempfile.TemporaryDirectory() as folder:
         sources = numbered_sources(Path(folder))
         for codec in CODECS:
             started = time.perf_counter()
-            if started + needed > record.measure_until:
+            if started + trials > record.measure_until:
                 lacking.append(codec)
                 continue
             profile = changed_profile(None, {"codec": codec, "size": SIZE})
             capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
+            trials = time.perf_counter() - started
             record.figure(f"capabilities {codec}", capabilities.to_json())
             found = pipelines_of(capabilities, profile)
             on_gpu += sum(pipeline.uses_gpu for pipeline in found.values())
             for name, pipeline in found.items():
+                started = time.perf_counter()
+                if started + longest > record.measure_until:
+                    lacking.append(f"{codec}: {name}")
+                    continue
                 said = [check_numbers(source, pipeline, profile, ffmpeg) for source in sources]
                 if replace(pipeline, decoding="software") == found[CPU] and set(said) == {"right"} and name != CPU:
                     # What sections of long sources take.
                     said += [same_bytes(source, pipeline, found[CPU], profile, ffmpeg) for source in sources]
                 record.figure(f"{codec}: {name}", "; ".join(said))
                 wrong += [f"{codec}, {name}: {each}" for each in said if each not in ("right", "equal")]
-            needed = 2 * (time.perf_counter() - started)
+                longest = max(longest, time.perf_counter() - started)
     if not (on_gpu or wrong or lacking):
         raise Skipped("no step of prep runs on this GPU, as the trials say: only the CPU's pipeline was checked")
     end(wrong, lacking)
@@ -102,7 +107,8 @@ def pipelines(record: Record) -> None:
 
 def quality(record: Record) -> None:
     """Bytes, PSNR and VMAF of each scaler and encoder at three qualities, and how they differ from x264's at equal
-    bytes. They are measured side by side: none of it depends on the time that it takes."""
+    bytes. They are measured side by side: none of it depends on the time that it takes. What fails is measured once
+    more, alone: a GPU may let in one process at a time, or few sessions."""
     ffmpeg = _ffmpeg(record)
     wrong, lacking, needed = list[str](), list[str](), 0.0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(min(usable_cpus(), JOBS_AT_ONCE)) as pool:
@@ -114,14 +120,18 @@ def quality(record: Record) -> None:
                 continue
             profile = changed_profile(None, {"codec": codec, "size": SIZE})
             found = of_other_pictures(pipelines_of(capabilities_of(ffmpeg, profile), profile))
-            running = {
-                name: [pool.submit(measured, source, each, replace(profile, crf=crf), ffmpeg) for crf in CRFS[codec]]
+            todo = {
+                name: [partial(measured, source, each, replace(profile, crf=crf), ffmpeg) for crf in CRFS[codec]]
                 for name, each in found.items()
             }
+            running = {name: [pool.submit(each) for each in own] for name, own in todo.items()}
             points: dict[str, list[dict[str, float]]] = {}
-            for name, measuring in running.items():
+            for name in failed_last(running):
                 with failures(wrong, f"{codec}, {name}"):
-                    points[name] = [each.result() for each in measuring]
+                    points[name] = [
+                        each() if done.exception() and time.perf_counter() < record.measure_until else done.result()
+                        for each, done in zip(todo[name], running[name], strict=True)
+                    ]
                     record.figure(f"{codec}: {name}", points[name])
                     check_pictures(points[name])
             if CPU in points:
@@ -151,9 +161,20 @@ def speed(record: Record) -> None:
                     rate = frames_per_second(source, pipeline, profile, ffmpeg, at_once)
                     record.figure(f"{what}: frames/s", round(rate))
                     record.figure(f"{what}: most use", most_of(use))
-                if at_once == 1:
-                    longest = max(longest, 2 * (time.perf_counter() - started))
+                    if at_once == 1:
+                        longest = max(longest, 2 * (time.perf_counter() - started))
     end(wrong, lacking)
+
+
+def failed_last(running: Mapping[str, Sequence[Future[Any]]]) -> Iterator[str]:
+    """The names, as all of one has ended. Those where something failed come when all has ended."""
+    failed = []
+    for name, own in running.items():
+        if any(each.exception() for each in own):
+            failed.append(name)
+        else:
+            yield name
+    yield from failed
 
 
 @contextmanager
@@ -161,25 +182,28 @@ def failures(wrong: list[str], what: str) -> Iterator[None]:
     """Notes what a measurement fails with, so that the next ones are made."""
     try:
         yield
-    except (shortgop.ShortGopError, RuntimeError, subprocess.SubprocessError) as error:
+    except FAILURES as error:
         wrong.append(f"{what}: {error}")
 
 
 def end(wrong: Sequence[str], lacking: Sequence[str]) -> None:
-    """RuntimeError where something was wrong, else OutOfTime where something was not measured."""
+    """RuntimeError where something was wrong, OutOfTime where something was not measured, FailedOutOfTimeError where
+    both were."""
+    no_time = f"there was no time to measure {'; '.join(lacking)}"
+    if wrong and lacking:
+        raise FailedOutOfTimeError("; ".join([*wrong, no_time]))
     if wrong:
         raise RuntimeError("; ".join(wrong))
     if lacking:
-        raise OutOfTime(f"there was no time to measure {'; '.join(lacking)}")
+        raise OutOfTime(no_time)
 
 
 def of_other_pictures(found: Mapping[str, Pipeline]) -> dict[str, Pipeline]:
-    """The first of the pipelines that scale and encode alike: what decodes, and whether frames leave the GPU's memory,
-    changes no picture."""
-    first: dict[tuple[str, str], str] = {}
-    for name, pipeline in found.items():
-        first.setdefault((pipeline.scaling, pipeline.encoder), name)
-    return {name: found[name] for name in first.values()}
+    """The CPU's, and the last of the pipelines that scale and encode alike, of which most is on the GPU: what decodes,
+    and whether frames leave the GPU's memory, changes no picture."""
+    last = {(pipeline.scaling, pipeline.encoder): name for name, pipeline in found.items()}
+    last[found[CPU].scaling, found[CPU].encoder] = CPU
+    return {name: found[name] for name in last.values()}
 
 
 def check_pictures(points: Sequence[Mapping[str, float]]) -> None:
@@ -248,7 +272,7 @@ def check_numbers(source: Path, pipeline: Pipeline, profile: Profile, ffmpeg: st
             timeline = prepared(source, Path(folder, "dataset"), pipeline, profile, ffmpeg)
             (video,) = shortgop.open(Path(folder, "dataset"))
             found = [synthetic.read_number(frame) for frame in video[:]]
-        except (shortgop.ShortGopError, RuntimeError, AssertionError) as error:
+        except FAILURES as error:
             return f"{source.name}: {error}"
     expected = np.searchsorted(shown_pts if shown_pts is not None else [], timeline).tolist()
     wrong = [frame for frame, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other]
@@ -259,8 +283,11 @@ def same_bytes(source: Path, one: Pipeline, other: Pipeline, profile: Profile, f
     """ "equal" where these pipelines write the same shards."""
     with tempfile.TemporaryDirectory() as name:
         folders = [Path(name, "one"), Path(name, "other")]
-        for folder, pipeline in zip(folders, (one, other), strict=True):
-            prepared(source, folder, pipeline, profile, ffmpeg)
+        try:
+            for folder, pipeline in zip(folders, (one, other), strict=True):
+                prepared(source, folder, pipeline, profile, ffmpeg)
+        except FAILURES as error:
+            return f"{source.name}: {error}"
         shards = [[file.read_bytes() for file in sorted((folder / "shards").iterdir())] for folder in folders]
     return "equal" if shards[0] == shards[1] else f"{source.name}: not the CPU's bytes"
 
@@ -328,44 +355,6 @@ def frames_per_second(source: Path, pipeline: Pipeline, profile: Profile, ffmpeg
         ]
         frames = sum(len(each.result()) for each in made)
         return frames / (time.monotonic() - start)
-
-
-@contextmanager
-def engines() -> Iterator[list[dict[str, float]]]:
-    """What nvidia-smi says of the GPU's use, again and again while the context lasts."""
-    found: list[dict[str, float]] = []
-    over = threading.Event()
-
-    def look() -> None:
-        argv = ["nvidia-smi", f"--query-gpu={','.join(_ENGINES)}", "--format=csv,noheader,nounits"]
-        while not over.wait(_LOOK_SECONDS):
-            found.extend(use_of(output_of(argv)))
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield found
-    finally:
-        over.set()
-        thread.join(15)
-
-
-def use_of(output: str) -> list[dict[str, float]]:
-    """The rows that nvidia-smi printed; what a GPU does not report is left out."""
-    rows = []
-    for line in output.splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == len(_ENGINES):
-            numbers = {
-                name: cell for name, cell in zip(_ENGINES, cells, strict=True) if cell.replace(".", "").isdigit()
-            }
-            rows.append({name: float(cell) for name, cell in numbers.items()})
-    return rows
-
-
-def most_of(use: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The greatest value of each: percent of the GPU's time, and MiB."""
-    return {name: max(row[name] for row in use if name in row) for name in _ENGINES if any(name in row for row in use)}
 
 
 def _ffmpeg(record: Record) -> str:

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -65,11 +66,13 @@ def main() -> None:
             checks, samples, options.results, total_seconds=options.seconds, require_gpu=require_gpu, note=print
         )
     # The table comes last: where only the end of what is printed is kept, that is what it has.
-    print(f"\n{details(outcomes)}\n\n{table(outcomes)}\n\n{f'written to {path}' if path.exists() else 'not written'}")
+    print(f"\n{details(outcomes)}\n\n{table(outcomes)}\n\n{f'written to {path}' if path else 'not written'}")
     if option := again(outcomes):
         print(f"there was no time for all; this runs the others: {option}")
     if options.lacking:
         sys.exit(f"gpu-check: all other checks need the wheels: {options.lacking}")
+    if path is None or path.parent != options.results:
+        sys.exit(f"gpu-check: the results could not be written into {options.results}")
     sys.exit(exit_status(outcomes))
 
 
@@ -81,17 +84,20 @@ def run_all(
     total_seconds: float,
     require_gpu: bool = False,
     note: Callable[[str], None] = lambda _: None,
-) -> tuple[list[Outcome], Path]:
+) -> tuple[list[Outcome], Path | None]:
     """Run checks, and write what came of them into `results` after each. They run in this order, unless one fails or
     hangs: see `check_order`.
 
-    Returns the outcomes, and the file. A check for which no time is left is skipped. If the check of the environment
-    was skipped, there is no GPU, and all other checks are skipped too; if that of NVDEC's capabilities was, those that
-    need NVDEC are.
+    Returns the outcomes, and the file. Where it cannot be written into `results`, it is in a temporary folder; None
+    where that fails too. A check for which no time is left is skipped. If the check of the environment was skipped,
+    there is no GPU, and all other checks are skipped too; if that of NVDEC's capabilities was, those that need NVDEC
+    are.
     """
     started = time.monotonic()
     head: dict[str, Any] = {"started": datetime.now(UTC).isoformat(timespec="seconds"), **_commit()}
     outcomes: list[Outcome] = []
+    content: dict[str, Any] = {}
+    written: Path | None = None
     no_gpu = no_nvdec = ""
     path = results / f"{results_name('unknown')}.json"
     waiting = list(checks)
@@ -117,12 +123,13 @@ def run_all(
         outcomes.append(where_a_gpu_is_required(outcome) if require_gpu else outcome)
         waiting = following(check, outcome, waiting)
         seconds = round(time.monotonic() - started, 1)
-        try:
-            _write(path, document({**head, "seconds": seconds}, outcomes, waiting))
-        except OSError as error:
-            # The checks go on: what is printed at the end has the results in short.
-            note(f"the results cannot be written ({error}); --results FOLDER writes them elsewhere")
-    return outcomes, path
+        content = document({**head, "seconds": seconds}, outcomes, waiting)
+        # The checks go on where it cannot be written: what is printed at the end has the results in short.
+        written = _written(path, content, note)
+    if outcomes and written is None:
+        with suppress(OSError):
+            written = _written(Path(tempfile.mkdtemp(prefix="gpu-check-results-"), path.name), content, note)
+    return outcomes, written
 
 
 def _commit() -> dict[str, Any]:
@@ -134,16 +141,24 @@ def _commit() -> dict[str, Any]:
 
 
 def _renamed(path: Path, name: Path) -> Path:
-    if path.exists():
-        path.replace(name)
+    # Where the folder cannot be written, all results go elsewhere in the end.
+    with suppress(OSError):
+        if path.exists():
+            path.replace(name)
     return name
 
 
-def _write(path: Path, content: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    written = path.with_suffix(".json.new")
-    written.write_text(json.dumps(content, indent=1) + "\n")
-    written.replace(path)
+def _written(path: Path, content: dict[str, Any], note: Callable[[str], None]) -> Path | None:
+    """The path, where that is written now."""
+    new = path.with_suffix(".json.new")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.write_text(json.dumps(content, indent=1) + "\n")
+        new.replace(path)
+    except OSError as error:
+        note(f"the results cannot be written ({error}); --results FOLDER writes them elsewhere")
+        return None
+    return path
 
 
 if __name__ == "__main__":

@@ -40,7 +40,11 @@ def main() -> None:
         print(f"gpu-check: {sys.executable} has no {', '.join(missing)}, and {WHEELS.name} has no wheels")
         print("gpu-check: most checks will fail; `make gpu-wheels` collects what they import, see docs/gpu.md")
     if FFMPEG.exists():
-        env["SHORTGOP_FFMPEG"] = str(unpack_ffmpeg(site))
+        program, why = site / "ffmpeg-program", unpack_ffmpeg(site / "ffmpeg-program")
+        if why:
+            print(f"gpu-check: {why}; the checks of prep take another ffmpeg, or are skipped")
+        else:
+            env["SHORTGOP_FFMPEG"] = str(program)
     env["PYTHONPATH"] = os.pathsep.join([*path, *filter(None, [env.get("PYTHONPATH")])])
     link = [sys.executable, str(ROOT / "scripts" / "link_ffmpeg.py"), str(site / "ffmpeg")]
     done = subprocess.run(link, env=env, capture_output=True, text=True, check=False)
@@ -98,15 +102,20 @@ def unpack_wheels(site: Path) -> str:
     return ""
 
 
-def unpack_ffmpeg(site: Path) -> Path:
-    """Unpack the ffmpeg program into a folder; returns its path."""
-    import lzma
+def unpack_ffmpeg(program: Path) -> str:
+    """Unpack the ffmpeg program into a file. Returns why that cannot be; empty where it is done."""
+    try:
+        import lzma
 
-    program = site / "ffmpeg-program"
-    with lzma.open(FFMPEG) as packed, program.open("wb") as file:
-        shutil.copyfileobj(packed, file, 1 << 20)
-    program.chmod(0o755)
-    return program
+        with lzma.open(FFMPEG) as packed, program.open("wb") as file:
+            shutil.copyfileobj(packed, file, 1 << 20)
+        program.chmod(0o755)
+    # As of wheels.
+    except Exception as error:  # noqa: BLE001
+        # The disk may be full.
+        program.unlink(missing_ok=True)
+        return f"{FFMPEG.name} cannot be unpacked into {program.parent}: {error}"
+    return ""
 
 
 if __name__ == "__main__":

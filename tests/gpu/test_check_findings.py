@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 from check_process import CHILD, run_check
-from check_report import Check, Outcome, again, outcome_of
+from check_report import Check, Outcome, again, outcome_of, results_name
 from gpu_environment import why_not_torch
 
 from started_processes import descendants
@@ -39,6 +39,20 @@ def test_a_check_that_had_no_time_for_all_has_not_passed_and_is_named_to_run_aga
     assert (outcome.result, outcome.figures, outcome.hung) == ("skipped", {"first": 1}, False)
     assert outcome.why == "there was no time to measure 1 reader: second"
     assert again([outcome]) == "--only measures_a_part"
+
+
+def test_a_check_that_failed_and_had_no_time_for_all_is_named_to_run_again_too(tmp_path: Path) -> None:
+    outcome = came_of("fails_and_measures_a_part", tmp_path)
+    assert (outcome.result, outcome.lacked_time, outcome.hung) == ("failed", True, False)
+    assert outcome.why.endswith("first: wrong; there was no time to measure second")
+    assert again([outcome]) == "--only fails_and_measures_a_part"
+
+
+def test_the_results_are_named_after_the_gpu() -> None:
+    assert results_name("NVIDIA H100 80GB HBM3") == "gpu-nvidia-h100-80gb-hbm3"
+    assert results_name("NVIDIA H200 MIG 1g.18gb") == "gpu-nvidia-h200-mig-1g-18gb"
+    assert results_name(None) == "gpu-none"
+    assert results_name("../../x") == "gpu-x"
 
 
 def test_what_shortgop_warns_of_is_among_the_figures(tmp_path: Path) -> None:

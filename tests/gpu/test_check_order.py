@@ -27,7 +27,9 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
     def run(checks: list[Check], ends: Mapping[str, Ended], total_seconds: float = 1000) -> tuple[list[Outcome], Path]:
         monkeypatch.setattr(run_checks, "run_check", lambda check, _, __: ends.get(check.name, PASSED))
-        return run_checks.run_all(checks, tmp_path, tmp_path, total_seconds=total_seconds)
+        outcomes, path = run_checks.run_all(checks, tmp_path, tmp_path, total_seconds=total_seconds)
+        assert path is not None
+        return outcomes, path
 
     return run
 

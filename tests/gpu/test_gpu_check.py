@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +28,6 @@ from check_report import (
     limit_seconds,
     outcome_of,
     parse_report,
-    results_name,
     table,
     where_a_gpu_is_required,
 )
@@ -138,6 +138,7 @@ def test_all_checks_run_whatever_became_of_those_before_and_each_result_is_writt
     outcomes, path = run_all(checks, tmp_path / "none", tmp_path, total_seconds=100, note=note)
     assert [outcome.result for outcome in outcomes] == ["failed"] * 3 + ["skipped", "failed", "passed"]
     assert written[2::2] == [[("gpu-unknown.json", count)] for count in range(1, 6)]
+    assert path is not None
     found = json.loads(path.read_text())
     assert (found["passed"], found["failed"], found["skipped"]) == (1, 4, 1)
     assert [check["name"] for check in found["checks"]] == names
@@ -145,15 +146,22 @@ def test_all_checks_run_whatever_became_of_those_before_and_each_result_is_writt
     assert exit_status(outcomes) == 1
 
 
-def test_checks_go_on_where_their_results_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    notes: list[str] = []
-    outcomes, path = run_all(
-        [made_up("fails"), made_up("passes")], tmp_path, tmp_path / "file", total_seconds=100, note=notes.append
-    )
+def test_checks_go_on_where_their_results_cannot_be_written_and_these_are_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier file lies there, and the disk is full: that would be taken for these."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    results, notes = tmp_path / "results", list[str]()
+    results.mkdir()
+    (results / "gpu-unknown.json").write_text("of an earlier run")
+    (results / "gpu-unknown.json.new").symlink_to("/dev/full")
+    checks = [made_up("fails"), made_up("passes")]
+    outcomes, path = run_all(checks, tmp_path, results, total_seconds=100, note=notes.append)
     assert [outcome.result for outcome in outcomes] == ["failed", "passed"]
-    assert not path.exists()
     assert sum("--results FOLDER writes them elsewhere" in each for each in notes) == 2
+    assert path is not None
+    assert path.parent.name.startswith("gpu-check-results-")
+    assert [check["result"] for check in json.loads(path.read_text())["checks"]] == ["failed", "passed"]
 
 
 def test_checks_for_which_no_time_is_left_are_skipped(tmp_path: Path) -> None:
@@ -176,6 +184,7 @@ def test_a_check_that_is_cut_off_by_the_end_of_all_has_not_failed(tmp_path: Path
     assert [(outcome.result, outcome.why) for outcome in outcomes] == [("skipped", "time was up after 3 s")]
     assert outcomes[0].figures["first"] == 1, "what it had found is kept"
     assert again(outcomes) == "--only hangs"
+    assert path is not None
     assert json.loads(path.read_text())["checks"][0]["lacked_time"]
 
 
@@ -262,13 +271,6 @@ def test_the_exit_status_says_whether_all_passed() -> None:
     assert exit_status(outcomes("passed", "skipped", "failed")) == 1
     assert exit_status(outcomes("passed", "skipped")) == 3
     assert exit_status([]) == 1, "nothing was shown"
-
-
-def test_the_results_are_named_after_the_gpu() -> None:
-    assert results_name("NVIDIA H100 80GB HBM3") == "gpu-nvidia-h100-80gb-hbm3"
-    assert results_name("NVIDIA H200 MIG 1g.18gb") == "gpu-nvidia-h200-mig-1g-18gb"
-    assert results_name(None) == "gpu-none"
-    assert results_name("../../x") == "gpu-x"
 
 
 def test_the_table_has_a_row_for_each_check_and_its_figures() -> None:

@@ -11,9 +11,11 @@ from typing import Any
 import gpu_environment
 import gpu_ffmpeg
 import gpu_prep
+import gpu_use
 import pytest
-from check_record import OutOfTime, Record, Skipped
-from gpu_prep import at_bytes, beside, check_numbers, most_of, numbered_sources, pipelines_of, same_bytes, use_of
+from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
+from gpu_prep import at_bytes, beside, check_numbers, numbered_sources, pipelines_of, same_bytes
+from gpu_use import most_of, use_of
 
 from cuda_ffmpeg import GREY, NO_ENGINE, NO_SESSION, SKIPS, Installed, install
 from shortgop.prep.profile import NVENC_ENCODERS, SOFTWARE_ENCODERS, Profile, Size
@@ -133,12 +135,17 @@ def test_frames_per_second_are_told_of_each_pipeline(checked: Checked) -> None:
 def test_quality_is_told_of_each_scaler_and_encoder(
     codec: str, checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What else differs between pipelines changes no picture."""
+    """What else differs between pipelines changes no picture: the last is measured, which has most of it on the GPU."""
     monkeypatch.setattr(gpu_prep, "CODECS", (codec,))
     found = checked(gpu_prep.quality)
     assert found["raised"] == ""
     nvenc, software = NVENC_ENCODERS[codec], SOFTWARE_ENCODERS[codec]
-    names = ["cpu", f"software, software, {nvenc}", f"nvdec, scale_cuda, {software}", f"nvdec, scale_cuda, {nvenc}"]
+    names = [
+        "cpu",
+        f"nvdec, software, {nvenc}",
+        f"nvdec, scale_cuda, {software}",
+        f"nvdec, scale_cuda, {nvenc}, without a download",
+    ]
     assert list(found[f"{codec}: beside the CPU at equal bytes"]) == names
     for name in names:
         fine, coarse = found[f"{codec}: {name}"]
@@ -147,14 +154,25 @@ def test_quality_is_told_of_each_scaler_and_encoder(
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("check", "rest"), [(gpu_prep.speed, "cpu, 2 at once: frames/s"), (gpu_prep.quality, "h264: cpu")]
+    ("check", "rest", "refusals"),
+    [(gpu_prep.speed, "cpu, 2 at once: frames/s", 1), (gpu_prep.quality, "h264: cpu", 99)],
 )
-def test_a_session_that_is_refused_is_told_and_all_else_is_measured(check: Any, rest: str, checked: Checked) -> None:
-    """Nothing is tried again here, and nothing replaced by the CPU."""
-    found = checked(check, refuse=NO_SESSION, refusals=1)
+def test_a_session_that_is_refused_is_told_and_all_else_is_measured(
+    check: Any, rest: str, refusals: int, checked: Checked
+) -> None:
+    """Nothing is replaced by the CPU."""
+    found = checked(check, refuse=NO_SESSION, refusals=refusals)
     assert found["raised"].startswith("RuntimeError: ")
     assert "OpenEncodeSessionEx failed: out of memory" in found["raised"]
     assert rest in found
+
+
+@pytest.mark.long
+def test_quality_that_was_refused_side_by_side_is_measured_alone(checked: Checked) -> None:
+    """As by a GPU that lets in one process at a time."""
+    found = checked(gpu_prep.quality, refuse=NO_SESSION, refusals=3)
+    assert found["raised"] == ""
+    assert len(found["h264: beside the CPU at equal bytes"]) == 4
 
 
 @pytest.mark.long
@@ -176,13 +194,40 @@ def test_what_there_is_no_time_for_is_named(check: Any, checked: Checked) -> Non
     assert "h264" in found["raised"] or "cpu, 1 at once; cpu, 2 at once" in found["raised"]
 
 
+def test_pipelines_are_checked_until_the_slowest_so_far_would_not_end_in_time(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes a second, and 2.7 s are left behind the five of a check's end."""
+
+    def a_second(*_: Any) -> str:
+        time.sleep(1)
+        return "right"
+
+    found = {codec: Capabilities("/ffmpeg", "9.0", codec, None, 3, ()) for codec in ("h264", "hevc", "av1")}
+    for name, value in {
+        "CODECS": tuple(found), "numbered_sources": lambda folder: [folder],
+        "capabilities_of": lambda _ffmpeg, profile, **_: found[profile.codec],
+        "check_numbers": a_second,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(gpu_prep, name, value)
+    figures = checked(gpu_prep.pipelines, seconds=5 + 2.7)
+    assert (figures["h264: cpu"], figures["hevc: cpu"]) == ("right", "right")
+    assert figures["raised"] == "OutOfTime: there was no time to measure av1: cpu"
+
+
+def test_what_had_no_time_is_named_beside_what_failed() -> None:
+    with pytest.raises(FailedOutOfTimeError, match="h264: wrong frames; there was no time to measure hevc; av1"):
+        gpu_prep.end(["h264: wrong frames"], ["hevc", "av1"])
+
+
 @pytest.mark.long
 def test_a_pipeline_that_fails_is_reported_and_not_replaced_by_the_cpu(source: Path, tmp_path: Path) -> None:
     skipping = install(tmp_path / "skipping", faults=SKIPS)
     gpu = Pipeline("nvdec", "scale_cuda", "libx264", downloads=True)
     assert check_numbers(source, gpu, PROFILE, skipping.path).endswith("ffmpeg showed other frames than planned")
-    refusing = install(tmp_path / "refusing", refuse="no such thing", refusals=1)
+    refusing = install(tmp_path / "refusing", refuse="no such thing", refusals=2)
     assert "no such thing" in check_numbers(source, gpu, PROFILE, refusing.path)
+    assert "no such thing" in same_bytes(source, gpu, Pipeline(), PROFILE, refusing.path)
 
 
 @pytest.mark.long
@@ -230,12 +275,28 @@ def test_nvidia_smi_is_asked_also_where_it_lies_beside_the_driver(
     program.chmod(0o755)
     monkeypatch.setattr(gpu_environment, "MORE_PROGRAMS", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    monkeypatch.setattr(gpu_prep, "_LOOK_SECONDS", 0.01)
-    with gpu_prep.engines() as use:
+    monkeypatch.setattr(gpu_use, "_LOOK_SECONDS", 0.01)
+    with gpu_use.engines() as use:
         deadline = time.monotonic() + 20
         while not use and time.monotonic() < deadline:
             time.sleep(0.01)
     assert use[0]["utilization.decoder"] == 98
+
+
+@pytest.mark.parametrize("does", ["exit 1", "exec sleep 30"])
+def test_an_nvidia_smi_that_gives_nothing_is_asked_once_and_not_waited_for(
+    does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/log\n{does}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(gpu_use, "_LOOK_SECONDS", 0.01)
+    started = time.monotonic()
+    with gpu_use.engines() as use:
+        time.sleep(0.5)
+    assert time.monotonic() - started < 10
+    assert (use, (tmp_path / "log").read_text()) == ([], "asked\n")
 
 
 def test_frames_per_second_of_several_at_once(source: Path) -> None:

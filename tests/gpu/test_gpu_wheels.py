@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import platform
 import subprocess
 import sys
@@ -116,6 +117,22 @@ def test_where_the_checkout_cannot_be_written_another_folder_takes_its_place(
     assert other.name == "gpu_site"
     assert other.is_dir()
     assert f"results go to {other.parent}" in capsys.readouterr().out
+
+
+def test_an_ffmpeg_that_cannot_be_unpacked_is_told_and_nothing_of_it_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damaged, or by a Python without lzma."""
+    monkeypatch.setattr(start, "FFMPEG", tmp_path / "ffmpeg.xz")
+    whole, program = lzma.compress(bytes(range(256)) * 1000), tmp_path / "program"
+    start.FFMPEG.write_bytes(whole)
+    assert start.unpack_ffmpeg(program) == ""
+    assert program.read_bytes() == bytes(range(256)) * 1000
+    start.FFMPEG.write_bytes(whole[:-40])
+    assert start.unpack_ffmpeg(program).startswith(f"ffmpeg.xz cannot be unpacked into {tmp_path}: ")
+    assert not program.exists()
+    monkeypatch.setitem(sys.modules, "lzma", None)
+    assert start.unpack_ffmpeg(program).startswith(f"ffmpeg.xz cannot be unpacked into {tmp_path}: ")
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine may have a GPU")

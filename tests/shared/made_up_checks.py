@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from check_record import OutOfTime, Record, Skipped
+from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
 
 from shortgop.errors import ShortGopError
 from shortgop.readers.gpu.annex_b import annex_b
@@ -44,6 +44,10 @@ def skips(record: Record) -> None:
 def measures_a_part(record: Record) -> None:
     record.figure("first", 1)
     raise OutOfTime("there was no time to measure 1 reader: second")
+
+
+def fails_and_measures_a_part(record: Record) -> None:
+    raise FailedOutOfTimeError("first: wrong; there was no time to measure second")
 
 
 def warns_and_passes(record: Record) -> None:
