@@ -194,7 +194,7 @@ def test_what_there_is_no_time_for_is_named(check: Any, checked: Checked) -> Non
     assert "h264" in found["raised"] or "cpu, 1 at once; cpu, 2 at once" in found["raised"]
 
 
-def test_pipelines_are_checked_until_the_slowest_so_far_would_not_end_in_time(
+def test_pipelines_are_checked_until_what_took_longest_so_far_would_not_end_in_time(
     checked: Checked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes a second, and 2.7 s are left behind the five of a check's end."""
