@@ -140,7 +140,7 @@ def peaks(argv: Sequence[str]) -> tuple[int, int]:
 
 def _peak_mib(pid: int) -> int:
     with contextlib.suppress(OSError, StopIteration):
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
         return int(next(each for each in lines if each.startswith("VmHWM")).split()[1]) >> 10
     return 0
 

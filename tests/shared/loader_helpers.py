@@ -164,7 +164,7 @@ def marked(mark: str) -> Iterator[int]:
 def runs(pid: int) -> bool:
     """Whether a process runs. A process that has ended may be listed until its parent reads its exit status."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
 

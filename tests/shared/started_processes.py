@@ -22,7 +22,7 @@ def descendants(pid: int) -> Iterator[tuple[int, str]]:
         if entry.name.isdigit():
             try:
                 # Unlike `stat`, it is readable also while the process starts and waits for a mount.
-                parent = int((entry / "status").read_text().partition("PPid:")[2].split()[0])
+                parent = int((entry / "status").read_text(errors="replace").partition("PPid:")[2].split()[0])
             except (OSError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(entry.name))
