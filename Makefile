@@ -78,7 +78,7 @@ XDIST := --dist loadfile --max-worker-restart=0
 TESTS := -m "not long" --hypothesis-profile short
 
 test: check
-	@echo "Running the tests on $(TEST_PROCESSES) processes: some 5 minutes on two cores, with TESTS= some 15"
+	@echo "Running the tests on $(TEST_PROCESSES) processes: some 5 minutes on two cores, with TESTS= some 17"
 	@$(WITH_FFMPEG) OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_PROCESSES) $(XDIST) --no-loadscope-reorder $(TESTS)
 
 # What a file that fails is called, the run says: FUZZ="--first NUMBER --cases 1" runs it alone.

@@ -41,10 +41,12 @@ def check_out(out: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torc
 def wrong_rows(output: ClipOutput, shape: tuple[int, ...], tensor: torch.Tensor, *, video: str) -> UsageError:
     """The error for clips of this shape, one of them of `video`, that do not go into the rows of a tensor."""
     time = output.layout.index("T")
-    if tensor.dim() != 1 + len(shape):
-        remedy = "all clips of a batch have as many dimensions"
-    elif shape == tuple(tensor.shape[1:]):
-        remedy = "all clips of a batch have one dtype"
+    if tensor.dim() != 1 + len(shape) or shape == tuple(tensor.shape[1:]):
+        # Videos differ in sizes and in numbers of frames alone.
+        remedy = (
+            "all clips of a batch have as many dimensions and one dtype; where `items` of a subclass gives this entry "
+            "other frames or none, let it call super().items(draws), without rows"
+        )
     elif shape[time] == tensor.shape[1 + time]:
         remedy = (
             "open the dataset with size=(height, width), or give its shortgop.Output that; where sizes are to differ, "
@@ -57,7 +59,6 @@ def wrong_rows(output: ClipOutput, shape: tuple[int, ...], tensor: torch.Tensor,
         )
     return UsageError(
         f"clips of video {video!r} are {output.pixels.dtype} {shape}, and do not go into rows of {tensor.dtype} "
-        f"{tuple(tensor.shape[1:])}: {remedy}; where `items` of a subclass gives this entry other frames or none, let "
-        "it call super().items(draws), without rows",
+        f"{tuple(tensor.shape[1:])}: {remedy}",
         video=video,
     )

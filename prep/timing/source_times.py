@@ -99,8 +99,9 @@ def plan_stretch(
     part = part_of(source.path, stretch, pts, source.end_pts, timebase, rhythm.interval)
     # Times that were rounded to milliseconds, as in Matroska, and copied to finer units have no exact rate.
     has_own_ticks = rhythm.interval and abs(rhythm.interval * rhythm.fps - 1) <= _ROUNDED_PART
-    if rhythm.interval and has_own_ticks:
-        part = _at_frames(part, pts, float(rhythm.interval / timebase), float(_ROUNDED_SECONDS / timebase))
+    interval = rhythm.interval if has_own_ticks else None
+    if interval:
+        part = _at_frames(part, pts, float(interval / timebase), float(_ROUNDED_SECONDS / timebase))
     befores = {gap.pts: int(pts[np.searchsorted(pts, gap.pts) - 1]) for gap in gaps}
     touched = tuple(gap for gap in gaps if befores[gap.pts] < part.end_pts and gap.pts > part.origin_pts)
     _check_gaps(source, touched, policy)
@@ -109,13 +110,12 @@ def plan_stretch(
     inside = tuple(gap for gap in touched if befores[gap.pts] >= part.origin_pts and gap.pts <= shown[-1])
     rule = TickRule.of(shown, timebase, rhythm.fps, rhythm.interval, inside if policy.gaps == "close" else ())
     grid = grid_of(replace(source, end_pts=part.end_pts), shown, replace(rule, origin_pts=part.origin_pts))
-    if rhythm.interval and has_own_ticks:
-        own_fps = 1 / rhythm.interval
-        check_first(source.path, stretch, int(shown[0] - pts[0]) * timebase, own_fps)
+    if interval:
+        check_first(source.path, stretch, int(shown[0] - pts[0]) * timebase, 1 / interval)
         # Other frames may stand in place of those that are lost, if the user says so.
         may_repeat = policy.salvage or policy.gaps != "fail"
         if not (may_repeat and len(grid) == stretch.num_frames):
-            check_count(source.path, stretch, len(shown), None if rhythm.is_given else len(grid), own_fps)
+            check_count(source.path, stretch, len(shown), None if rhythm.is_given else len(grid), 1 / interval)
     return grid
 
 

@@ -37,7 +37,7 @@ def test_a_loader_over_frames_of_several_sizes_says_what_get_clips_says(folder: 
     )
     remedy = (
         r"open the dataset with size=\(height, width\).*; where sizes are to differ, take shortgop.MixedClips of one "
-        "dataset for each size, with a shortgop.BucketSampler"
+        "dataset for each size, with a shortgop.BucketSampler$"
     )
     said = f"frames of video 'b.mp4' have shape .* 'a.mp4' .*: {remedy}"
     with pytest.raises(UsageError, match=said):
