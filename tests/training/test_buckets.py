@@ -122,6 +122,18 @@ def test_clips_that_make_no_whole_batch_are_others_in_each_epoch() -> None:
     assert left_out == set(range(5))
 
 
+def test_buckets_of_the_same_videos_have_other_groups() -> None:
+    """As those of clips of two lengths. Under one seed the same videos were together in both, in each epoch."""
+    parts = (clips_of(AllClips(1), [1] * 400), clips_of(AllClips(2), [2] * 400))
+    batches, numbers = epoch_of(MixedIndex(parts), BatchOrder((4, 4), (Shuffled(), Shuffled())), 0)
+    own: list[set[frozenset[int]]] = [set(), set()]
+    for number in numbers:
+        located = MixedIndex(parts).located(batches.draws(0, number))
+        own[batches.dataset_of(number)].add(frozenset(clip for _, clip in located))
+    # That any group of 4 is in both by chance is less likely than one in 100,000.
+    assert not own[0] & own[1]
+
+
 def test_an_order_says_how_often_a_dataset_comes() -> None:
     clips, _ = made_of([(40, 1), (5, 1)])
     often = BatchOrder((4, 4), (Shuffled(), Systematic([1], num_samples=40)))

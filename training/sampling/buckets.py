@@ -22,7 +22,8 @@ from ...manifests.ragged import Array
 from ...wording import counted
 from ..which_clips.clips import Clips
 from ..which_clips.keyed import key, permuted
-from ..which_clips.mixing import MixedIndex
+from ..which_clips.mixing import SEED_FOR_EACH, MixedIndex, seeds_of_datasets
+from .kept_buckets import KeptClips
 from .orders import BoundOrder, Order
 
 
@@ -116,7 +117,12 @@ class BatchOrder:
                     f"dataset {dataset} of MixedClips has no clips: leave it out, with its batch size (if videos are "
                     "too short for its clips, its too_short names them)"
                 )
-        bound = tuple(order.bound(part, seed) for order, part in zip(self.orders, mixed.parts, strict=True))
+        seeds = seeds_of_datasets(len(mixed.parts), seed, "dataset of buckets")
+        bound = tuple(
+            # What is kept is divided among all datasets, by what all of them draw alike.
+            order.bound(part, seed if isinstance(order, KeptClips) else own)
+            for order, part, own in zip(self.orders, mixed.parts, seeds, strict=True)
+        )
         for dataset, (order, size) in enumerate(zip(bound, self.sizes, strict=True)):
             if order.window > 1:
                 raise UsageError(
@@ -143,6 +149,7 @@ class BatchOrder:
             numbers[among] = permuted(key(seed, "buckets", epoch), whole, numbers[among])
             return epoch * count + numbers
 
-        described = ", ".join(order.fingerprint for order in batches.orders)
+        each = [] if all(isinstance(order, KeptClips) for order in self.orders) else [SEED_FOR_EACH]
+        described = ", ".join([*each, *(order.fingerprint for order in batches.orders)])
         rest = "" if self.drop_last else " and smaller ones"
         return BoundOrder(count, draws, f"batches of {list(self.sizes)}{rest} of [{described}]")

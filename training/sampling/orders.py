@@ -31,7 +31,7 @@ from ...manifests.ragged import Array
 from ...wording import counted
 from ..which_clips.clips import Clips
 from ..which_clips.keyed import below, hashes, key, permuted, permuted_blocks
-from ..which_clips.mixing import MixedIndex
+from ..which_clips.mixing import SEED_FOR_EACH, MixedIndex, seeds_of_datasets
 from ..which_clips.offsets import at_least_one, listed
 from ..which_clips.own_values import own
 from .class_labels import class_line
@@ -261,10 +261,6 @@ def _systematic(line: WeightLine, clips: Clips, seed: int, length: int, name: st
     return BoundOrder(length, draws, f"{name}({length}, {digest_of(line)})")
 
 
-# In names of mixtures: earlier ones gave all datasets the same seed, and had other batches.
-SEED_FOR_EACH = "a seed for each"
-
-
 @dataclass(frozen=True)
 class Mixture:
     """Several datasets, joined by MixedClips, in fixed proportions.
@@ -302,9 +298,7 @@ class Mixture:
                 f"dataset {list(map(len, parts)).index(0)} of the mixture has no clips, and its quota asks for some: "
                 "leave it out of MixedClips, or see ClipDataset.too_short"
             )
-        # Under one seed, datasets of as many clips, such as two lengths of the same videos, would have them in the same
-        # order: batches of pairs. Of 31 bits, as the generators that an order of a user's may have take few more.
-        seeds = [key(seed, "dataset of a mixture", number) >> 33 for number in range(len(parts))]
+        seeds = seeds_of_datasets(len(parts), seed, "dataset of a mixture")
         bound = [order.bound(part, each) for order, part, each in zip(orders, parts, seeds, strict=True)]
         for each, quota in zip(bound, self.quotas, strict=True):
             each.check_batch(quota, "a quota of the mixture")

@@ -8,7 +8,7 @@ from typing import Any
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
 from ..which_clips.draws import checked_epoch
-from .orders import SEED_FOR_EACH
+from ..which_clips.mixing import SEED_FOR_EACH
 from .slices import EpochSlices
 
 STATE_VERSION = 2
@@ -70,9 +70,9 @@ def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips:
 
 def _remedy(then: str, now: str) -> str:
     """What helps where an order has another name than then: its kind, and what it depends on in brackets."""
-    kind = now.partition("(")[0]
-    if then.partition("(")[0] != kind:
+    kinds = [each.replace(f"{SEED_FOR_EACH}, ", "").partition("(")[0] for each in (then, now)]
+    if kinds[0] != kinds[1]:
         return _AS_THEN
-    if kind == "Mixture" and SEED_FOR_EACH not in then:
-        return "an earlier version shuffled the datasets of a mixture otherwise: begin without the state"
+    if SEED_FOR_EACH in now and SEED_FOR_EACH not in then:
+        return "an earlier version shuffled each of several datasets otherwise: begin without the state"
     return "make the dataset and the sampler as they were then, with the same labels or weights, or begin without it"

@@ -11,6 +11,20 @@ from ...lazy import lazy
 from ...manifests.ragged import Array
 from .clips import Clip, Clips
 from .draws import split_draws
+from .keyed import key
+
+# In names of orders of several datasets: earlier ones gave all of them the same seed, and had other batches.
+SEED_FOR_EACH = "a seed for each"
+
+
+def seeds_of_datasets(datasets: int, seed: int, purpose: str) -> list[int]:
+    """A seed for the order of each of so many datasets.
+
+    Under one seed, datasets of as many clips, such as two lengths of the same videos, would have them in the same
+    order: batches of pairs, or the same groups in two buckets. Of 31 bits, as the generators that an order of a user's
+    may have take few more.
+    """
+    return [key(seed, purpose, number) >> 33 for number in range(datasets)]
 
 
 @dataclass(frozen=True, eq=False)
