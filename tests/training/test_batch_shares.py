@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import _thread
+import bisect
 import pickle
 import threading
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -283,6 +286,31 @@ def test_neither_are_they_where_a_dataset_of_ones_own_lies_in_between(folder: Pa
     for epoch in (0, 1):
         sampler.set_epoch(epoch)
         assert next(iter(loader_of(WithCaptions(one), sampler, 4)))["draw"].tolist() == list(sampler)[:4]
+
+
+class Several(torch.utils.data.Dataset[dict[str, Any]]):
+    """As people put datasets together themselves: each has the numbers from `firsts` on."""
+
+    def __init__(self, parts: Sequence[shortgop.ClipDataset], firsts: Sequence[int]) -> None:
+        self.parts, self.firsts = parts, firsts
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        part = bisect.bisect_right(self.firsts, place) - 1
+        return self.parts[part][place - self.firsts[part]]
+
+
+@pytest.mark.parametrize("as_firsts", [list, np.array])
+def test_neither_are_they_by_a_class_of_ones_own_that_subtracts_where_a_dataset_begins(
+    as_firsts: Any, folder: Path
+) -> None:
+    """The first epoch was right, and the second one of other clips without a word."""
+    parts = [some_clips(folder, videos=["a.mp4"]), some_clips(folder, videos=["b.mp4"])]
+    several = Several(parts, as_firsts([0, len(parts[0])]))
+    assert several[len(parts[0]) + 1]["draw"] == 1
+    sampler = shortgop.ElasticSampler(shortgop.MixedClips(parts), 4)
+    for draw in sampler:
+        with pytest.raises(UsageError, match="the sampler is of a dataset of 8 clips, and this one has 4"):
+            several[draw]
 
 
 def test_a_thread_that_begins_with_an_item_reads_it(folder: Path) -> None:

@@ -4,6 +4,7 @@ its batches are those of a DataLoader all the same."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +87,8 @@ class Gathered(shortgop.ClipDataset):
         items = super().items(draws, rows)
         for item in items:
             left, right = item["left"], item["right"]
-            item["kept"] = {"dict": left, "list": [left, (right, Pair(left, right))], "array": right.numpy()}
+            both = Pair(left, right), Eyes(left, right)
+            item["kept"] = {"dict": left, "list": [left, (right, *both)], "array": right.numpy()}
         return items
 
 
@@ -95,9 +97,15 @@ class Pair(NamedTuple):
     right: Any
 
 
+@dataclass(frozen=True)
+class Eyes:
+    left: Any
+    right: Any
+
+
 def every_picture(kept: dict[str, Any]) -> list[torch.Tensor]:
-    left, (right, pair) = kept["list"]
-    return [kept["dict"], left, right, *pair, torch.from_numpy(kept["array"])]
+    left, (right, pair, eyes) = kept["list"]
+    return [kept["dict"], left, right, *pair, eyes.left, eyes.right, torch.from_numpy(kept["array"])]
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])

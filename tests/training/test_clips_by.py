@@ -115,6 +115,14 @@ def test_a_function_among_the_arguments_is_told_by_its_name() -> None:
     assert fingerprint(one) == fingerprint(other)
 
 
+def test_a_set_among_the_arguments_is_told_alike_in_each_process() -> None:
+    """Python orders texts in a set anew in each process, so that no state was taken on there."""
+    one, other = {0, 8}, {8, 0}
+    assert list(one) != list(other)
+    assert fingerprint(functools.partial(any_stride, one)) == fingerprint(functools.partial(any_stride, other))
+    assert fingerprint(functools.partial(any_stride, one)) != fingerprint(functools.partial(any_stride, {0, 9}))
+
+
 class Plain:
     """A rule without a __repr__."""
 

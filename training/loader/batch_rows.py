@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -143,20 +143,27 @@ def as_tensor(value: Any) -> torch.Tensor | None:
 
 def _alone(value: Any, memory: range) -> Any:
     """An entry without what else lies in the memory of its tensors, which would be sent and kept with it, and outside
-    the addresses `memory`, which other batches are read into: also what dicts, lists and tuples in it have."""
+    the addresses `memory`, which other batches are read into: also what dicts, lists, tuples and dataclasses in it
+    have."""
     if isinstance(value, torch.Tensor) and value.layout == torch.strided:
         is_whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
         return value.detach() if is_whole and value.data_ptr() not in memory else value.detach().clone()
     if isinstance(value, np.ndarray):
         return value if value.base is None else value.copy()
+    if type(value) in {list, tuple} or hasattr(value, "_make"):
+        # Named tuples are made by _make.
+        return getattr(value, "_make", type(value))(_alone(each, memory) for each in value)
     if isinstance(value, dict):
-        alone = copy(value)
+        alone: Any = copy(value)
         alone.update((key, _alone(each, memory)) for key, each in value.items())
         return alone
-    if type(value) in {list, tuple}:
-        return type(value)(_alone(each, memory) for each in value)
-    # A named tuple.
-    return value._make(_alone(each, memory) for each in value) if hasattr(value, "_make") else value
+    if is_dataclass(value) and not isinstance(value, type):
+        alone = copy(value)
+        for name in (field.name for field in fields(value) if hasattr(value, field.name)):
+            # Also where it is frozen.
+            object.__setattr__(alone, name, _alone(getattr(value, name), memory))
+        return alone
+    return value
 
 
 def lies_at(value: Any, place: torch.Tensor) -> bool:

@@ -124,7 +124,10 @@ def named(choose: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The repr of a value without addresses, which differ from process to process. A text has none."""
+    """The repr of a value without what differs from process to process: addresses, which a text has none of, and the
+    order of a set."""
+    if isinstance(value, (set, frozenset)):
+        return f"{type(value).__name__}({', '.join(sorted(map(_shown, value)))})"
     return repr(value) if isinstance(value, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 

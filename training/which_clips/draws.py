@@ -57,6 +57,14 @@ class Draw(int):
         draw.share = share
         return draw
 
+    def __sub__(self, first: Any, /) -> Any:
+        # A dataset of the user's own that puts several together asks one of them for this. It stays a draw of all of
+        # them, which that one refuses: only in the first epoch would it be the right clip.
+        found = int(self) - first
+        if self.share is None or not isinstance(found, (int, np.integer)):
+            return found
+        return Draw.of(int(found), self.share)
+
 
 def share_of(draws: Sequence[int]) -> RankShare | None:
     """The share that draws which are read as one batch say, if they do: all say the same."""
