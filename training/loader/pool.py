@@ -313,7 +313,9 @@ def _forkserver() -> Any:
         )
     context = multiprocessing.get_context("forkserver")
     server: Any = forkserver._forkserver  # noqa: SLF001  # it has no other way to ask
-    # What the program chose to have imported stays.
-    if server._preload_modules == ["__main__"]:  # noqa: SLF001
-        context.set_forkserver_preload(["__main__", __name__])
+    # What the program chose to have imported stays. By default that is the script, which the newest versions of Python
+    # do import there. A server that ends or waits meanwhile says nothing of the script: workers do, which import it.
+    chosen = server._preload_modules  # noqa: SLF001
+    if __name__ not in chosen:
+        context.set_forkserver_preload([*(chosen if chosen != ["__main__"] else []), __name__])
     return context
