@@ -79,7 +79,9 @@ def test_each_folder_of_pictures_is_a_video_beside_the_videos(tmp_path: Path) ->
 
 def test_without_a_rate_a_folder_of_pictures_names_the_option(tmp_path: Path) -> None:
     write_images(tmp_path / "shot", range(3))
-    with pytest.raises(UsageError, match=r"holds pictures and no videos; give their rate with --image-fps"):
+    with pytest.raises(
+        UsageError, match=r"holds pictures and no videos; give their rate with --image-fps.* list that has an id"
+    ):
         find_sources([str(tmp_path / "shot")])
     for wrong in ("0", "-1", "source", "fast"):
         with pytest.raises(UsageError, match="--image-fps is"):

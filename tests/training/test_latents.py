@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import re
+import zlib
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -116,3 +119,33 @@ def test_a_draw_of_buckets_is_a_clip_of_all_of_them(dataset: Path) -> None:
             items = mixed.__getitems__(draws)
             found = [(i["dataset"], buckets[i["dataset"]].source.ids[i["video"]], int(i["start"])) for i in items]
             assert [rows[draw % len(mixed)] for draw in draws] == found
+
+
+def test_a_run_that_writes_a_file_for_each_video_goes_on_with_those_that_are_missing(
+    dataset: Path, tmp_path: Path
+) -> None:
+    page = section(ROOT / "docs" / "trainers.md", "Latents that are computed once")
+    shown = [re.search(pattern, page) for pattern in (r"`(zlib\.crc32\(.*?)`", r"`(collections\.Counter\(.*?)`")]
+    videos = shortgop.open(dataset)
+    written: dict[str, list[int]] = {}
+
+    def run(rank: int, most: int) -> None:
+        of_rank, count = (each[1] for each in shown if each is not None)
+        names: dict[str, Any] = {"zlib": zlib, "collections": collections, "rank": rank, "world_size": 2}
+        missing = [name for name in videos.ids if name not in written and eval(of_rank, names | {"name": name})]
+        if not missing:
+            return
+        clips = shortgop.ClipDataset(videos, shortgop.AllClips(16, step=4), videos=missing, metadata=["id"])
+        sampler = shortgop.ElasticSampler(clips, 5, order=shortgop.Sequential(), drop_last=False, rank=0, world_size=1)
+        features: dict[str, list[int]] = collections.defaultdict(list)
+        for batch in itertools.islice(shortgop.ClipLoader(clips, sampler, workers=0), most):
+            for name, frames in zip(batch["id"], batch["frames"], strict=True):
+                features[name].append(read_number(frames[-1]))
+                if len(features[name]) == eval(count, names | {"clips": clips, "name": name}):
+                    written[name] = features.pop(name)
+
+    for most in (2, 4, 100):
+        run(0, most)
+        run(1, most)
+    expected = [list(range(1000 * video + 15, 1000 * video + count, 4)) for video, count in enumerate(COUNTS)]
+    assert [written[name] for name in videos.ids] == expected

@@ -127,3 +127,17 @@ def test_frames_of_pytorchvideos_clips(folder: Path) -> None:
     table = shortgop.ClipDataset(folder / "dataset", policy, videos=["a.mp4"]).clip_table()
     taken = torch.linspace(0, 29, 16).clamp(0, 29).long()
     assert table.frames.tolist() == [taken.tolist(), (30 + taken).tolist()]
+
+
+def test_datasets_have_the_weights_of_v_jepa_2(folder: Path) -> None:
+    """With 100 videos of one dataset and 300 of the other in its place, each draws as its weight says."""
+    found = re.search(r"\| `datasets_weights=w` \| `(.*?)` over `(.*?)`, with `sizes = (.*?)`", PAGE.read_text())
+    assert found is not None
+    parts = [shortgop.ClipDataset(folder / "dataset", shortgop.RandomClips(1, clips_per_video=n)) for n in (50, 150)]
+    both = shortgop.MixedClips(parts)
+    assert found[2] == "both = MixedClips([...])"
+    names: dict[str, Any] = {"Weighted": shortgop.Weighted, "np": np, "w": [0.335, 0.665], "both": both}
+    names["sizes"] = eval(found[3], names)
+    order = eval(found[1].replace(", sizes))", ', sizes), of="clips", num_samples=20_000)'), names)
+    drawn = both.clip_index.located(list(shortgop.ElasticSampler(both, 8, order=order)))
+    assert sum(part == 0 for part, _ in drawn) / len(drawn) == pytest.approx(0.335, abs=0.01)

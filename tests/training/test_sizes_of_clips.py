@@ -304,6 +304,25 @@ def test_several_questions_of_a_video_are_rows_of_the_users_own(folder: Path) ->
     assert sorted(asked) == sorted(2 * [row["question"] for row in rows])
 
 
+def test_rows_of_several_videos_or_none_are_a_dataset_of_the_users_own(folder: Path) -> None:
+    block = re.search(r"```python\n(class Rows.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    names: dict[str, Any] = {"torch": torch}
+    exec(block[1], names)
+    clips = shortgop.ClipDataset(folder, shortgop.ClipsBy(as_long_as_the_video), metadata=["id"])
+    rows = [
+        {"text": "one", "videos": ["2.mp4"]},
+        {"text": "none", "videos": []},
+        {"text": "two", "videos": ["1.mp4", "0.mp4"]},
+    ]
+    (found,) = DataLoader(names["Rows"](clips, rows), 3, collate_fn=list)
+    assert [row["text"] for row in found] == ["one", "none", "two"]
+    for row, items in zip(rows, [each["items"] for each in found], strict=True):
+        assert [item["id"] for item in items] == row["videos"]
+        for item in items:
+            assert numbers_in(item) == list(range(0, LENGTHS[int(item["id"][0])], RATE))
+
+
 def test_other_samplings_of_vision_language_models_are_functions_too() -> None:
     """That of Qwen2-VL, beside their own: an even number of frames, at equal distances."""
     sample = of_transformers("qwen2_vl", "sample_frames")["sample_frames"]

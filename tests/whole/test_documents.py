@@ -64,6 +64,7 @@ FENCED = {
         "test_latents.test_training_gets_the_latent_of_its_clip",
         "test_latents.test_training_gets_the_latent_of_its_clip",
         "test_sizes_of_clips.test_the_page_has_the_frames_and_sizes_of_a_vision_language_model",
+        "test_sizes_of_clips.test_rows_of_several_videos_or_none_are_a_dataset_of_the_users_own",
         "test_token_packs.test_packs_are_as_many_on_each_rank_and_go_on",
         "test_robot_clips.test_what_the_page_shows_runs",
         "test_documents.test_the_dataset_class_before_and_after",

@@ -40,9 +40,11 @@ from .weights import WeightLine, systematic_points, weight_line
 _MAX_SLOTS = 1 << 31
 # A draw is round * N + index and an int64. So many epochs have to fit beside the rounds within an epoch.
 _EPOCHS = 1 << 16
-# Shares in so many parts of a whole are simple quotas, and rounded ones in so many.
+# Shares in so many parts of a whole are simple quotas, and rounded ones in so few; shares of three decimals are in
+# so many where they are not rounded ones.
 _MOST_PARTS = 100
 _MOST_ROUNDED_PARTS = 12
+_MOST_EXACT_PARTS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,10 +354,13 @@ def _whole_quotas(shares: Sequence[Any]) -> str:
     if not all(isinstance(each, int | float) and 0 < each < math.inf and each is not True for each in shares):
         return ""
     exact = [Fraction(str(each)) for each in shares]
-    if math.lcm(*(each.denominator for each in exact)) > _MOST_PARTS:
+    parts = math.lcm(*(each.denominator for each in exact))
+    if parts > _MOST_PARTS:
         # 0.333 is no third, but is meant as one.
-        exact = [each.limit_denominator(_MOST_ROUNDED_PARTS) for each in exact]
-        if not all(math.isclose(each, share, rel_tol=1e-3) for each, share in zip(exact, shares, strict=True)):
+        rounded = [each.limit_denominator(_MOST_ROUNDED_PARTS) for each in exact]
+        if all(math.isclose(each, share, rel_tol=1e-3) for each, share in zip(rounded, shares, strict=True)):
+            exact = rounded
+        elif parts > _MOST_EXACT_PARTS:
             return ""
     parts = math.lcm(*(each.denominator for each in exact))
     whole = [int(each * parts) for each in exact]
