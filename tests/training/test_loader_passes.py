@@ -49,6 +49,19 @@ def test_a_loop_may_be_left_at_any_place(clips_dataset: shortgop.ClipDataset, cl
     assert len(own_workers()) == 2
 
 
+def test_iter_starts_workers_and_nothing_else(clips_dataset: shortgop.ClipDataset) -> None:
+    """As docs/training.md has it, for workers that start while the model is made."""
+    sampler = shortgop.ElasticSampler(clips_dataset, 4)
+    with shortgop.ClipLoader(clips_dataset, sampler, workers=2) as loader:
+        before = set(own_workers())
+        iter(loader)
+        started = set(own_workers()) - before
+        assert len(started) == 2
+        sampler.set_epoch(3)
+        assert next(iter(loader))["draw"].tolist() == list(sampler)[:4]
+        assert set(own_workers()) - before == started
+
+
 def test_a_state_that_is_loaded_within_a_loop_is_that_of_the_next_loop(
     clips_dataset: shortgop.ClipDataset, clips_shown: list[Shown]
 ) -> None:
