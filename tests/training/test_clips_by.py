@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 import shortgop
@@ -121,6 +122,19 @@ def test_a_set_among_the_arguments_is_told_alike_in_each_process() -> None:
     assert list(one) != list(other)
     assert fingerprint(functools.partial(any_stride, one)) == fingerprint(functools.partial(any_stride, other))
     assert fingerprint(functools.partial(any_stride, one)) != fingerprint(functools.partial(any_stride, {0, 9}))
+
+
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_a_large_array_among_the_arguments_is_told_by_all_of_its_values(kind: Any) -> None:
+    """Its repr has the first and the last ones alone: a state was taken on with another table of starts."""
+    one, other = list(range(2000)), list(range(2000))
+    other[1000] = 0
+    assert fingerprint(functools.partial(any_stride, kind(one))) == fingerprint(
+        functools.partial(any_stride, kind(one))
+    )
+    assert fingerprint(functools.partial(any_stride, kind(one))) != fingerprint(
+        functools.partial(any_stride, kind(other))
+    )
 
 
 class Plain:

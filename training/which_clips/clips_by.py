@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import re
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
+import torch
 
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
@@ -125,9 +127,12 @@ def named(choose: Any) -> str:
 
 def _shown(value: Any) -> str:
     """The repr of a value without what differs from process to process: addresses, which a text has none of, and the
-    order of a set."""
+    order of a set. The repr of a large array or tensor leaves values out, so that is a digest of them."""
     if isinstance(value, (set, frozenset)):
         return f"{type(value).__name__}({', '.join(sorted(map(_shown, value)))})"
+    if isinstance(value, (np.ndarray, torch.Tensor)) and "..." in repr(value):
+        digest = hashlib.blake2b(_shown(value.tolist()).encode(), digest_size=8)
+        return f"{type(value).__name__}({value.dtype}, {tuple(value.shape)}, {digest.hexdigest()})"
     return repr(value) if isinstance(value, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
