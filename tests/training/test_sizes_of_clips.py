@@ -304,6 +304,23 @@ def test_several_questions_of_a_video_are_rows_of_the_users_own(folder: Path) ->
     assert sorted(asked) == sorted(2 * [row["question"] for row in rows])
 
 
+def test_a_row_with_a_start_and_an_end_has_the_frames_of_qwen_vl_utils(folder: Path) -> None:
+    """That takes frames from ceil(start * fps) to floor(end * fps), both included, at equal distances."""
+    found = re.search(r"with `frames=` of `(\(math.*?\))`, `fps`", PAGE.read_text().replace("\n", " "))
+    assert found is not None
+    rows = [("2.mp4", 0.25, 3.0), ("2.mp4", 1.01, 2.19)]
+    names = {"math": math, "fps": RATE}
+    frames = [eval(found[1], names | {"start": start, "end": end}) for _, start, end in rows]
+    stretches = shortgop.Stretches([name for name, *_ in rows], frames=frames)
+    clips = shortgop.ClipDataset(folder, shortgop.ClipsBy(first_and_last), videos=stretches)
+    for number, (_, start, end) in enumerate(rows):
+        assert numbers_in(clips[number]) == [math.ceil(start * RATE), math.floor(end * RATE)]
+
+
+def first_and_last(video: Any) -> Any:
+    return [0, video.num_frames - 1]
+
+
 def test_rows_of_several_videos_or_none_are_a_dataset_of_the_users_own(folder: Path) -> None:
     block = re.search(r"```python\n(class Rows.*?)```", PAGE.read_text(), re.DOTALL)
     assert block is not None
