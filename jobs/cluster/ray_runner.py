@@ -22,6 +22,7 @@ from ray.exceptions import (
 from ...errors import ShortGopError, SourceNotFoundError, ToolError
 from ...prep.options import Options
 from ...storage.interface import Storage
+from ...wording import plain
 from ..sources.failing import Losses
 from ..units_of_work.gpu_slots import Slots
 from ..units_of_work.order import Order
@@ -239,7 +240,7 @@ def may_hand_back(attempt: Attempt, avoided: Collection[str]) -> bool:
 
 
 def task_name(step: Step) -> str:
-    """The name of a step in Ray's dashboard."""
+    """The name of a step in Ray's dashboard, which takes UTF-8 alone: names of files may be no text."""
     items = step.unit.items
     more = f" and {len(items) - 1} more" if len(items) > 1 else ""
     match step:
@@ -251,7 +252,7 @@ def task_name(step: Step) -> str:
             what = "join"
         case Whole():
             what = "encode"
-    return f"{what} {items[0].source.given}{more}"
+    return f"{what} {plain(items[0].source.given)}{more}"
 
 
 def without_gone_source(step: Step, error: BaseException | None) -> Step:
