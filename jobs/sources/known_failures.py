@@ -1,7 +1,8 @@
 """Failures that the dataset already records: whether a failure is new, and which ones to withdraw.
 
 A later row with the same id and no reason withdraws a failure. So nothing has to be deleted, and the latest row counts
-in any order in which parts are merged.
+in any order in which parts are merged. A new row is later than all that are there, whatever clocks say: that of a
+machine may be ahead, or be set back.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ WITHDRAWN = ""
 
 @dataclass(frozen=True)
 class RecordedFailures:
-    """The (id, reason) of each failure in a snapshot, and the ids of failures that were withdrawn."""
+    """The (id, reason) of each failure in a snapshot, the ids of failures that were withdrawn, and the time of the
+    latest row, in nanoseconds since 1970."""
 
     failures: frozenset[tuple[str, str]] = frozenset()
     withdrawn: frozenset[str] = frozenset()
+    latest_ns: int = 0
 
 
 def recorded_failures(dataset: Storage) -> RecordedFailures:
@@ -53,7 +56,13 @@ def _failures_in(dataset: Storage, snapshot: str, _which: str | None) -> Recorde
     return RecordedFailures(
         frozenset(row for row in rows if row[1] != WITHDRAWN),
         frozenset(source_id for source_id, reason in rows if reason == WITHDRAWN),
+        int(table.attempted_ns.max(initial=0)),
     )
+
+
+def time_of_new_rows(dataset: Storage) -> int:
+    """The time that new rows get, in nanoseconds since 1970: now, and later than that of all that are there."""
+    return max(time.time_ns(), recorded_failures(dataset).latest_ns + 1)
 
 
 class Sources(Protocol):
@@ -77,7 +86,7 @@ def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Sources) 
     gone = _gone(table, arguments, sources)
     if not gone:
         return False
-    now = time.time_ns()
+    now = time_of_new_rows(dataset)
     rows = [(table.id.text(row), table.source.text(row), WITHDRAWN, now, table.path.text(row)) for row in gone]
     write_part(dataset, unit_of_content(rows), replace(empty(), failures=failures_table(rows)))
     return True

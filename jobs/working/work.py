@@ -28,7 +28,7 @@ from ...storage.interface import Storage
 from ..finding.fetched_sources import SourceFile, cut_out, file_of
 from ..finding.source_files import options_of
 from ..finding.store_files import NoRoomError
-from ..sources.known_failures import RecordedFailures, recorded_failures
+from ..sources.known_failures import RecordedFailures, recorded_failures, time_of_new_rows
 from ..units_of_work.task_memory import header_bytes
 from ..units_of_work.unit_results import Failure, OnProgress, UnitProgress, UnitResult
 from ..units_of_work.units import Item, Unit, same_file
@@ -129,7 +129,7 @@ def run_unit(
         files = shards.commit()
     rows, unused = in_files(with_revisions(unit, rows), files)
     recorded = _to_record(unit, failures)
-    rows = replace(rows, failures=failures_of(recorded))
+    rows = replace(rows, failures=failures_of(dataset, recorded))
     _write(dataset, unit, rows, recorded, profile=options.profile.to_json(), unused=unused)
     progress.report()
     return replace(result_of(unit, rows), failures=tuple(failures), seconds=time.monotonic() - began)
@@ -254,12 +254,12 @@ def give_up(dataset: Storage, unit: Unit, reason: str) -> UnitResult:
     """Commit a unit of which no source could be prepared. `reason` is the reason of each failure."""
     failures = tuple(Failure(item.source.id, item.source.given, reason, item.source.path) for item in unit.items)
     recorded = _to_record(unit, failures)
-    _write(dataset, unit, replace(empty(), failures=failures_of(recorded)), recorded)
+    _write(dataset, unit, replace(empty(), failures=failures_of(dataset, recorded)), recorded)
     return UnitResult(unit=unit.id, videos=0, frames=0, bytes=0, failures=failures)
 
 
-def failures_of(failures: Sequence[Failure]) -> Failures:
-    now = time.time_ns()
+def failures_of(dataset: Storage, failures: Sequence[Failure]) -> Failures:
+    now = time_of_new_rows(dataset) if failures else 0
     return failures_table([(failure.id, failure.source, failure.reason, now, failure.path) for failure in failures])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,6 +73,23 @@ def test_a_failure_that_comes_back_is_listed_again(folder: Path, tmp_path: Path)
         assert failed(dataset) == ["below/worse.mp4"]
         (folder / "bad.mp4").write_text("no video")
         assert [each.id for each in make_dataset([folder], dataset).failures] == ["bad.mp4", "below/worse.mp4"]
+        assert failed(dataset) == ["bad.mp4", "below/worse.mp4"]
+
+
+def test_failures_leave_and_come_back_when_the_clock_is_set_back(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, now = tmp_path / "dataset", time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now)
+    make_dataset([folder], dataset)
+    for _ in range(2):
+        now -= 3_600_000_000_000
+        (folder / "bad.mp4").unlink()
+        make_dataset([folder], dataset)
+        assert failed(dataset) == ["below/worse.mp4"]
+        now -= 3_600_000_000_000
+        (folder / "bad.mp4").write_text("no video")
+        make_dataset([folder], dataset)
         assert failed(dataset) == ["bad.mp4", "below/worse.mp4"]
 
 
