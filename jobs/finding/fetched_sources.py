@@ -30,8 +30,8 @@ from .identity import identity_of
 from .importers.picture_rows import fetch_pictures
 from .source import Source
 from .source_files import source_file
-from .source_parts import PictureRows, identity_of_part
-from .store_files import check_same, copied, told
+from .source_parts import Fingerprint, PictureRows, SourcePart, identity_of_part
+from .store_files import StoreFile, check_same, copied, identity_of_file, told
 
 _Count = Callable[[int], None]
 _T = TypeVar("_T")
@@ -59,14 +59,22 @@ class SourceFile:
         """SourceError if what lies on a disk is no longer what had this identity when the job looked at it: its rows
         would call it by what it was. A file in a store is known by its ETag, and fetching another one fails."""
         source = self.source
-        if source.in_store is not None:
-            return
-        found, _ = self._in_time(lambda: identity_of_part(source.path, source.part, identity_of), "looking at it again")
-        if found != identity:
+        if source.in_store is None and self.identity(source.part) != identity:
             raise SourceError(
                 f"{source.path} was changed after the job had looked at it; run the same command again",
                 file=source.path,
             )
+
+    def identity(self, part: SourcePart | None) -> int:
+        """The fingerprint of what lies there now, or of a part of it. SourceError if it cannot be looked at."""
+        path, file, copy = self.source.path, self.source.in_store, self.copy
+
+        def of_file(path: str) -> Fingerprint:
+            if file is None:
+                return identity_of(path)
+            return identity_of_file(StoreFile(file.address, None if copy is None else copy.stored))
+
+        return self._in_time(lambda: identity_of_part(path, part, of_file), "looking at it again")[0]
 
     def whole(self) -> str:
         """The path, once all of the file is there. SourceError if it cannot be fetched."""

@@ -76,7 +76,7 @@ def check_memory(file: SourceFile, options: Options, most_bytes: int | None) -> 
 
 def check_unchanged(file: SourceFile, item: Item) -> None:
     """SourceError if the file of an item is another one than that at which the job looked."""
-    # What could not be looked at has no size, and fails for that reason.
+    # What is empty or cannot be read has no size, and fails for that reason.
     if item.size_bytes:
         file.check_unchanged(item.identity)
 
@@ -84,10 +84,18 @@ def check_unchanged(file: SourceFile, item: Item) -> None:
 @contextlib.contextmanager
 def unchanged(file: SourceFile, item: Item) -> Iterator[None]:
     """SourceError if the file is another one when the block begins or ends: it is opened several times, and frames of
-    two files may have the same times."""
+    two files may have the same times. At the end also if there was nothing to read when the job looked at it."""
     check_unchanged(file, item)
     yield
-    check_unchanged(file, item)
+    file.check_unchanged(item.identity)
+
+
+def looked_at(file: SourceFile, item: Item) -> Item:
+    """The item; one that could not be read when the job looked at it is what lies there now, if anything does. It may
+    have been copied there since, or its store did not answer."""
+    with contextlib.suppress(SourceError):
+        return item if item.identity else replace(item, identity=file.identity(item.source.part))
+    return item
 
 
 def run_unit(
@@ -152,17 +160,21 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     done: Sequence[Manifest | Exception]
     mark = shards.mark()
     try:
-        cuts = [
-            CutOut(video_identity(item), item.source.part) for item in items if isinstance(item.source.part, Stretch)
-        ]
-        with file_of(dataset, items[0].source, options.policy, opened) as file, unchanged(file, items[0]):
-            if terms.most_bytes is not None:
-                check_memory(file, options, terms.most_bytes)
-            if cuts:
-                done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
-            else:
-                own = options_of(options, items[0].source)
-                done = [prepare_video(file.whole(), video_identity(items[0]), own, ffmpeg_path, shards, **callbacks)]
+        with file_of(dataset, items[0].source, options.policy, opened) as file:
+            items = [looked_at(file, item) for item in items]
+            cuts = [
+                CutOut(video_identity(item), item.source.part)
+                for item in items
+                if isinstance(item.source.part, Stretch)
+            ]
+            with unchanged(file, items[0]):
+                if terms.most_bytes is not None:
+                    check_memory(file, options, terms.most_bytes)
+                if cuts:
+                    done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
+                else:
+                    identity, own = video_identity(items[0]), options_of(options, items[0].source)
+                    done = [prepare_video(file.whole(), identity, own, ffmpeg_path, shards, **callbacks)]
     except Exception as error:  # one bad source must not fail the others
         if is_of_the_machine(error, terms):
             raise

@@ -49,6 +49,18 @@ def test_an_object_that_vanishes_before_it_is_encoded_fails_alone(s3_url: str, t
     assert result.videos == 1
 
 
+def test_an_object_that_arrives_after_the_look_at_it_is_what_the_next_job_sees(s3_url: str, tmp_path: Path) -> None:
+    put(f"{s3_url}/a.mp4", make(tmp_path / "a.mp4"))
+    (tmp_path / "list.txt").write_text(f"{s3_url}/a.mp4\n{s3_url}/b.mp4\n")
+    out = tmp_path / "dataset"
+    prepare(make(tmp_path / "other.mp4"), out)
+    items = look(str(tmp_path / "list.txt"))
+    put(f"{s3_url}/b.mp4", make(tmp_path / "b.mp4"))
+    assert run(items, out).videos == 2
+    report = prepare(tmp_path / "list.txt", out)
+    assert (report.already_there, report.failures) == (2, ())
+
+
 def test_a_failure_is_withdrawn_when_its_object_is_gone(s3_url: str, tmp_path: Path) -> None:
     put(f"{s3_url}/in/a.mp4", make(tmp_path / "a.mp4"))
     put(f"{s3_url}/in/broken.mp4", b"no video")

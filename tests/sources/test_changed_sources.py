@@ -218,6 +218,27 @@ def test_a_source_that_changes_while_the_job_is_at_others_is_prepared_by_the_nex
     assert again(tmp_path / "corpus", "keep").already_there == 2
 
 
+@pytest.mark.parametrize("begin", ["nothing", "an empty file"])
+def test_a_source_that_arrives_after_the_look_at_it_is_what_the_next_job_sees(tmp_path: Path, begin: str) -> None:
+    film(tmp_path / "corpus" / "a.mp4", 100)
+    film(tmp_path / "new.mp4", 500)
+    listed, arriving = tmp_path / "corpus" / "list.txt", tmp_path / "corpus" / "b.mp4"
+    listed.write_text("a.mp4\nb.mp4\n")
+    if begin == "an empty file":
+        arriving.touch()
+
+    def arrive(progress: Progress) -> None:
+        if progress.note == "encoding" and (tmp_path / "new.mp4").exists():
+            (tmp_path / "new.mp4").rename(arriving)
+
+    first = prepare([str(listed)], DiskStorage(tmp_path / "dataset"), Profile(), where=INLINE, on_update=arrive)
+    # Nothing says of an empty file whether it is the one that was meant.
+    assert first.videos_added == (2 if begin == "nothing" else 1)
+    second = prepare([str(listed)], DiskStorage(tmp_path / "dataset"), Profile(), where=INLINE)
+    assert (second.failures, second.outdated, first.videos_added + second.videos_added) == ((), (), 2)
+    assert first_numbers(tmp_path / "dataset") == {"a.mp4": 100, "b.mp4": 500}
+
+
 def test_a_source_that_changes_while_it_is_encoded_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
