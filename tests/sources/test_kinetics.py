@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import shortgop
+from file_permissions import modes_count
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.prepare import Where, prepare
@@ -56,6 +57,21 @@ def test_whole_files_are_cut_and_cut_files_are_taken_whole(tmp_path: Path) -> No
     (failure,) = report.failures
     assert failure.id == "gone_000000_000010"
     assert "does not exist" in failure.reason
+
+
+def test_files_in_linked_folders_are_found_and_a_folder_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    make(tmp_path / "other_disk/aaaaaaaaaaa_000000_000010.mp4", 0, 100)
+    (tmp_path / "kinetics").mkdir()
+    (tmp_path / "kinetics/part_1").symlink_to(tmp_path / "other_disk")
+    # A circle.
+    (tmp_path / "other_disk/up").symlink_to(tmp_path / "kinetics")
+    listed = write_list(tmp_path / "kinetics", "clapping,aaaaaaaaaaa,0,10,train,0")
+    (source,) = find_sources([str(listed)])
+    assert source.path == str(tmp_path / "kinetics/part_1/aaaaaaaaaaa_000000_000010.mp4")
+    (tmp_path / "kinetics/part_2").mkdir(mode=0)
+    with modes_count(), pytest.raises(UsageError, match=r"cannot read .*part_2"):
+        find_sources([str(listed)])
+
 
 
 def test_a_file_that_is_cut_already_comes_before_the_whole_one(tmp_path: Path) -> None:

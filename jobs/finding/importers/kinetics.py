@@ -1,6 +1,6 @@
 """Lists with the columns of Kinetics: `youtube_id`, `time_start`, `time_end`, and others such as `label` and `split`.
 
-The files lie anywhere below the list's folder, or below `--list-root`, either cut already, as the tools that download
+The files lie anywhere below the list's folder, or below `--list-root`, also in linked folders: either cut already, as the tools that download
 Kinetics name them (`<youtube_id>_<start, 6 digits>_<end, 6 digits>.mp4`), or whole (`<youtube_id>.mp4`).
 """
 
@@ -23,6 +23,7 @@ from ..list_lines import refuse_repeated
 from ..plain_values import valid_text
 from ..source_parts import Imported, Recognised
 from ..video_names import is_video_name
+from ..walking import walk
 
 _COLUMNS = {"youtube_id", "time_start", "time_end"}
 
@@ -77,10 +78,12 @@ def rows_among(path: Path, shown: str, folder: Path, files: Mapping[str, Path]) 
 
 
 def _videos_below(folder: Path) -> dict[str, Path]:
+    """The videos below a folder by their names without the suffix: of two with one name the first one of the last
+    folder."""
     return {
-        Path(name).stem: Path(top) / name
-        for top, _, names in sorted(os.walk(folder))
-        for name in sorted(names, reverse=True)
+        Path(name).stem: below / name
+        for below, names in sorted(walk(folder), key=lambda walked: str(walked[0]))
+        for name in reversed(names)
         if is_video_name(name)
     }
 
