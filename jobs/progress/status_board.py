@@ -25,14 +25,30 @@ _STRETCH_SECONDS = 1.0
 _SHOWN = 5
 
 
+def steady_clock() -> Callable[[], float]:
+    """A clock that shows the system's time of now, in seconds since 1970, and goes on evenly where that is set."""
+    begin = time.time() - _since_boot()
+    return lambda: begin + _since_boot()
+
+
+def _since_boot() -> float:
+    # It counts while the machine sleeps, too.
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class StatusBoard:
     """Collects what is known of a job, and gives its status at any time. Any thread may ask."""
 
     def __init__(
-        self, units: Sequence[Unit], clock: Callable[[], float] = time.time, *, earlier: Sequence[TimeStretch] = ()
+        self,
+        units: Sequence[Unit],
+        clock: Callable[[], float] | None = None,
+        *,
+        earlier: Sequence[TimeStretch] = (),
     ) -> None:
-        self._clock = clock
-        self._started = clock()
+        """`clock` is a `steady_clock`, by default a new one."""
+        self._clock = clock or steady_clock()
+        self._started = self._clock()
         self._units = {unit.id: unit for unit in units}
         self._lock = threading.Lock()
         self._progress = Progress()

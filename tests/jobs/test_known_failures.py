@@ -93,6 +93,15 @@ def test_failures_leave_and_come_back_when_the_clock_is_set_back(
         assert failed(dataset) == ["bad.mp4", "below/worse.mp4"]
 
 
+def test_a_glob_that_is_longer_than_names_may_be_is_no_folder(folder: Path, tmp_path: Path) -> None:
+    dataset, glob = tmp_path / "dataset", str(folder / f"[gb]{'*' * 300}.mp4")
+    make_dataset([glob], dataset)
+    assert failed(dataset) == ["bad.mp4"]
+    (folder / "bad.mp4").unlink()
+    make_dataset([glob], dataset)
+    assert failed(dataset) == []
+
+
 def test_failures_elsewhere_are_left_alone(folder: Path, constant_video: SyntheticVideo, tmp_path: Path) -> None:
     """A job over other sources knows nothing of them: their disk may be at home."""
     dataset = tmp_path / "dataset"

@@ -179,6 +179,22 @@ def test_rates_nodes_and_the_slowest_units() -> None:
     assert found.seconds_left == pytest.approx(50 / (150 / 71))
 
 
+def test_nothing_is_lost_where_the_clock_of_the_machine_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+    board, tally = StatusBoard([unit("u0")]), Tally(ignore)
+    tally.tell(board)
+    tally.plan([unit("u0")], {"u0.mp4": Expected(100)})
+    tally.on_progress(UnitProgress("u0", 0, 100, node="a"))
+    now -= 3600
+    (task,) = board.status().running
+    assert 0 <= task.seconds < 60
+    tally.on_result(UnitResult("u0", 1, 100, 1000, ()))
+    found = board.status("finished")
+    assert sum(stretch.frames for stretch in found.history) == 100
+    assert 0 <= found.written - found.started < 60
+
+
 def test_a_unit_of_which_the_job_hears_late_took_as_long_as_its_worker_says() -> None:
     """A driver that publishes meanwhile hears that a unit has begun when it is nearly done."""
     clock = Clock()
