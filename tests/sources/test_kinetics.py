@@ -73,7 +73,6 @@ def test_files_in_linked_folders_are_found_and_a_folder_that_cannot_be_read_is_n
         find_sources([str(listed)])
 
 
-
 def test_a_file_that_is_cut_already_comes_before_the_whole_one(tmp_path: Path) -> None:
     make(tmp_path / "a.mp4", 0, 30)
     make(tmp_path / "a_000001_000002.mp4", 100, 10)

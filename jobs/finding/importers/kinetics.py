@@ -1,7 +1,8 @@
 """Lists with the columns of Kinetics: `youtube_id`, `time_start`, `time_end`, and others such as `label` and `split`.
 
-The files lie anywhere below the list's folder, or below `--list-root`, also in linked folders: either cut already, as the tools that download
-Kinetics name them (`<youtube_id>_<start, 6 digits>_<end, 6 digits>.mp4`), or whole (`<youtube_id>.mp4`).
+The files lie anywhere below the list's folder, or below `--list-root`, also in linked folders. They are either cut
+already, as the tools that download Kinetics name them (`<youtube_id>_<start, 6 digits>_<end, 6 digits>.mp4`), or whole
+(`<youtube_id>.mp4`).
 """
 
 from __future__ import annotations
