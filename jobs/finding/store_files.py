@@ -75,32 +75,26 @@ def files_below(folder: Address, is_wanted: Callable[[str], bool]) -> Iterator[S
     if folder.is_on_the_web:
         raise UsageError(f"{folder.url} is on a web server, which lists no folders; give a list of its files' URLs")
     start = len(folder.key) + 1 if folder.key else 0
-    try:
-        with told(folder):
-            storage = _storage(folder)
-            for file in storage.files(folder.key, odd_keys=True):
-                parts = file.key[start:].split("/")
-                if not is_wanted(parts[-1]) or any(part[0:1] == "." and part not in (".", "..") for part in parts):
+    with of_argument(folder), told(folder):
+        storage = _storage(folder)
+        for file in storage.files(folder.key, odd_keys=True):
+            parts = file.key[start:].split("/")
+            if not is_wanted(parts[-1]) or any(part[0:1] == "." and part not in (".", "..") for part in parts):
+                continue
+            if not file.num_bytes and not is_odd(file.key):
+                # Consoles of stores make a folder as an empty object whose key ends with a slash, and the listing
+                # leaves the slash out. On a disk a folder is no video, whatever its name.
+                found = storage.find(file.key)
+                if found is None or found.num_bytes:
                     continue
-                if not file.num_bytes and not is_odd(file.key):
-                    # Consoles of stores make a folder as an empty object whose key ends with a slash, and the listing
-                    # leaves the slash out. On a disk a folder is no video, whatever its name.
-                    found = storage.find(file.key)
-                    if found is None or found.num_bytes:
-                        continue
-                # The Hub's listing does not say which version of a file is read.
-                yield StoreFile(folder.below(file.key), file if file.version else None)
-    except SourceError as error:
-        raise UsageError(error.message, file=folder.url) from error
+            # The Hub's listing does not say which version of a file is read.
+            yield StoreFile(folder.below(file.key), file if file.version else None)
 
 
 def has_files(folder: Address) -> bool:
     """Whether anything lies below a folder, of whatever kind. One request. UsageError if that cannot be found out."""
-    try:
-        with told(folder):
-            return next(iter(_storage(folder).files(folder.key, odd_keys=True)), None) is not None
-    except SourceError as error:
-        raise UsageError(error.message, file=folder.url) from error
+    with of_argument(folder), told(folder):
+        return next(iter(_storage(folder).files(folder.key, odd_keys=True)), None) is not None
 
 
 def content(address: Address) -> bytes:
@@ -127,13 +121,12 @@ def is_folder(argument: str, is_file_name: Callable[[str], bool]) -> bool:
 
 
 def _may_exist(address: Address) -> bool:
-    try:
-        asked(StoreFile(address), AT_THE_START)
-    except SourceNotFoundError:
-        return False
-    except SourceError as error:
-        raise UsageError(error.message, file=address.url) from error
-    return True
+    with of_argument(address):
+        try:
+            asked(StoreFile(address), AT_THE_START)
+        except SourceNotFoundError:
+            return False
+        return True
 
 
 def identity_of_file(file: StoreFile) -> tuple[int, int]:
@@ -180,14 +173,11 @@ def check_same(address: Address, copy: LocalCopy) -> None:
 @contextlib.contextmanager
 def small_copy(address: Address) -> Iterator[Path]:
     """A list in a store as a local file, in the block. UsageError if it cannot be read."""
-    try:
-        with contextlib.ExitStack() as stack:
-            copy = stack.enter_context(copied(StoreFile(address), AT_THE_START))
-            with told(address):
-                copy.fetch_all()
-            left = stack.pop_all()
-    except SourceError as error:
-        raise UsageError(error.message, file=address.url) from error
+    with of_argument(address), contextlib.ExitStack() as stack:
+        copy = stack.enter_context(copied(StoreFile(address), AT_THE_START))
+        with told(address):
+            copy.fetch_all()
+        left = stack.pop_all()
     with left:
         yield copy.path
 
@@ -201,6 +191,15 @@ def told(address: Address) -> Iterator[None]:
         raise _replaced(address) from error
     except OSError as error:
         raise _in_words(address, error) from error
+
+
+@contextlib.contextmanager
+def of_argument(address: Address) -> Iterator[None]:
+    """Turns a SourceError into a UsageError, where what lies at an address says what an argument of the job is."""
+    try:
+        yield
+    except SourceError as error:
+        raise UsageError(error.message, file=address.url) from error
 
 
 def _in_words(address: Address, error: OSError) -> SourceError:

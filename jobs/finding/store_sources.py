@@ -6,7 +6,7 @@ import glob
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from ...errors import SourceError, SourceNotFoundError, UsageError
+from ...errors import SourceNotFoundError, UsageError
 from ...storage.network import AT_THE_START
 from .addresses import Address, parse
 from .ids import folder_of
@@ -17,7 +17,7 @@ from .listed_sources import ReadList, found_in_list_at
 from .lists_beside import may_have_labels_in_store
 from .plain_values import valid_text
 from .source import Found, Source
-from .store_files import StoreFile, asked, files_below, is_folder, small_copy
+from .store_files import StoreFile, asked, files_below, is_folder, of_argument, small_copy
 from .video_names import has_known_name, is_video_name
 
 UrlNaming = Callable[[str, str], str]
@@ -40,16 +40,15 @@ def _file_itself(address: Address, naming: UrlNaming) -> Found:
         raise UsageError(f"{url} is a tar, and tars are read from disks; copy it to one, and give that", file=url)
     refuse_other_list(url)
     file = StoreFile(address)
-    try:
-        file = replace(file, stored=asked(file, AT_THE_START))
-    except SourceNotFoundError as error:
-        if glob.has_magic(url):
+    with of_argument(address):
+        try:
+            file = replace(file, stored=asked(file, AT_THE_START))
+        except SourceNotFoundError as error:
+            if not glob.has_magic(url):
+                raise
             raise UsageError(
                 f"{url} does not exist, and globs are not expanded in stores; give the folder, or a list", file=url
             ) from error
-        raise UsageError(error.message, file=url) from error
-    except SourceError as error:
-        raise UsageError(error.message, file=url) from error
     return Found(_source(naming(folder_of(url), url), file), "given by itself", listed=False)
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from ....errors import SourceError, SourceNotFoundError, UsageError
+from ....errors import SourceNotFoundError, UsageError
 from ....storage.odd_keys import is_odd
 from ..addresses import Address, is_on_the_web, is_store_url, parse
 from ..ids import folder_of
 from ..importing import Importing
 from ..other_files import what_else
 from ..source_parts import Imported, Recognised
-from ..store_files import StoreFile, content, files_below, has_files
+from ..store_files import StoreFile, content, files_below, has_files, of_argument
 from ..video_names import is_video_name
 from .images import is_image_name
 from .kinetics import is_kinetics, rows_among
@@ -38,17 +38,14 @@ def lerobot_at(folder: Address) -> RecognisedInStore | None:
     prefix = f"{folder.key}/" if folder.key else ""
 
     def opened(name: str) -> io.BytesIO:
-        try:
+        with of_argument(folder):
             return io.BytesIO(content(folder.below(f"{prefix}{name}")))
-        except SourceError as error:
-            raise UsageError(error.message, file=folder.url) from error
 
-    try:
-        info = content(folder.below(f"{prefix}{INFO}"))
-    except SourceNotFoundError:
-        return None
-    except SourceError as error:
-        raise UsageError(error.message, file=folder.url) from error
+    with of_argument(folder):
+        try:
+            info = content(folder.below(f"{prefix}{INFO}"))
+        except SourceNotFoundError:
+            return None
 
     def has_episodes() -> bool:
         return any(key.startswith(f"{prefix}{EPISODES}") for key in _files_below(folder, lambda _: True))
