@@ -264,8 +264,8 @@ def without_gone_source(step: Step, error: BaseException | None) -> Step:
 
 
 def step_after_error(step: Step, error: RayTaskError) -> Step:
-    """The step that follows one that failed because its source disappeared after it was checked. Any other error of a
-    step ends the job and is raised."""
+    """The step that follows one whose source is gone, which a Ray without selectors says by an error. Any other error
+    of a step ends the job and is raised."""
     cause = error.cause
     again = without_gone_source(step, cause)
     if again is not step:

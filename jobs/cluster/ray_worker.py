@@ -75,13 +75,10 @@ def step_on_machine(  # noqa: PLR0917  # what a worker is sent
 def _outcome(  # noqa: PLR0917  # as above
     dataset: Storage, step: Step, options: Options, report: OnProgress, mark: str | None, terms: Terms
 ) -> Outcome | Unfit:
-    if mark is not None:
-        try:
+    try:
+        if mark is not None:
             check_mark(dataset, mark)
             check_sources(step.unit)
-        except (OutputError, SourceNotFoundError) as error:
-            return Unfit(_on_node(error))
-    try:
         outcome = run_step(dataset, step, options, report, terms)
         if mark is not None:
             # A mount that went away meanwhile left an empty folder, into which all was written without an error.
@@ -91,8 +88,6 @@ def _outcome(  # noqa: PLR0917  # as above
     except (OutputError, ToolError, SourceNotFoundError) as error:
         if mark is None:
             raise
-        if isinstance(error, SourceNotFoundError):
-            raise _on_node(error) from error
         return Unfit(_on_node(error))
     return outcome
 

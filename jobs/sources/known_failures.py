@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
 from ...manifests.dataset_files.layout import file_at, snapshot_key
 from ...manifests.dataset_files.parts import unit_of_content, write_part
@@ -24,7 +23,7 @@ from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
 from ..finding.addresses import is_store_url, parse
 from ..finding.places import absolute, without_scheme
-from ..finding.source import Source
+from .source_table import SourceTable
 
 WITHDRAWN = ""
 
@@ -65,15 +64,7 @@ def time_of_new_rows(dataset: Storage) -> int:
     return max(time.time_ns(), recorded_failures(dataset).latest_ns + 1)
 
 
-class Sources(Protocol):
-    """The sources of a job."""
-
-    def __contains__(self, source_id: str) -> bool: ...
-
-    def sources(self) -> Iterable[Source]: ...
-
-
-def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Sources) -> bool:
+def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: SourceTable) -> bool:
     """Withdraw the failures of files that no longer exist in the folders of this job, and of stretches that its lists
     now name with other times. Returns whether there were any.
 
@@ -92,7 +83,7 @@ def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: Sources) 
     return True
 
 
-def _gone(table: Failures, arguments: Sequence[str], sources: Sources) -> list[int]:
+def _gone(table: Failures, arguments: Sequence[str], sources: SourceTable) -> list[int]:
     columns = zip(table.id.texts(), table.path.texts(), table.reason.texts(), strict=True)
     rows = [
         (row, source_id, path)
