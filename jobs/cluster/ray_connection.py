@@ -7,7 +7,6 @@ import logging
 import os
 import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -72,6 +71,7 @@ _TO_END_SECONDS = 3.0
 
 # Ray's sockets lie below TMPDIR, and their names end at 107 bytes, of which Ray's own part takes up to 68.
 _MOST_TMPDIR_BYTES = 39
+_USUAL_TMPDIR = "/tmp"  # noqa: S108  # Ray's own default
 
 
 def _free_of_machines() -> dict[str, dict[str, float]]:
@@ -157,7 +157,8 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
 
 def _remedy(error: Exception) -> str:
     """What to do where a local Ray does not start. It does not say itself that its disk is full."""
-    folder = os.environ.get("RAY_TMPDIR") or _short_tmpdir() or tempfile.gettempdir()
+    # Ray takes the first of these, also one that Python would pass over because nothing can be written there.
+    folder = os.environ.get("RAY_TMPDIR") or _short_tmpdir() or os.environ.get("TMPDIR") or _USUAL_TMPDIR
     with contextlib.suppress(OSError):
         free_bytes = shutil.disk_usage(folder).free
         if free_bytes < _LEAST_DISK_BYTES:
@@ -176,7 +177,7 @@ def _remedy(error: Exception) -> str:
 def _short_tmpdir() -> str | None:
     """Where a local Ray keeps its sockets if TMPDIR is too long for their names; None if it is not."""
     is_long = len(os.fsencode(os.environ.get("TMPDIR", ""))) > _MOST_TMPDIR_BYTES
-    return "/tmp" if is_long else None  # noqa: S108  # Ray's own default
+    return _USUAL_TMPDIR if is_long else None
 
 
 def _allowed_cores() -> int | None:

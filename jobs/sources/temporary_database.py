@@ -21,8 +21,8 @@ _CLOSING_SECONDS = 2
 # Four times the usual: a fifth less time for a million sources, and a fifth more for reading those of a window, which
 # is done ahead.
 _PAGE_BYTES = 16_384
-# Where SQLite puts files without a name, in most cases.
-_FOLDER = os.environ.get("TMPDIR") or "/var/tmp"  # noqa: S108
+# Where SQLite puts files without a name: the first of these in which they can be made (`unixTempFileDir` in os_unix.c).
+_VARIABLES, _FOLDERS = ("SQLITE_TMPDIR", "TMPDIR"), ("/var/tmp", "/usr/tmp", "/tmp")  # noqa: S108
 
 # Nothing of it outlives the process, so all is one transaction, which never ends.
 _SETTINGS = f"""
@@ -120,8 +120,14 @@ class TemporaryDatabase:
         try:
             yield
         except sqlite3.OperationalError as error:
+            folder = _folder()
             raise OutputError(
-                f"{self._what} cannot be kept in {_FOLDER}: {error}; free some space, or set TMPDIR to a larger disk, "
+                f"{self._what} cannot be kept in {folder}: {error}; free some space, or set TMPDIR to a larger disk, "
                 "and run the same command again",
-                file=_FOLDER,
+                file=folder,
             ) from error
+
+
+def _folder() -> str:
+    named = (os.environ.get(name, "") for name in _VARIABLES)
+    return next((each for each in (*named, *_FOLDERS) if each and os.access(each, os.W_OK | os.X_OK)), ".")

@@ -112,15 +112,22 @@ def test_where_a_local_ray_does_not_start_a_full_disk_is_named(tmp_path: Path, m
 
 
 @pytest.mark.parametrize(
-    ("folder", "why"), [("missing", "No such file or directory"), ("x" * 60, "path length cannot exceed 107 bytes")]
+    ("variable", "folder", "why"),
+    [
+        ("RAY_TMPDIR", "missing", "No such file or directory"),
+        ("RAY_TMPDIR", "x" * 60, "path length cannot exceed 107 bytes"),
+        # Ray goes there, where Python takes another folder.
+        ("TMPDIR", "missing", "No such file or directory"),
+    ],
 )
 def test_where_a_local_ray_does_not_start_the_folder_of_its_sockets_is_named(
-    folder: str, why: str, monkeypatch: pytest.MonkeyPatch
+    variable: str, folder: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was said to try again when the machine is less busy."""
     with tempfile.TemporaryDirectory(dir="/tmp") as parent:
         place = "/proc/missing" if folder == "missing" else f"{parent}/{folder}"
-        monkeypatch.setenv("RAY_TMPDIR", place)
+        monkeypatch.delenv("RAY_TMPDIR", raising=False)
+        monkeypatch.setenv(variable, place)
         said = rf"{why}.*; its logs and sockets lie in {place}: set RAY_TMPDIR to another folder, such as /tmp, or give"
         with pytest.raises(ToolError, match=said):
             connect()

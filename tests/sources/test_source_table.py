@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -126,9 +127,16 @@ with SourceTable() as table:
 """
 
 
-def test_a_list_that_does_not_fit_where_it_is_kept_says_what_to_do() -> None:
-    done = subprocess.run([sys.executable, "-c", FULL_DISK], capture_output=True, text=True, check=False)
-    assert "OutputError: the list of sources cannot be kept in " in done.stderr
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_list_that_does_not_fit_where_it_is_kept_says_what_to_do(tmp_path: Path, is_there: bool) -> None:
+    folder = tmp_path if is_there else tmp_path / "nowhere"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK], capture_output=True, text=True, check=False,
+        env=os.environ | {"TMPDIR": str(folder)},
+    )  # fmt: skip
+    # SQLite passes over a folder that is not there.
+    place = tmp_path if is_there else "/var/tmp"
+    assert f"OutputError: the list of sources cannot be kept in {place}: " in done.stderr
     assert "free some space, or set TMPDIR to a larger disk, and run the same command again" in done.stderr
 
 
