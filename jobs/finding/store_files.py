@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
-from ...errors import SourceError, SourceNotFoundError, UsageError
+from ...errors import OutputError, SourceError, SourceNotFoundError, UsageError
 from ...storage.interface import Storage, Stored
 from ...storage.local_copy import LocalCopy, local_copy
 from ...storage.locate import storage_at
@@ -33,6 +33,8 @@ class StoreFile:
     stored: Stored | None = None
 
 
+# Errors of a folder for temporary files that is gone, or may not be written to.
+_NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
 # Of a job that has begun.
 _PATIENT = NetworkOptions()
 IN_PASSING = NetworkOptions(retries=1, throttled_seconds=0, give_up_after_seconds=5)
@@ -184,7 +186,8 @@ def small_copy(address: Address) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def told(address: Address) -> Iterator[None]:
-    """Turns an OSError into a SourceError that names the URL, says what happened and what to do."""
+    """Turns an OSError into a SourceError that names the URL, says what happened and what to do. OutputError where the
+    copy cannot be made on this machine: that is no fault of the source."""
     try:
         yield
     except EOFError as error:
@@ -202,8 +205,15 @@ def of_argument(address: Address) -> Iterator[None]:
         raise UsageError(error.message, file=address.url) from error
 
 
-def _in_words(address: Address, error: OSError) -> SourceError:
-    url = address.url
+def _in_words(address: Address, error: OSError) -> SourceError | OutputError:
+    url, folder = address.url, tempfile.gettempdir()
+    is_here = error.errno in _NO_FOLDER and str(error.filename).startswith(folder)
+    if is_here or error.errno == errno.EROFS:
+        return OutputError(
+            f"copies of sources cannot be kept in {folder}: {error.strerror}; make it a folder that can be written to, "
+            "or set TMPDIR to one, and run the same command again",
+            file=folder,
+        )
     why = error.strerror or str(error)
     if address.query:
         why = why.replace(address.query, "...")
@@ -221,7 +231,7 @@ def _in_words(address: Address, error: OSError) -> SourceError:
         remedy = "download it, or give a server that answers requests for ranges of bytes"
     elif error.errno in (errno.ENOSPC, errno.EDQUOT):
         return NoRoomError(
-            f"{url} does not fit into {tempfile.gettempdir()}, where it is kept while it is prepared; free some space, "
+            f"{url} does not fit into {folder}, where it is kept while it is prepared; free some space, "
             f"or set TMPDIR to a larger disk, and {again}",
             file=url,
         )
