@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import signature
+from typing import Any, TypeVar
 
 from ...errors import CorruptDataError, ShortGopError, UsageError
 from ...storage.interface import NO_BUCKET, Storage
@@ -17,6 +19,8 @@ from ...wording import counted
 from .job_history import TimeStretch, stretches_of
 from .node_work import NodeWork
 from .time_left import Amount, Pending, of_all, seconds_left, time_left
+
+_T = TypeVar("_T")
 
 STATUS_KEY = ".status.json"
 _SILENT_SECONDS = 60.0
@@ -176,13 +180,18 @@ def _parsed(dataset: Storage, data: bytes) -> JobStatus:
         values: dict[str, Any] = json.loads(data)
         lists: dict[str, Any] = {"history": stretches_of(values.get("history", ()))}
         for name in ("running", "slowest", "largest"):
-            lists[name] = tuple(Task(**task) for task in values[name])
-        lists["node_work"] = {node: NodeWork(**work) for node, work in values.get("node_work", {}).items()}
-        known = {each.name for each in fields(JobStatus)}
-        return JobStatus(**{name: value for name, value in (values | lists).items() if name in known})
+            lists[name] = tuple(_made(Task, task) for task in values[name])
+        lists["node_work"] = {node: _made(NodeWork, work) for node, work in values.get("node_work", {}).items()}
+        return _made(JobStatus, values | lists)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         place = dataset.place(STATUS_KEY)
         raise CorruptDataError(f"{place} is damaged; the next job replaces it", file=place) from error
+
+
+def _made(kind: Callable[..., _T], values: Mapping[str, Any]) -> _T:
+    """A dataclass of these values, without those that a later version has added."""
+    known = signature(kind).parameters
+    return kind(**{name: value for name, value in values.items() if name in known})
 
 
 def status_changed(dataset: Storage, found: JobStatus) -> float | None:

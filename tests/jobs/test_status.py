@@ -367,6 +367,18 @@ def test_a_damaged_status_is_named_and_keeps_no_job_from_its_work(
     assert read_status(DiskStorage(tmp_path / "dataset")).state == "finished"
 
 
+def test_what_a_later_version_adds_to_a_status_is_left_out(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    run(constant_video.path, tmp_path / "dataset")
+    written = read_status(DiskStorage(tmp_path / "dataset"))
+    values = dataclasses.asdict(written) | {"new": 1}
+    for each in (*values["slowest"], *values["node_work"].values()):
+        each["new"] = 1
+    assert values["slowest"]
+    assert values["node_work"]
+    (tmp_path / "dataset" / STATUS_KEY).write_text(json.dumps(values))
+    assert read_status(DiskStorage(tmp_path / "dataset")) == written
+
+
 def test_a_file_in_the_place_of_a_dataset_is_named_as_info_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     said = [CliRunner().invoke(app, [command, str(tmp_path / "file")]) for command in ("status", "info")]
