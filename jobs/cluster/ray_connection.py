@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import ray
+from ray._private import utils
 from ray.exceptions import (
     NodeDiedError,
     ObjectLostError,
@@ -25,13 +26,14 @@ from ...errors import ShortGopError, ToolError
 from ...machine_cpus import cpus_to_run_on
 from ...machine_memory import machine_memory_bytes, memory_limit_bytes
 from ...storage.scratch import remove_copies_of_ending
-from ...wording import byte_size
+from ...wording import byte_size, plain
+from ..finding.plain_values import valid_text
 from ..units_of_work.gpu_slots import Slots, slots_of, with_machines
 from .asking import PatientQuestion, head_patience_seconds
 from .cluster_machines import AskSlots
 from .ray_first_driver import PATIENCE_SECONDS, answered
 from .ray_login import login_to_cluster, login_to_own, restored_login
-from .ray_start import NotStartedError, patient_start
+from .ray_start import NotStartedError, another, patient_start
 
 LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, ObjectLostError)
 """The errors of a task whose worker, machine or result is lost. Jobs let Ray retry no task (max_retries=0): one whose
@@ -124,6 +126,12 @@ def connected(
 
 
 def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
+    # Ray's dashboard shows the command of a job, and Ray takes only one that is UTF-8.
+    with another(utils, "get_entrypoint_name", lambda ask: lambda: plain(ask())):
+        _join_or_start(cluster, workers, patience_seconds)
+
+
+def _join_or_start(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
     try:
         if cluster is not None:
             address = login_to_cluster(cluster)
@@ -149,14 +157,20 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
         # Ray raises plain ones where a busy machine is slow to start it.
         what = f"cannot join the Ray cluster at {cluster}" if cluster else "a local Ray does not start"
         why = str(error).rstrip(".")
-        first = "look whether it runs" if cluster else _remedy(error)
+        is_of_cluster = cluster is not None and not isinstance(error, UnicodeEncodeError)
+        first = "look whether it runs" if is_of_cluster else _remedy(error)
         raise ToolError(
             f"{what}: {why}; {first}, or give --runner inline, which does the same work in this process without Ray"
         ) from error
 
 
 def _remedy(error: Exception) -> str:
-    """What to do where a local Ray does not start. It does not say itself that its disk is full."""
+    """What to do where a local Ray does not start, or one does not take a name. It does not say itself that its disk
+    is full."""
+    if isinstance(error, UnicodeEncodeError):
+        return (
+            "Ray takes no folder whose name is not UTF-8, and is told the current one: run the command in another one"
+        )
     # Ray takes the first of these, also one that Python would pass over because nothing can be written there.
     folder = os.environ.get("RAY_TMPDIR") or _short_tmpdir() or os.environ.get("TMPDIR") or _USUAL_TMPDIR
     with contextlib.suppress(OSError):
@@ -175,9 +189,10 @@ def _remedy(error: Exception) -> str:
 
 
 def _short_tmpdir() -> str | None:
-    """Where a local Ray keeps its sockets if TMPDIR is too long for their names; None if it is not."""
-    is_long = len(os.fsencode(os.environ.get("TMPDIR", ""))) > _MOST_TMPDIR_BYTES
-    return _USUAL_TMPDIR if is_long else None
+    """Where a local Ray keeps its sockets if TMPDIR is too long for their names, or is not UTF-8; None if it is not."""
+    folder = os.environ.get("TMPDIR", "")
+    is_long = len(os.fsencode(folder)) > _MOST_TMPDIR_BYTES
+    return _USUAL_TMPDIR if is_long or folder != valid_text(folder) else None
 
 
 def _allowed_cores() -> int | None:

@@ -13,6 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ray
@@ -38,16 +39,30 @@ def patient_start(patience_seconds: float = _PATIENCE_SECONDS) -> Iterator[None]
     """For a block that starts a local Ray with `ray.init`. NotStartedError where its node has ended, or has not
     answered for so long."""
     before = {pid for pid, _, _ in _children()}
-    with contextlib.ExitStack() as undone:
-        # No part of Ray's interface, so a version may lack it. Then Ray waits for as long as it does by itself.
-        if (ask := getattr(services, "get_node", None)) is not None:
-            services.get_node = _patient(ask, patience_seconds, before)
-            undone.callback(setattr, services, "get_node", ask)
+    # In a version of Ray that lacks it, Ray waits for as long as it does by itself.
+    with another(services, "get_node", lambda ask: _patient(ask, patience_seconds, before)):
         try:
             yield
         except BaseException:
             _end_processes(before)
             raise
+
+
+@contextlib.contextmanager
+def another(
+    module: ModuleType, name: str, made_of: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Iterator[None]:
+    """For a block in which Ray calls another function than its own, which is made of that one. These are no part of
+    Ray's interface, so a version may lack one: then nothing is changed."""
+    own = getattr(module, name, None)
+    if own is None:
+        yield
+        return
+    setattr(module, name, made_of(own))
+    try:
+        yield
+    finally:
+        setattr(module, name, own)
 
 
 def _patient(ask: Callable[..., Any], patience_seconds: float, before: set[int]) -> Callable[..., Any]:

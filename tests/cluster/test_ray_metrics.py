@@ -17,18 +17,14 @@ from shortgop.jobs.cluster.ray_metrics import StepMetrics
 from shortgop.jobs.cluster.ray_runner import task_name
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.source import Source
-from shortgop.jobs.prepare import prepare
 from shortgop.jobs.units_of_work.order import Order
 from shortgop.jobs.units_of_work.steps import Cut, Join, Look, OneSection, Outcome, Step, Whole
 from shortgop.jobs.units_of_work.units import Item, Unit
-from shortgop.jobs.units_of_work.where import Where
 from shortgop.jobs.working.step_work import run_step
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.prep.options import Options
-from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from source_arguments import find_sources
-from synthetic import SyntheticVideo
 
 pytestmark = pytest.mark.long
 
@@ -51,14 +47,6 @@ def unit(*names: str) -> Unit:
 )
 def test_tasks_are_named_by_their_source_and_what_they_do(step: Step, name: str) -> None:
     assert task_name(step) == name
-
-
-def test_sources_whose_names_are_no_text_are_encoded_on_ray(constant_video: SyntheticVideo, tmp_path: Path) -> None:
-    (tmp_path / "v").mkdir()
-    for name in (b"caf\xe9.mp4", b"two\nlines.mp4"):
-        (tmp_path / "v" / os.fsdecode(name)).symlink_to(constant_video.path)
-    report = prepare([str(tmp_path / "v")], DiskStorage(tmp_path / "out"), Profile(), where=Where(workers=1))
-    assert (report.videos_added, report.failures) == (2, ())
 
 
 @pytest.fixture
