@@ -27,6 +27,7 @@ from ...machine_cpus import cpus_to_run_on
 from ...machine_memory import machine_memory_bytes, memory_limit_bytes
 from ...storage.scratch import remove_copies_of_ending
 from ...wording import byte_size, plain
+from ..finding.addresses import shown
 from ..finding.plain_values import valid_text
 from ..units_of_work.gpu_slots import Slots, slots_of, with_machines
 from .asking import PatientQuestion, head_patience_seconds
@@ -126,9 +127,14 @@ def connected(
 
 
 def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
-    # Ray's dashboard shows the command of a job, and Ray takes only one that is UTF-8.
-    with another(utils, "get_entrypoint_name", lambda ask: lambda: plain(ask())):
+    with another(utils, "get_entrypoint_name", lambda ask: lambda: shown_command(ask())):
         _join_or_start(cluster, workers, patience_seconds)
+
+
+def shown_command(command: str) -> str:
+    """The command of a job for Ray, which keeps it, and shows it on its dashboard: with URLs without what may be a
+    secret, and with escapes for what is not UTF-8, which Ray does not take."""
+    return plain(" ".join(map(shown, command.split(" "))))
 
 
 def _join_or_start(cluster: str | None, workers: int | None, patience_seconds: float) -> None:

@@ -14,7 +14,7 @@ import pytest
 import ray
 
 from shortgop.errors import ToolError
-from shortgop.jobs.cluster.ray_connection import connected
+from shortgop.jobs.cluster.ray_connection import connected, shown_command
 from small_disks import mounted_disk
 
 pytestmark = pytest.mark.long
@@ -86,6 +86,12 @@ def test_a_local_ray_runs_a_unit_on_each_core_that_the_job_may_use(settings: Any
 
 def test_units_on_a_local_ray_get_the_memory_that_the_job_may_have_but_for_that_of_ray(settings: Any) -> None:
     assert settings["resources"]["memory"] == 700_000_000
+
+
+def test_what_ray_is_told_of_the_command_has_no_secret_of_a_url_and_is_text() -> None:
+    urls = "https://host/a.mp4?X-Signature=secret s3://key:secret@b/c.mp4"
+    command = f"python shortgop prep {urls} {os.fsdecode(b'caf' + bytes([0xE9]))}"
+    assert shown_command(command) == r"python shortgop prep https://host/a.mp4 s3://b/c.mp4 caf\udce9"
 
 
 def test_a_job_that_is_told_to_end_when_ray_has_ended_ends_tidily(said: list[str]) -> None:
