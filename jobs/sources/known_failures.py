@@ -65,8 +65,9 @@ def time_of_new_rows(dataset: Storage) -> int:
 
 
 def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: SourceTable) -> bool:
-    """Withdraw the failures of files that no longer exist in the folders of this job, and of stretches that its lists
-    now name with other times. Returns whether there were any.
+    """Withdraw the failures of files that no longer exist in the folders of this job, of samples and episodes that its
+    tars and datasets no longer have, and of stretches that its lists now name with other times. Returns whether there
+    were any.
 
     `arguments` are those of the job, `sources` what they stand for. The caller holds the writer lock and publishes.
     """
@@ -97,15 +98,19 @@ def _gone(table: Failures, arguments: Sequence[str], sources: SourceTable) -> li
     folders = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112  # Path.is_dir raises for some names
     # There may be a million sources: keep only what concerns these failures.
     stretches = {(path, source_id.rpartition("@")[0]) for _, source_id, path in rows}
-    beside, cut = set(), set()
+    failed_in = {path for _, _, path in rows}
+    beside, cut, taken_apart = set(), set(), set()
     for source in sources.sources():
         beside.add(os.path.dirname(source.path))  # noqa: PTH120
+        if source.part is not None and not source.is_listed:
+            taken_apart |= {source.path} & failed_in
         if isinstance(source.part, Stretch) and source.is_listed and not source.id_is_given:
             cut |= {(source.path, source.id.rpartition("@")[0])} & stretches
 
     def is_gone(source_id: str, name: str) -> bool:
-        # The id of a stretch contains its times, so a list that corrects the times gives it another id.
-        if (name, source_id.rpartition("@")[0]) in cut:
+        # Of a tar or a file of episodes all parts were found. The id of a stretch contains its times, so a list that
+        # corrects the times gives it another id.
+        if name in taken_apart or (name, source_id.rpartition("@")[0]) in cut:
             return True
         if is_store_url(name):
             # A file below a folder of this job would have been found. Nothing is known of files elsewhere.

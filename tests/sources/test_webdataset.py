@@ -55,6 +55,19 @@ def first_numbers(dataset: Path) -> dict[str, int]:
     return {each.id: read_number(each[0]) for each in shortgop.open(dataset)}
 
 
+def test_a_sample_that_failed_is_not_listed_once_its_tar_has_it_no_more(tmp_path: Path) -> None:
+    tars = [tmp_path / "tars" / f"{name}.tar" for name in "ab"]
+    good = {"__key__": "good", "mp4": video(tmp_path, 0)}
+    write_tar(tars[0], good, {"__key__": "bad", "mp4": b"no video"})
+    write_tar(tars[1], {"__key__": "worse", "mp4": b"no video"})
+    prepared(*tars, out=tmp_path / "out")
+    assert [each.id for each in shortgop.open(tmp_path / "out").failures] == ["bad", "worse"]
+    write_tar(tars[0], good)
+    prepared(tars[0], out=tmp_path / "out")
+    # Nothing was seen of the other tar.
+    assert [each.id for each in shortgop.open(tmp_path / "out").failures] == ["worse"]
+
+
 def test_each_sample_is_a_video_with_its_columns(tmp_path: Path) -> None:
     write_tar(
         tmp_path / "shard-000000.tar",
