@@ -86,9 +86,8 @@ def _outcome(  # noqa: PLR0917  # as above
     except NoEncoderError as error:
         return Unfit(error)
     except (OutputError, ToolError, SourceNotFoundError) as error:
-        if mark is None:
-            raise
-        return Unfit(_on_node(error))
+        # Returned, and not raised: a message with a name that is not UTF-8 would end the worker.
+        return Unfit(error if mark is None else _on_node(error))
     return outcome
 
 
