@@ -165,11 +165,30 @@ def _primary_context(driver: Any, device: int) -> Any:
     """The primary context of a device. It is retained once and never released, as torch's own."""
     with _lock:
         if device not in _contexts:
-            handle, context = ctypes.c_int(), ctypes.c_void_p()
-            check(driver.cuDeviceGet(ctypes.byref(handle), device), f"cuDeviceGet({device})")
+            handle, context = _device(driver, device), ctypes.c_void_p()
             check(driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), handle), "cuDevicePrimaryCtxRetain")
             _contexts[device] = context
         return _contexts[device]
+
+
+def devices_in_use(driver: Any) -> list[int]:
+    """The devices that have a primary context, which is one of torch's: no other one has work of this process."""
+    count, flags, is_active = ctypes.c_int(), ctypes.c_uint(), ctypes.c_int()
+    check(driver.cuDeviceGetCount(ctypes.byref(count)), "cuDeviceGetCount")
+    found = []
+    for number in range(count.value):
+        handle = _device(driver, number)
+        state = driver.cuDevicePrimaryCtxGetState(handle, ctypes.byref(flags), ctypes.byref(is_active))
+        check(state, "cuDevicePrimaryCtxGetState")
+        if is_active.value:
+            found.append(number)
+    return found
+
+
+def _device(driver: Any, number: int) -> ctypes.c_int:
+    handle = ctypes.c_int()
+    check(driver.cuDeviceGet(ctypes.byref(handle), number), f"cuDeviceGet({number})")
+    return handle
 
 
 def driver_version(driver: Any) -> str:

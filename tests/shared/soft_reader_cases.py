@@ -30,7 +30,7 @@ from shortgop.readers.decoders.choose import caps_of, chosen
 from shortgop.readers.decoders.pyav_cuda import CURRENT_CONTEXT, PyavCudaContext, open_cuda_context
 from shortgop.readers.decoders.pyav_upload import PyavUpload
 from shortgop.readers.decoders.surface_source import Pictures
-from shortgop.readers.gpu.cuda_driver import primary_context
+from shortgop.readers.gpu.cuda_driver import devices_in_use, primary_context
 from shortgop.readers.gpu.surfaces import Surface
 from soft_driver import (
     UNKNOWN,
@@ -218,6 +218,20 @@ def test_a_second_gpu_decodes_what_is_asked_of_it(driver: Driver, folder: Path) 
         assert driver.counted("decoders of device 0") == 1
         del second, first
         gc.collect()
+
+
+def test_a_gpu_is_in_use_once_something_has_its_primary_context(driver: Driver) -> None:
+    """Asking makes no context: on a GPU of others that takes hundreds of megabytes. Contexts stay, so those that
+    earlier cases have made are in use."""
+    with driver.of_two_gpus():
+        before = devices_in_use(driver.library)
+        made = driver.counted("cuDevicePrimaryCtxRetain")
+        assert devices_in_use(driver.library) == before
+        assert driver.counted("cuDevicePrimaryCtxRetain") == made
+        with primary_context(driver.library, 1):
+            assert devices_in_use(driver.library) == [0, 1]
+        assert devices_in_use(driver.library) == [0, 1]
+    assert devices_in_use(driver.library) == [0]
 
 
 def damaged(folder: Path, copy: Path, damage: Callable[[bytearray], None]) -> Path:

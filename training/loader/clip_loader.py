@@ -93,8 +93,8 @@ class ClipLoader(StaysAsMade):
       the list of this entry of all clips of a batch and returns what the batch has, in the calling process, so it
       should take little time. Such entries are sent through a pipe; frames may be among them.
     - `pin_memory`: page-locked memory, from which copies with non_blocking=True run beside other work. The memory of a
-      batch that was dropped is used again once the stream that is current in the training loop has come so far; a batch
-      that is copied on another stream has to be kept until that copy has ended.
+      batch that was dropped is used again once each GPU's stream that is current in the training loop has come so far;
+      a batch that is copied on another stream has to be kept until that copy has ended.
     - `device`: a CUDA device that batches are copied to, on a stream of the loader's own, one batch ahead.
 
     A dataset that was opened with `device="cuda"` is decoded there. Then two threads of this process read ahead, each

@@ -5,24 +5,53 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from ...errors import UsageError
+from ...errors import ToolError, UsageError
 from ...readers.decoders.choose import cuda_device, device_of
+from ...readers.gpu.cuda_driver import devices_in_use, started_driver
 from .arena import Arena
 from .delivery import Delivered
 
 
-def _event() -> Any:
-    """An event behind all that was given to the current stream."""
+@dataclass(frozen=True)
+class _Events:
+    """A fence behind work of several GPUs."""
+
+    events: Sequence[Any]
+
+    def query(self) -> bool:
+        return all(event.query() for event in self.events)
+
+    def synchronize(self) -> None:
+        for event in self.events:
+            event.synchronize()
+
+
+def _fence(driver: Any) -> _Events:
+    """Behind all that was given to the current stream of each GPU: a copy runs on the stream of the GPU that it goes
+    to, which need not be the current one."""
     cuda: Any = torch.cuda
-    event = cuda.Event()
-    event.record(cuda.current_stream())
-    return event
+    events = []
+    for device in devices_in_use(driver):
+        events.append(cuda.Event())
+        events[-1].record(torch.cuda.current_stream(device))
+    return _Events(events)
+
+
+def _unlock(driver: Any, address: int) -> None:
+    """Have the pages of an arena unlocked, before they are unmapped. CUDA does not say that it waits for copies from
+    them."""
+    with contextlib.suppress(RuntimeError, ToolError):
+        for device in devices_in_use(driver):
+            torch.cuda.synchronize(device)
+    cuda: Any = torch.cuda
+    cuda.cudart().cudaHostUnregister(address)
 
 
 def _forget_error() -> None:
@@ -53,11 +82,10 @@ class DeviceCopies:
         if not self.pins or not arena.bytes.size:
             return
         cuda: Any = torch.cuda
-        cudart = cuda.cudart()
         address = arena.bytes.ctypes.data
         # Elsewhere each rank would begin to use the first GPU as well.
         with torch.cuda.device(self.device):
-            failure = cudart.cudaHostRegister(address, arena.bytes.size, 0)
+            failure = cuda.cudart().cudaHostRegister(address, arena.bytes.size, 0)
             if int(failure):
                 _forget_error()
         if int(failure):
@@ -65,11 +93,12 @@ class DeviceCopies:
                 f"CUDA cannot lock {arena.bytes.size / 1e6:.0f} MB of memory (error {int(failure)}): give the loader "
                 "less prefetch_bytes, or leave pin_memory and device out"
             )
-        weakref.finalize(arena.bytes, cudart.cudaHostUnregister, address).atexit = False
+        # The consumer's own copies may not have ended when it drops a batch, or the last one of a loader. torch looks
+        # after memory only that it locked itself.
+        driver = started_driver()
+        weakref.finalize(arena.bytes, _unlock, driver, address).atexit = False
         if self.device is None:
-            # The consumer's own copies may not have ended when it drops a batch, and torch looks after memory only that
-            # it locked itself.
-            arena.fence = _event
+            arena.fence = partial(_fence, driver)
 
     def ahead(self, batches: Iterator[Delivered]) -> Iterator[Delivered]:
         """The same batches, on the device, each copied while the consumer has the one before."""
