@@ -14,6 +14,7 @@ from av.video.reformatter import ColorRange
 from ...errors import DecodeError
 from ...manifests.ragged import Array
 from ...manifests.records import CodecConfig
+from ..gpu.host_numbers import tensor_on
 from ..gpu.surfaces import Surface
 from ..plan import Place
 from .base import GopRequest
@@ -56,8 +57,8 @@ def uploaded(frame: VideoFrame, device: torch.device) -> Surface:
     dtype = np.uint16 if name == _TEN_BITS else np.uint8
     y, u, v = (_plane(frame, number, dtype) for number in range(3))
     return Surface(
-        _to_device(y, device),
-        _to_device(np.stack([u, v], axis=-1), device),
+        tensor_on(device, y),
+        tensor_on(device, np.stack([u, v], axis=-1)),
         bit_depth=10 if name == _TEN_BITS else 8,
         matrix=int(frame.colorspace),
         full_range=full_range or name == _EIGHT_BITS[1],
@@ -68,11 +69,3 @@ def _plane(frame: VideoFrame, number: int, dtype: type) -> Array:
     plane = frame.planes[number]
     lines: Array = np.frombuffer(cast("Any", plane), dtype=dtype).reshape(plane.height, -1)[:, : plane.width]
     return lines << 6 if dtype is np.uint16 else lines
-
-
-def _to_device(plane: Array, device: torch.device) -> torch.Tensor:
-    # From page-locked memory, which torch keeps until the copy has ended, so that this thread need not wait for it.
-    dtype = torch.from_numpy(plane[:0].copy()).dtype
-    staged = torch.empty(plane.shape, dtype=dtype, device="cpu", pin_memory=device.type == "cuda")
-    staged.numpy()[...] = plane
-    return staged.to(device, non_blocking=True) if device.type == "cuda" else staged

@@ -9,6 +9,7 @@ filter_taps         libswscale's filters of one axis, as integers
 color_factors       libswscale's integers for a matrix and a range
 torch_conversion    a surface into a slot, in plain torch
 triton_conversion   many surfaces in one launch
+host_numbers        numbers of the host on a device, for which nothing waits
 triton_kernel       the kernel: the one module that needs Triton to be imported
 
 Decoders of a GPU, and the order of its work:

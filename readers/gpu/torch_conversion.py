@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 
 from ...errors import DecodeError
@@ -32,6 +33,7 @@ from .color_factors import (
 )
 from .conversion_plan import ConversionPlan, Formula, conversion_plan
 from .filter_taps import COLUMN_BITS, LINE_BITS, Taps
+from .host_numbers import tensor_on
 from .surfaces import Surface
 
 # Bits of samples that are filtered along lines, and the largest of them.
@@ -77,6 +79,12 @@ def write_surface(surface: Surface, geometry: Geometry, slot: torch.Tensor, pixe
 
     DecodeError when the slot has another shape, or the part does not lie within the surface.
     """
+    # A tensor that was made in inference mode can only be written there, and this thread is another one.
+    with torch.inference_mode():
+        _write(surface, geometry, slot, pixels)
+
+
+def _write(surface: Surface, geometry: Geometry, slot: torch.Tensor, pixels: PixelFormat) -> None:
     plan = checked_plan(surface, geometry, slot, pixels)
     levels = _levels(surface, plan, pixels)
     if geometry.flip and pixels.color != "yuv420":
@@ -88,7 +96,8 @@ def write_surface(surface: Surface, geometry: Geometry, slot: torch.Tensor, pixe
     if pixels.dtype == torch.uint8:
         slot.copy_(stacked)
         return
-    scale, offset = (torch.tensor(each, device=slot.device).reshape(-1, 1, 1) for each in float_factors(pixels))
+    factors = np.array(float_factors(pixels), dtype=np.float32)
+    scale, offset = tensor_on(slot.device, factors).reshape(2, -1, 1, 1)
     floats = stacked.float() * scale
     slot.copy_(floats + offset if pixels.normalize is not None else floats)
 
@@ -155,7 +164,7 @@ def _filtered(
 
 
 def _on(taps: Taps, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.from_numpy(taps.first).to(device), torch.from_numpy(taps.weights).to(device)
+    return tensor_on(device, taps.first), tensor_on(device, taps.weights)
 
 
 def _level(sums: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,7 @@ from ..frame_format import Geometry, PixelFormat
 from .conversion_plan import ConversionPlan, PlaneFilters
 from .cuda_driver import loaded_file
 from .filter_taps import Taps
+from .host_numbers import tensor_on
 from .surfaces import Surface
 from .torch_conversion import checked_plan, float_factors, surface_colors
 
@@ -26,6 +27,9 @@ _LINES, _COLUMNS = 4, 64
 # Filters that are kept on a device, one set for each pair of sizes: some 50 kB for 224x224.
 _MAX_FILTERS = 1024
 
+
+# What Triton takes for a yes in the environment, in any case of letters.
+_TRUE = ("1", "true", "yes", "on", "y")
 
 # Triton compiles a kernel in each thread that launches it before it is there, which takes seconds for a dozen threads.
 _compiling, _trying = Lock(), Lock()
@@ -44,7 +48,11 @@ def why_not_triton(device: torch.device) -> str:
 
 @cache
 def _tried(device: torch.device) -> str:
-    if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+    is_interpreted = os.environ.get("TRITON_INTERPRET", "").lower() in _TRUE
+    if is_interpreted and device.type == "cuda":
+        # The interpreter would read a GPU's addresses on the CPU, and the process would end.
+        return "TRITON_INTERPRET is set, and Triton's interpreter runs on the CPU"
+    if not is_interpreted and device.type != "cuda":
         return f"Triton does not run on {device}"
     _show_libcuda()
     try:
@@ -103,11 +111,7 @@ def _launch(jobs: Sequence[_Job], pixels: PixelFormat) -> None:
     device = jobs[0].slot.device
     filters = {job.plan.filters: _filters_on(device, job.plan.filters) for job in jobs}
     numbers = [_row(job, filters[job.plan.filters], pixels) for job in jobs]
-    # Whatever torch's default device is.
-    rows = torch.tensor(numbers, dtype=torch.int64, device="cpu")
-    if device.type == "cuda":
-        # From page-locked memory, so that nothing waits for the copy. torch keeps that memory until it is done.
-        rows = rows.pin_memory().to(device, non_blocking=True)
+    rows = tensor_on(device, np.array(numbers, dtype=np.int64))
     height, width = (max(job.plan.size[axis] for job in jobs) for axis in range(2))
     (scale, offset), blank = float_factors(pixels), (0.0,) * (3 - pixels.channels)
     plan, bit_depth = jobs[0].plan, jobs[0].surface.bit_depth

@@ -108,6 +108,15 @@ def test_what_is_made_on_the_cpu_is_made_there_whatever_torchs_default_device_is
     assert torch.equal(frames, again)
 
 
+def test_frames_are_read_in_inference_mode(folder: Path) -> None:
+    """Other threads than the one that asks write into the tensors that were made in it."""
+    expected = shortgop.open(folder)[0].get_frames_at(range(FRAMES)).data
+    dataset = opened_through(device_decoder_on_cpu(), folder, threads=4)
+    with torch.inference_mode():
+        frames = dataset[0].get_frames_at(range(FRAMES)).data
+    assert torch.equal(frames, expected)
+
+
 def test_only_a_pyav_whose_planes_stay_on_the_gpu_reads_there() -> None:
     check_pyav()
     with pytest.raises(

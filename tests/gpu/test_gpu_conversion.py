@@ -24,7 +24,7 @@ from shortgop.readers.frame_format import Color, FrameFormat, Geometry, Normaliz
 from shortgop.readers.gpu.color_factors import _COEFFICIENTS, color_factors
 from shortgop.readers.gpu.conversion_plan import conversion_plan
 from shortgop.readers.gpu.filter_taps import resized
-from shortgop.readers.gpu.surface_conversion import convert, tell_once
+from shortgop.readers.gpu.surface_conversion import conversion_way, convert, tell_once
 from shortgop.readers.gpu.surfaces import Surface
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -50,6 +50,14 @@ def difference(frame: Any, geometry: Geometry, pixels: PixelFormat, order: str =
 
 def whole(height: int, width: int, size: tuple[int, int] | None = None) -> Geometry:
     return Geometry(0, 0, height, width, size or (height, width))
+
+
+@pytest.mark.parametrize("value", ["1", "true", "ON"])
+def test_tritons_interpreter_is_not_tried_with_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    """It runs on the CPU, where the first address of a GPU would end the process."""
+    monkeypatch.setenv("TRITON_INTERPRET", value)
+    way = conversion_way(torch.device("cuda", 7))
+    assert way == ("torch", "TRITON_INTERPRET is set, and Triton's interpreter runs on the CPU")
 
 
 @st.composite

@@ -1,9 +1,9 @@
 """A torch.cuda in software, for a torch without CUDA: `pretend` puts it in place, for good, in a process of its own.
 
 Tensors "on the GPU" lie in the CPU's memory and are of a class of their own, which says that their device is cuda:0.
-Work is done when it is given, on whatever stream. What torch refuses is refused: tensors of two devices in one call,
-numpy of a CUDA tensor, CUDA in a forked process. A call of CUDA's runtime that fails leaves its error for the next
-kernel of the thread, as torch finds it.
+Work is done when it is given, on whatever stream, and what would make the host wait for it is counted. What torch
+refuses is refused: tensors of two devices in one call, numpy of a CUDA tensor, CUDA in a forked process. A call of
+CUDA's runtime that fails leaves its error for the next kernel of the thread, as torch finds it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ _FACTORIES = ("arange", "empty", "full", "ones", "tensor", "zeros")
 # Calls that take tensors of the CPU beside those of the GPU.
 _MIXED = ("copy_", "__getitem__", "__setitem__")
 _USED_BY = list[int]()
+_WAITS = list[str]()
 _thread = threading.local()
 _registered: dict[int, int] = {}
 
@@ -43,6 +44,11 @@ def _use() -> None:
 
 def _is_forked() -> bool:
     return bool(_USED_BY) and _USED_BY[0] != os.getpid()
+
+
+def waits() -> list[str]:
+    """What has made the host wait for the GPU so far."""
+    return _WAITS
 
 
 def _launch() -> None:
@@ -106,6 +112,8 @@ def _moved(tensor: torch.Tensor, device: Any, args: Any, kwargs: Any) -> torch.T
     kept = {name: value for name, value in kwargs.items() if name not in ("device", "non_blocking")}
     was_cuda = isinstance(tensor, SoftTensor)
     to_cuda = _is_cuda((given or [device or (CUDA if was_cuda else CPU)])[0])
+    if was_cuda != to_cuda and not (kwargs.get("non_blocking") and (was_cuda or _is_pinned(tensor))):
+        _WAITS.append(f"a copy of {tuple(tensor.shape)} to the {'GPU' if to_cuda else 'CPU'}")
     if was_cuda or to_cuda:
         _use()
     with torch._C.DisableTorchFunctionSubclass():
@@ -195,6 +203,8 @@ def _made_by(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
         pins, device = kwargs.pop("pin_memory", False), kwargs.pop("device", None)
         if _is_cuda(device):
             _launch()
+            if original.__name__ == "tensor":
+                _WAITS.append(f"a tensor made of {args[0]!r}")
             return original(*args, **kwargs).as_subclass(SoftTensor)
         made = original(*args, **kwargs, device=device)
         return made.pin_memory() if pins else made

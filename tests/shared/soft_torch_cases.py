@@ -27,6 +27,7 @@ import gpu_reader
 import gpu_samples
 import gpu_torchcodec
 import pytest
+import sample_gops
 import torch
 from bench_readers import random_clips
 from check_record import OutOfTime, Record, Skipped
@@ -34,8 +35,9 @@ from check_report import Check
 from checks import CHECKS
 from gpu_decoding import clips_of
 
+import shortgop
 from soft_peers import ON_CPU, Peers
-from soft_torch import pretend
+from soft_torch import pretend, waits
 
 pytestmark = pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning", "ignore::DeprecationWarning")
 
@@ -101,6 +103,20 @@ def test_a_check_comes_to_its_end(samples: Path, tmp_path: Path, check: Check) -
         if not re.search(LACKING.get(check.name, "(?!)"), str(error)):
             raise
     assert time.perf_counter() < record.deadline, "it would be killed, and taken for one that hangs"
+
+
+def test_the_host_waits_for_nothing_while_frames_are_read(samples: Path, tmp_path: Path) -> None:
+    """Also where plain torch converts, as here: the GPU may be a training step behind."""
+    folder = sample_gops.samples(Record(tmp_path / "report", samples), "h264")
+    formats: tuple[dict[str, Any], ...] = ({}, {"size": (64, 80), "dtype": torch.float16, "normalize": (0.5, 0.25)})
+    for options in formats:
+        dataset = shortgop.open(folder, device="cuda", **options)
+        dataset[0].get_frames_at([0])
+        before = len(waits())
+        frames = dataset[0].get_frames_at([3, 7, 4]).data
+        assert waits()[before:] == []
+        expected = shortgop.open(folder, **options)[0].get_frames_at([3, 7, 4]).data
+        assert torch.equal(frames.cpu(), expected)
 
 
 BY_US = ("shortgop", "shortgop, 4 at once")
