@@ -98,6 +98,24 @@ def test_a_batch_has_what_a_subclass_made_of_frames_that_were_read_in_place(clip
     reads.close()
 
 
+class InViews(shortgop.ClipDataset):
+    """Tensors in a list in a dict."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        return [{"views": {"halves": list(item["frames"].chunk(2))}} for item in super().items(draws)]
+
+
+def test_tensors_within_entries_are_kept_for_the_training_loop_as_well(clips_folder: Path) -> None:
+    gpu = FakeGpu(0)
+    dataset = InViews(clips_folder, shortgop.AllClips(2))
+    reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
+    for delivered in reads.delivered(planned(dataset), KINDS):
+        halves = delivered.batch["views"]["halves"]
+        assert [len(half) for half in halves] == [len(halves[0])] * 2
+        assert all((half.data_ptr(), CONSUMER) in gpu.kept for half in halves)
+    reads.close()
+
+
 def test_a_loop_that_does_not_wait_sees_other_frames(clips_folder: Path) -> None:
     """The device of this test is hard enough."""
 

@@ -119,6 +119,30 @@ def test_the_host_waits_for_nothing_while_frames_are_read(samples: Path, tmp_pat
         assert torch.equal(frames.cpu(), expected)
 
 
+class WithBoxes(shortgop.ClipDataset):
+    """Entries that are a list in a dict, and tensors of several shapes."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        items = super().items(draws)
+        for number, item in enumerate(items):
+            item["views"] = {"halves": [item["frames"][:1] * 1, item["frames"][1:] * 1]}
+            item["boxes"] = torch.arange(4.0).repeat(number + 1, 1)
+        return items
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_tensors_within_entries_are_copied_to_the_device_as_well(samples: Path, tmp_path: Path, workers: int) -> None:
+    folder = sample_gops.samples(Record(tmp_path / "report", samples), "h264")
+    dataset = WithBoxes(folder, shortgop.AllClips(2), size=(32, 32))
+    options: dict[str, Any] = {"batch_size": 2, "workers": workers, "collate": {"boxes": list}}
+    with shortgop.ClipLoader(dataset, range(6), device="cuda", **options) as loader:
+        for batch in loader:
+            tensors = [batch["frames"], *batch["views"]["halves"], *batch["boxes"]]
+            assert [tensor.device.type for tensor in tensors] == ["cuda"] * 5
+            assert torch.equal(batch["views"]["halves"][0].cpu(), batch["frames"][:, :1].cpu())
+            assert len(batch["boxes"][0]) in (1, 2)
+
+
 BY_US = ("shortgop", "shortgop, 4 at once")
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from ...arguments import fits_int64
 from ...errors import UsageError, WrongTypeError
 from ...readers.convert.copies import cloned, copy_frame
+from .nested import with_values
 
 # Columns begin at pages.
 _PAGE_BYTES = 1 << 12
@@ -142,27 +143,13 @@ def as_tensor(value: Any) -> torch.Tensor | None:
 
 
 def _alone(value: Any, memory: range) -> Any:
-    """An entry without what else lies in the memory of its tensors, which would be sent and kept with it, and outside
-    the addresses `memory`, which other batches are read into: also what dicts, lists, tuples and dataclasses in it
-    have."""
+    """A value without what else lies in its memory, which would be sent and kept with it, and outside the addresses
+    `memory`, which other batches are read into."""
     if isinstance(value, torch.Tensor) and value.layout == torch.strided:
         is_whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
         return value.detach() if is_whole and value.data_ptr() not in memory else value.detach().clone()
     if isinstance(value, np.ndarray):
         return value if value.base is None else value.copy()
-    if type(value) in {list, tuple} or hasattr(value, "_make"):
-        # Named tuples are made by _make.
-        return getattr(value, "_make", type(value))(_alone(each, memory) for each in value)
-    if isinstance(value, dict):
-        alone: Any = copy(value)
-        alone.update((key, _alone(each, memory)) for key, each in value.items())
-        return alone
-    if is_dataclass(value) and not isinstance(value, type):
-        alone = copy(value)
-        for name in (field.name for field in fields(value) if hasattr(value, field.name)):
-            # Also where it is frozen.
-            object.__setattr__(alone, name, _alone(getattr(value, name), memory))
-        return alone
     return value
 
 
@@ -211,7 +198,8 @@ def _without_column(
             f"draw {item.get('draw')}: the item {what}; items of a batch have the same entries: where several datasets "
             "are mixed, give all of them the same outputs and metadata"
         )
-    return {name: _alone(value, memory) for name, value in item.items() if name not in tensors}
+    alone = partial(_alone, memory=memory)
+    return {name: with_values(value, alone) for name, value in item.items() if name not in tensors}
 
 
 def _fitting(item: Mapping[str, Any], name: str, place: torch.Tensor) -> torch.Tensor:

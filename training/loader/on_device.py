@@ -26,6 +26,7 @@ from .collating import collated
 from .delivery import Delivered
 from .loader_stats import LoaderStats
 from .messages import ReadsItems
+from .nested import with_values
 
 # One batch begins while the last GOPs of the one before are decoded, so that no engine waits.
 _AT_THE_SAME_TIME = 2
@@ -179,10 +180,14 @@ class DeviceReads:
     def _for_consumer(self, batch: dict[str, Any], event: Any) -> dict[str, Any]:
         consumer = self._gpu.current_stream()
         self._gpu.wait(consumer, event)
-        for value in batch.values():
+
+        def kept(value: Any) -> Any:
             if isinstance(value, torch.Tensor) and value.device.type == self._device.type:
                 self._gpu.used_on(value, consumer)
-        return batch
+            return value
+
+        whole: dict[str, Any] = with_values(batch, kept)
+        return whole
 
     def count_step(self, wait_seconds: float, step_seconds: float, *, starts: bool) -> None:
         """As Core.count_step."""

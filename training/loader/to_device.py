@@ -17,6 +17,7 @@ from ...readers.decoders.choose import cuda_device, device_of
 from ...readers.gpu.cuda_driver import devices_in_use, started_driver
 from .arena import Arena
 from .delivery import Delivered
+from .nested import with_values
 
 
 @dataclass(frozen=True)
@@ -140,18 +141,21 @@ class DeviceCopies:
         cuda: Any = torch.cuda
         event = cuda.Event()
         with torch.cuda.stream(stream):
-            batch = {
-                name: value.to(self.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
-                for name, value in host.batch.items()
-            }
+            batch = with_values(host.batch, self._on_device)
             event.record(stream)
         return replace(host, batch=batch), event
+
+    def _on_device(self, value: Any) -> Any:
+        return value.to(self.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
 
     def _for_current_stream(self, copied: Delivered, event: Any) -> Delivered:
         """The stream that the consumer uses waits for the copy, and its memory stays until that stream has used it."""
         current = torch.cuda.current_stream(self.device)
         current.wait_event(event)
-        for value in copied.batch.values():
+
+        def kept(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
                 value.record_stream(current)
-        return copied
+            return value
+
+        return replace(copied, batch=with_values(copied.batch, kept))
