@@ -73,8 +73,12 @@ class DecoderPool(Generic[Opened]):
             self._max_idle = max(self._max_idle, self._in_use)
             self._max_idle_pixels = max(self._max_idle_pixels, self._in_use_pixels)
             numbers = self._of_kind.get(self._kind(config))
-            # The last one: its memory is the most likely to be in the caches.
-            return self._remove(numbers[-1])[1] if numbers else None
+            if not numbers:
+                return None
+            # One that decoded this configuration last needs no reconfiguring. Of equal ones the last: its memory is the
+            # most likely to be in the caches.
+            ready = (number for number in reversed(numbers) if self._idle[number][0] == config)
+            return self._remove(next(ready, numbers[-1]))[1]
 
     def _put(self, config: CodecConfig, decoder: Opened) -> None:
         dropped = []

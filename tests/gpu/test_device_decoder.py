@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import time
 from collections.abc import Callable, Iterable
@@ -259,6 +260,22 @@ class Pool(RuleBasedStateMachine):
 
 
 TestPool = Pool.TestCase
+
+
+def test_a_decoder_that_was_last_used_for_the_same_video_comes_before_others_of_its_kind() -> None:
+    """Reconfiguring one for another size is said to take 5 ms, and takes a new parser."""
+    numbers = itertools.count()
+    pool = DecoderPool(
+        lambda _: next(numbers), max_idle=4, max_idle_pixels=20_000_000, kind=lambda config: config.codec
+    )
+    small, large = config(width=64), config(width=128)
+    with pool.taken(small) as (for_small, _), pool.taken(large) as (for_large, _):
+        assert for_small != for_large
+    for wanted, decoder in ((small, for_small), (large, for_large), (small, for_small), (small, for_small)):
+        with pool.taken(wanted) as (found, warm):
+            assert (found, warm) == (decoder, True)
+    with pool.taken(small) as (found, _), pool.taken(small) as (other, warm):
+        assert (found, other, warm) == (for_small, for_large, True)
 
 
 def test_requests_that_use_many_large_decoders_at_once_find_them_open_again() -> None:
