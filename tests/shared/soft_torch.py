@@ -214,6 +214,8 @@ def _made_by(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
 
 def _pinned(tensor: torch.Tensor, device: object = None) -> torch.Tensor:
     _use()
+    if isinstance(tensor, SoftTensor) or tensor.layout != torch.strided:
+        raise RuntimeError("cannot pin: only dense CPU tensors can be pinned")
     made = tensor.clone()
     made.was_pinned = True  # type: ignore[attr-defined]
     return made

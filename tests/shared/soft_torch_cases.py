@@ -130,17 +130,35 @@ class WithBoxes(shortgop.ClipDataset):
         return items
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_tensors_within_entries_are_copied_to_the_device_as_well(samples: Path, tmp_path: Path, workers: int) -> None:
+def there_already(boxes: list[torch.Tensor]) -> list[torch.Tensor]:
+    """A function of the user's may use the device."""
+    return [each.cuda() for each in boxes]
+
+
+@pytest.mark.parametrize(("workers", "collate"), [(0, there_already), (1, list)])
+def test_tensors_within_entries_are_copied_to_the_device_as_well(
+    samples: Path, tmp_path: Path, workers: int, collate: Any
+) -> None:
     folder = sample_gops.samples(Record(tmp_path / "report", samples), "h264")
     dataset = WithBoxes(folder, shortgop.AllClips(2), size=(32, 32))
-    options: dict[str, Any] = {"batch_size": 2, "workers": workers, "collate": {"boxes": list}}
+    options: dict[str, Any] = {"batch_size": 2, "workers": workers, "collate": {"boxes": collate}}
     with shortgop.ClipLoader(dataset, range(6), device="cuda", **options) as loader:
         for batch in loader:
             tensors = [batch["frames"], *batch["views"]["halves"], *batch["boxes"]]
             assert [tensor.device.type for tensor in tensors] == ["cuda"] * 5
             assert torch.equal(batch["views"]["halves"][0].cpu(), batch["frames"][:, :1].cpu())
             assert len(batch["boxes"][0]) in (1, 2)
+
+
+def test_the_host_waits_for_no_copy_of_a_batch(samples: Path, tmp_path: Path) -> None:
+    """Numbers and short tensors of a batch do not lie in the loader's page-locked memory."""
+    folder = sample_gops.samples(Record(tmp_path / "report", samples), "h264")
+    dataset = WithBoxes(folder, shortgop.AllClips(2), size=(160, 160))
+    collate, before = {"boxes": list}, len(waits())
+    with shortgop.ClipLoader(dataset, range(6), batch_size=2, workers=0, collate=collate, device="cuda") as loader:
+        on_device = [batch["frames"] for batch in loader]
+        assert waits()[before:] == []
+    assert len(on_device) == 3
 
 
 BY_US = ("shortgop", "shortgop, 4 at once")

@@ -146,7 +146,12 @@ class DeviceCopies:
         return replace(host, batch=batch), event
 
     def _on_device(self, value: Any) -> Any:
-        return value.to(self.device, non_blocking=True) if isinstance(value, torch.Tensor) else value
+        if not isinstance(value, torch.Tensor):
+            return value
+        if value.device.type == "cpu" and value.layout == torch.strided:
+            # Small columns lie in other memory, from which the host would wait until those in front are copied.
+            value = value.pin_memory()
+        return value.to(self.device, non_blocking=True)
 
     def _for_current_stream(self, copied: Delivered, event: Any) -> Delivered:
         """The stream that the consumer uses waits for the copy, and its memory stays until that stream has used it."""
