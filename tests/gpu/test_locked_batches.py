@@ -4,6 +4,7 @@ when the copies to all GPUs have ended."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from shortgop.training.loader.arena import Arena
 from shortgop.training.loader.batch_rows import Areas, rows_for
 from shortgop.training.loader.to_device import DeviceCopies
 
-IN_USE = (0, 1)
+GPUS = (0, 1)
 
 
 class TwoGpus:
@@ -22,6 +23,7 @@ class TwoGpus:
     says so, or when the host waits for it."""
 
     def __init__(self) -> None:
+        self.in_use, self.current = list(GPUS), 0
         self.busy: set[int] = set()
         self.locked: set[int] = set()
         self.calls: list[str] = []
@@ -29,15 +31,23 @@ class TwoGpus:
     def current_stream(self, device: int = 0) -> int:
         return device
 
+    @contextlib.contextmanager
+    def device(self, device: int) -> Iterator[None]:
+        before, self.current = self.current, device
+        yield
+        self.current = before
+
     def synchronize(self, device: int) -> None:
         self.calls.append(f"synchronize {device}")
         self.busy.discard(device)
 
     def cudaHostRegister(self, address: int, num_bytes: int, flags: int) -> int:  # noqa: N802  # CUDA's name
+        assert self.current in self.in_use, "another GPU gets a context"
         self.locked.add(address)
         return 0
 
     def cudaHostUnregister(self, address: int) -> int:  # noqa: N802
+        assert self.current in self.in_use, "another GPU gets a context"
         self.calls.append("unlock")
         self.locked.remove(address)
         return 0
@@ -64,13 +74,14 @@ class _Event:
 def gpus(monkeypatch: pytest.MonkeyPatch) -> TwoGpus:
     gpus = TwoGpus()
     monkeypatch.setattr(to_device, "started_driver", lambda: "the driver")
-    monkeypatch.setattr(to_device, "devices_in_use", lambda driver: IN_USE)
+    monkeypatch.setattr(to_device, "devices_in_use", lambda driver: gpus.in_use)
     for name, value in {
         "Event": gpus.event,
         "current_stream": gpus.current_stream,
         "synchronize": gpus.synchronize,
         "cudart": lambda: gpus,
-        "device": lambda device: contextlib.nullcontext(),
+        "current_device": lambda: gpus.current,
+        "device": gpus.device,
     }.items():
         monkeypatch.setattr(torch.cuda, name, value)
     return gpus
@@ -83,7 +94,7 @@ def locked_arena() -> Arena:
     return arena
 
 
-@pytest.mark.parametrize("device", IN_USE)
+@pytest.mark.parametrize("device", GPUS)
 def test_a_dropped_batch_is_filled_again_only_when_it_was_copied_to_whichever_gpu(gpus: TwoGpus, device: int) -> None:
     """`frames.to("cuda:1", non_blocking=True)` runs on a stream of that GPU, whichever is the current one."""
     arena = locked_arena()
@@ -118,3 +129,13 @@ def test_memory_is_unlocked_only_when_copies_to_all_gpus_have_ended(gpus: TwoGpu
     del batch
     assert gpus.locked == set()
     assert gpus.calls == ["synchronize 0", "synchronize 1", "unlock"]
+
+
+def test_a_gpu_that_the_process_does_not_use_gets_no_context(gpus: TwoGpus) -> None:
+    """As in each rank of a machine that never sets its device: all would take memory of the first GPU."""
+    gpus.in_use = [1]
+    arena = locked_arena()
+    arena.close()
+    del arena
+    assert gpus.locked == set()
+    assert gpus.calls == ["synchronize 1", "unlock"]

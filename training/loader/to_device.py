@@ -45,14 +45,21 @@ def _fence(driver: Any) -> _Events:
     return _Events(events)
 
 
-def _unlock(driver: Any, address: int) -> None:
+def _used_device(driver: Any) -> int:
+    """A GPU that the process uses already, if it uses any. Pages are locked for all GPUs, and the first call to another
+    one would take its memory for a context: in each rank of a machine the first GPU's."""
+    current, in_use = torch.cuda.current_device(), devices_in_use(driver)
+    return current if current in in_use or not in_use else in_use[0]
+
+
+def _unlock(cudart: Any, driver: Any, locked_on: int, address: int) -> None:
     """Have the pages of an arena unlocked, before they are unmapped. CUDA does not say that it waits for copies from
     them."""
     with contextlib.suppress(RuntimeError, ToolError):
         for device in devices_in_use(driver):
             torch.cuda.synchronize(device)
-    cuda: Any = torch.cuda
-    cuda.cudart().cudaHostUnregister(address)
+        with torch.cuda.device(locked_on):
+            cudart.cudaHostUnregister(address)
 
 
 def _forget_error() -> None:
@@ -83,10 +90,10 @@ class DeviceCopies:
         if not self.pins or not arena.bytes.size:
             return
         cuda: Any = torch.cuda
-        address = arena.bytes.ctypes.data
-        # Elsewhere each rank would begin to use the first GPU as well.
-        with torch.cuda.device(self.device):
-            failure = cuda.cudart().cudaHostRegister(address, arena.bytes.size, 0)
+        cudart, driver, address = cuda.cudart(), started_driver(), arena.bytes.ctypes.data
+        device = _used_device(driver) if self.device is None else self.device.index
+        with torch.cuda.device(device):
+            failure = cudart.cudaHostRegister(address, arena.bytes.size, 0)
             if int(failure):
                 _forget_error()
         if int(failure):
@@ -96,8 +103,7 @@ class DeviceCopies:
             )
         # The consumer's own copies may not have ended when it drops a batch, or the last one of a loader. torch looks
         # after memory only that it locked itself.
-        driver = started_driver()
-        weakref.finalize(arena.bytes, _unlock, driver, address).atexit = False
+        weakref.finalize(arena.bytes, _unlock, cudart, driver, device, address).atexit = False
         if self.device is None:
             arena.fence = partial(_fence, driver)
 
