@@ -13,13 +13,13 @@ from typing import Any
 from ...errors import ToolError
 from ...manifests.records import CodecConfig, least_coded_size
 from .cuda_driver import check, load, other_driver
+from .nvcuvid_structs import CHROMA_420
 from .stream_format import StreamFormat, stream_format
 
 LIBRARY = "libnvcuvid.so.1"
 # Numbers and layout from include/ffnvcodec/dynlink_cuviddec.h of nv-codec-headers n13.0.19.0 (Video Codec SDK 13.0):
-# cudaVideoCodec, cudaVideoChromaFormat, cudaVideoSurfaceFormat, CUVIDDECODECAPS.
+# cudaVideoCodec, cudaVideoSurfaceFormat, CUVIDDECODECAPS.
 CODEC_NUMBERS = {"h264": 4, "hevc": 8, "vp9": 10, "av1": 11}
-_CHROMA_420 = 1
 _SURFACES = ("nv12", "p016", "yuv444", "yuv444_16bit")
 # Of the codecs and depths that segments have.
 _ASKED = (("h264", 8), ("h264", 10), ("hevc", 8), ("hevc", 10), ("av1", 8), ("av1", 10))
@@ -97,7 +97,7 @@ class NvdecCaps:
 def ask_codec(library: Any, codec: str, bit_depth: int) -> CodecCaps:
     """Ask libnvcuvid for one codec in 4:2:0, in the current CUDA context. An error is an answer about this codec alone:
     one that a chip lacks may be refused instead of denied."""
-    answer = DecodeCapsStruct(codec=CODEC_NUMBERS[codec], chroma=_CHROMA_420, bit_depth_minus_8=bit_depth - 8)
+    answer = DecodeCapsStruct(codec=CODEC_NUMBERS[codec], chroma=CHROMA_420, bit_depth_minus_8=bit_depth - 8)
     try:
         check(library.cuvidGetDecoderCaps(ctypes.byref(answer)), f"cuvidGetDecoderCaps({codec}, {bit_depth} bits)")
     except ToolError as error:

@@ -59,8 +59,6 @@ def request_order(gpu: Gpu) -> Iterator[None]:
         gpu.wait(consumer, gpu.record(writer))
 
 
-@contextlib.contextmanager
-def gop_order(gpu: Gpu) -> Iterator[None]:
+def gop_order(gpu: Gpu) -> contextlib.AbstractContextManager[None]:
     """Around the decoding and the conversion of a GOP, in any thread: rule 2."""
-    with gpu.launching_on(gpu.decoder_stream()):
-        yield
+    return gpu.launching_on(gpu.decoder_stream())

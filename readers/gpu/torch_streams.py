@@ -40,11 +40,9 @@ class TorchGpu:
 
     @contextlib.contextmanager
     def launching_on(self, stream: Any) -> Iterator[None]:
-        with torch.cuda.device(self._device), torch.cuda.stream(stream), self._context():
+        context = primary_context(self._driver, self._device.index)
+        with torch.cuda.device(self._device), torch.cuda.stream(stream), context:
             yield
-
-    def _context(self) -> contextlib.AbstractContextManager[None]:
-        return primary_context(self._driver, self._device.index)
 
     def record(self, stream: Any) -> Any:
         cuda: Any = torch.cuda
