@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 CPU = torch.device("cpu")
 KINDS = (BatchKind(BATCH, 0),)
+NO_OPTIONS: dict[str, Any] = {"workers": None, "threads": None, "device": None, "pin_memory": False}
 CLIPS = 2 * (FRAMES_OF_VIDEO - 1)
 
 
@@ -238,6 +239,7 @@ def test_no_worker_is_advised_where_there_are_none(
     ("options", "why"),
     [
         ({"workers": 2}, "workers is 2, and the dataset is decoded on cpu"),
+        ({"threads": 8}, "on as many threads as it was opened with: give the dataset threads=8"),
         ({"device": "cuda:1"}, "device is 'cuda:1', and the dataset is decoded on cpu"),
         ({"pin_memory": True}, "pin_memory is for batches on the CPU"),
     ],
@@ -245,13 +247,13 @@ def test_no_worker_is_advised_where_there_are_none(
 def test_options_that_make_no_sense(clips_folder: Path, options: dict[str, Any], why: str) -> None:
     dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2))
     with pytest.raises(UsageError, match=why):
-        check_options(dataset, **{"workers": None, "device": None, "pin_memory": False, **options})
+        check_options(dataset, **{**NO_OPTIONS, **options})
 
 
 def test_a_transform_belongs_into_the_training_loop(clips_folder: Path) -> None:
     dataset = shortgop.ClipDataset(clips_folder, shortgop.AllClips(2), transform=lambda frames: frames)
     with pytest.raises(UsageError, match="call it on the batch in the training loop"):
-        check_options(dataset, workers=None, device=None, pin_memory=False)
+        check_options(dataset, **NO_OPTIONS)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here")

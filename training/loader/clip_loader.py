@@ -97,8 +97,9 @@ class ClipLoader(StaysAsMade):
       a batch that is copied on another stream has to be kept until that copy has ended.
     - `device`: a CUDA device that batches are copied to, on a stream of the loader's own, one batch ahead.
 
-    A dataset that was opened with `device="cuda"` is decoded there. Then two threads of this process read ahead, each
-    on a stream of its own, and `prefetch_bytes` bounds the GPU's memory; there are no workers, and no transform.
+    A dataset that was opened with `device="cuda"` is decoded there, on the threads that it was opened with. Then two
+    threads of this process read ahead, each on a stream of its own, and `prefetch_bytes` bounds the GPU's memory; there
+    are no workers, and no transform.
 
     A batch is a dict. Its large tensors lie in the loader's memory for as long as anything shares them, be it a slice,
     a numpy array or a graph for the backward pass, and their memory is used again afterwards. Where a training loop
@@ -143,7 +144,9 @@ class ClipLoader(StaysAsMade):
         self.dataset, self.sampler, self.batch_size = dataset, sampler, self._batches.batch_size
         self.decodes_on_device = dataset.device.type != "cpu"
         if self.decodes_on_device:
-            check_options(dataset, workers=workers, device=device, pin_memory=pin_memory, collate=collate)
+            check_options(
+                dataset, workers=workers, threads=threads, device=device, pin_memory=pin_memory, collate=collate
+            )
             workers, device, pin_memory = 0, None, False
         self.workers, self.threads = _workers_and_threads(workers, threads)
         if self.workers == 0 and threads is None:

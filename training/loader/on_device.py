@@ -56,6 +56,7 @@ def check_options(
     dataset: ReadsItems,
     *,
     workers: int | None,
+    threads: int | None,
     device: torch.device | str | None,
     pin_memory: bool,
     collate: object = None,
@@ -65,6 +66,11 @@ def check_options(
         raise UsageError(
             f"workers is {workers}, and the dataset is decoded on {dataset.device}: threads of this process read it: "
             "leave workers out"
+        )
+    if threads is not None:
+        raise UsageError(
+            f"threads is {threads}, and the dataset is decoded on {dataset.device}, on as many threads as it was "
+            f"opened with: give the dataset threads={threads}"
         )
     given = dataset.device if device is None else torch.device(device)
     if given.type != dataset.device.type or given.index not in (None, dataset.device.index):
