@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +14,8 @@ import torch
 from torch.utils.data import default_collate
 
 import shortgop
+from dataset_paths import shard_path
+from datasets import current_manifest
 from fake_gpu import CONSUMER, FakeGpu, ReadsTooEarly, late_convert, opened_through
 from loader_helpers import BATCH, FRAMES_OF_VIDEO, shown
 from shortgop.errors import UsageError
@@ -31,12 +34,12 @@ NO_OPTIONS: dict[str, Any] = {"workers": None, "threads": None, "device": None, 
 CLIPS = 2 * (FRAMES_OF_VIDEO - 1)
 
 
-def clips_on(gpu: FakeGpu, folder: Path) -> shortgop.ClipDataset:
+def clips_on(gpu: FakeGpu, folder: Path, **options: Any) -> shortgop.ClipDataset:
     """All clips of two frames, decoded on a device that converts them when its streams come to it."""
     decoder = DeviceDecoder(
         CPU, gpu=lambda: gpu, open_source=lambda config: PyavUpload(config, CPU), convert=late_convert(gpu)
     )
-    return shortgop.ClipDataset(opened_through(decoder, folder, threads=2), shortgop.AllClips(2))
+    return shortgop.ClipDataset(opened_through(decoder, folder, threads=2), shortgop.AllClips(2), **options)
 
 
 def planned(dataset: shortgop.ClipDataset, count: int = 6) -> Iterator[PlannedBatch]:
@@ -214,6 +217,24 @@ def test_counts(clips_folder: Path) -> None:
     assert (stats.batches, stats.clips) == (6, 6 * BATCH - 1)
     assert stats.decode_seconds > 0
     assert stats.busy_seconds >= stats.decode_seconds
+    reads.close()
+
+
+@pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning")
+def test_clips_that_were_skipped_are_counted(clips_folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(clips_folder, copy)
+    manifest = current_manifest(copy)
+    with shard_path(copy, manifest.shards.name.text(0)).open("r+b") as file:
+        file.seek(int(manifest.gops.offset[0]) + int(manifest.gops.length[0]) - 20)
+        file.write(bytes(20))
+    gpu = FakeGpu(0, runs_ahead=1)
+    dataset = clips_on(gpu, copy, on_error="skip")
+    reads = DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20)
+    for _ in range(2):
+        assert len(list(reads.delivered(planned(dataset, CLIPS // BATCH), KINDS))) == CLIPS // BATCH
+    assert reads.stats().skipped == dataset.skipped > 0
+    assert DeviceReads(dataset, gpu, CPU, prefetch_bytes=1 << 20).stats().skipped == 0
     reads.close()
 
 

@@ -127,7 +127,7 @@ class DeviceReads:
         self._threads = ThreadPoolExecutor(_AT_THE_SAME_TIME, thread_name_prefix="shortgop-loader")
         self._columns: tuple[DeviceColumns, ...] = ()
         self._counts = LoaderStats(on_device=True)
-        self._before = dataset.stats()
+        self._before, self._skipped_before = dataset.stats(), dataset.skipped_here
 
     def delivered(self, batches: Iterator[PlannedBatch], kinds: Sequence[BatchKind]) -> Generator[Delivered]:
         """The batches of a pass, of these kinds. The consumer's current stream waits for each; the host does not."""
@@ -207,6 +207,7 @@ class DeviceReads:
             bytes_seconds=read.io_seconds,
             decode_seconds=read.decode_seconds + read.conversion_seconds,
             busy_seconds=busy,
+            skipped=self._dataset.skipped_here - self._skipped_before,
         )
 
     def close(self) -> None:
