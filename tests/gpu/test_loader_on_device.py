@@ -194,6 +194,43 @@ def test_an_error_comes_in_its_turn(clips_folder: Path) -> None:
     reads.close()
 
 
+class SomeLabelled(shortgop.ClipDataset):
+    """An entry that only some clips have."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        items = super().items(draws, rows)
+        return [{**item, "label": 1} if draw == 28 else item for draw, item in zip(draws, items, strict=True)]
+
+
+@pytest.mark.parametrize("first", [28, 7])
+def test_an_entry_that_some_clips_lack_is_named_and_not_left_out(clips_folder: Path, first: int) -> None:
+    """Whichever clip of the batch is the first."""
+    dataset = SomeLabelled(clips_folder, shortgop.AllClips(2))
+    reads = DeviceReads(dataset, FakeGpu(0), CPU, prefetch_bytes=1 << 20)
+    batch = PlannedBatch(dataset.full_draws([first, 35 - first]))
+    with pytest.raises(UsageError, match="some clips of a batch have an entry 'label', and others have none"):
+        next(reads.delivered(iter([batch]), KINDS))
+    reads.close()
+
+
+class Unlucky(shortgop.ClipDataset):
+    """Fails at some clips."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        if 28 in draws:
+            raise KeyError("label")
+        return super().items(draws, rows)
+
+
+def test_an_error_of_a_subclass_says_which_clips_it_was_called_with(clips_folder: Path) -> None:
+    dataset = Unlucky(clips_folder, shortgop.AllClips(2))
+    reads = DeviceReads(dataset, FakeGpu(0), CPU, prefetch_bytes=1 << 20)
+    with pytest.raises(KeyError) as raised:
+        list(reads.delivered(planned(dataset), KINDS))
+    assert "Unlucky.items was called with the draws 28, " in raised.value.__notes__[0]
+    reads.close()
+
+
 def test_leaving_a_pass_leaves_no_thread(clips_folder: Path) -> None:
     gpu = FakeGpu(0, runs_ahead=1)
     dataset = clips_on(gpu, clips_folder)

@@ -18,6 +18,7 @@ import torch
 
 from ...errors import UsageError
 from ...readers.gpu.stream_order import Gpu
+from ..datasets.drawn_items import noting_draws
 from ..pixels.rows import Rows
 from ..sampling.slices import BatchKind, PlannedBatch
 from .batch_memory import room_on_device
@@ -178,7 +179,7 @@ class DeviceReads:
 
     def _read(self, planned: PlannedBatch, stream: Any) -> tuple[dict[str, Any], Any]:
         """Read a batch on a stream: the batch, and an event behind all that was launched for it."""
-        with self._gpu.launching_on(stream):
+        with self._gpu.launching_on(stream), noting_draws(self._dataset, planned.draws):
             tensors = self._columns[planned.kind].empty(len(planned.draws))
             items = self._dataset.items(planned.draws, Rows(tensors, range(len(planned.draws))))
             return _whole(items, tensors), self._gpu.record(stream)
@@ -226,7 +227,8 @@ def _wait_for_memory(used: deque[Any], num_reading: int, ahead: int) -> None:
 def _whole(items: list[dict[str, Any]], tensors: Mapping[str, torch.Tensor]) -> dict[str, Any]:
     """The items as one batch. What was read in place is whole already."""
     batch: dict[str, Any] = {}
-    for name in items[0]:
+    # Of all items: `collated` refuses a name that some lack.
+    for name in dict.fromkeys(name for item in items for name in item):
         tensor = tensors.get(name)
         in_place = tensor is not None and all(
             lies_at(item.get(name), tensor[place]) for place, item in enumerate(items)
