@@ -24,7 +24,7 @@ from .surface_source import Pictures, SurfaceSource
 # An open decoder of a 1080p stream takes up to 400 MB of a GPU. These are about 4 GB.
 _MAX_IDLE_PIXELS = 20_000_000
 _MAX_IDLE_DECODERS = 64
-# A process that was forked from one that uses CUDA. Not each is a worker of a DataLoader.
+# What to do where a process was forked from one that uses CUDA. Not every such process is a worker of a DataLoader.
 HOW_TO_START = 'start it by "spawn" or "forkserver" (workers of a DataLoader by multiprocessing_context="forkserver")'
 
 Convert = Callable[[Sequence[Surface], Sequence[Geometry], Sequence[torch.Tensor], PixelFormat], None]

@@ -28,10 +28,10 @@ FOLDERS = (
 _MORE_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia")
 _MAPS = Path("/proc/self/maps")
 _VIDEO_LIBRARIES = ("libnvcuvid.so.1", "libnvidia-encode.so.1")
-# cuda.h, CUresult: after these the context is of no use, and neither is the process, since torch has no other context.
-# Memory that has lost bits, NVLink, or an error that the GPU contains (226, as of Hopper's memory); an address, an
-# assertion or an instruction of a kernel, its time, or memory that it left (721); a context that was destroyed; a
-# client that MPS ended (810); another device (911).
+# cuda.h, CUresult: after these errors the context cannot be used any more, and torch has no other one. Memory lost bits
+# (214, 226) or NVLink failed (220). A kernel used a wrong address, instruction or memory, an assertion of it failed, or
+# it took too long (700, 702, 710, 714 to 719, 721). The context was destroyed (709). MPS ended this client (810). Another
+# device failed (911).
 _LASTING = frozenset({214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, 911})
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _lock = threading.Lock()
