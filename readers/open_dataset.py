@@ -139,15 +139,22 @@ def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallbac
     used = manifest.videos.config
     first_rows = {number: np.flatnonzero(used == number) for number in reasons}
     refused = {number: rows for number, rows in first_rows.items() if len(rows)}
-    if refused and not fallback:
-        count = sum(len(rows) for rows in refused.values())
-        number, rows = next(iter(refused.items()))
-        video = manifest.videos.id.text(int(rows[0]))
+    if not refused:
+        return choice
+    count = sum(len(rows) for rows in refused.values())
+    number, rows = next(iter(refused.items()))
+    video = manifest.videos.id.text(int(rows[0]))
+    if not fallback:
         raise UsageError(
             f"{device} cannot decode {count} of {counted(len(used), 'video')} of {place}, such as {video!r}: "
             f"{reasons[number]}. Open it with fallback=True to decode these on the CPU, or without device",
             video=video,
             file=str(place),
+        )
+    if count == len(used):
+        warn(
+            f"the CPU decodes all videos of {place}, by default on {counted(choice.threads(None), 'thread')}, and "
+            f"{device} only converts them, such as {video!r}: {reasons[number]}"
         )
     return choice
 

@@ -30,8 +30,8 @@ _MAPS = Path("/proc/self/maps")
 _VIDEO_LIBRARIES = ("libnvcuvid.so.1", "libnvidia-encode.so.1")
 # cuda.h, CUresult: after these errors the context cannot be used any more, and torch has no other one. Memory lost bits
 # (214, 226) or NVLink failed (220). A kernel used a wrong address, instruction or memory, an assertion of it failed, or
-# it took too long (700, 702, 710, 714 to 719, 721). The context was destroyed (709). MPS ended this client (810). Another
-# device failed (911).
+# it took too long (700, 702, 710, 714 to 719, 721). The context was destroyed (709). MPS ended this client (810).
+# Another device failed (911).
 _LASTING = frozenset({214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, 911})
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 _lock = threading.Lock()

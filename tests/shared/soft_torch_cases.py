@@ -11,6 +11,7 @@ import importlib
 import math
 import re
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -36,6 +37,9 @@ from checks import CHECKS
 from gpu_decoding import clips_of
 
 import shortgop
+from shortgop.errors import DatasetWarning, UsageError
+from shortgop.readers import open_dataset
+from shortgop.readers.gpu.nvdec_caps import NvdecCaps
 from soft_peers import ON_CPU, Peers
 from soft_torch import pretend, waits
 
@@ -117,6 +121,25 @@ def test_the_host_waits_for_nothing_while_frames_are_read(samples: Path, tmp_pat
         assert waits()[before:] == []
         expected = shortgop.open(folder, **options)[0].get_frames_at([3, 7, 4]).data
         assert torch.equal(frames.cpu(), expected)
+
+
+def test_fallback_says_so_where_the_cpu_decodes_all(
+    samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container without the driver's video library: who asked for it meant a few small videos."""
+    folder = sample_gops.samples(Record(tmp_path / "report", samples), "h264")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DatasetWarning)
+        shortgop.open(folder, device="cuda", fallback=True)
+    missing = NvdecCaps({}, missing="libnvcuvid.so.1 cannot be loaded")
+    monkeypatch.setattr(open_dataset, "caps_of", lambda device: missing)
+    with pytest.raises(UsageError, match="cuda:0 cannot decode 4 of 4 videos .* libnvcuvid.so.1 cannot be loaded"):
+        shortgop.open(folder, device="cuda")
+    said = "the CPU decodes all videos of .*, by default on 1 thread, and cuda:0 only converts them, .*: libnvcuvid"
+    with pytest.warns(DatasetWarning, match=said):
+        dataset = shortgop.open(folder, device="cuda", fallback=True)
+    expected = shortgop.open(folder)[0].get_frames_at([5]).data
+    assert torch.equal(dataset[0].get_frames_at([5]).data.cpu(), expected)
 
 
 class WithBoxes(shortgop.ClipDataset):
