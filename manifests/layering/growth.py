@@ -46,15 +46,15 @@ def grown(
     Long columns lie in arrays that `new_array` makes.
     """
     tables = [table for _, table in there]
-    num_new = sum(map(layers.num_rows, came))
-    rows = [layers.num_rows(table) for table in tables]
-    stay = 0 if whole else layers.layers_that_stay(rows, num_new, min_rows=layers.MIN_ROWS)
     if there:
         # All that is known of the ids that came.
         known = layers.of_ids(tables, layers.mentioned(came))
         came = [*came, known]
         timelines = [*timelines, timeline_of(there[-1][0], known)]
     new, runs = merge_tables(came, timelines)
+    # Of an id that came, all rows are written: one label of each video takes a layer as long as the dataset.
+    rows = [layers.num_rows(table) for table in tables]
+    stay = 0 if whole else layers.layers_that_stay(rows, layers.num_rows(new), min_rows=layers.MIN_ROWS)
     if stay < len(there):
         of_new = partial(timeline_rows, runs, new.first_frames, timelines)
         timelines = [*(timeline_of(*layer) for layer in there[stay:]), of_new]

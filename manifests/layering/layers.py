@@ -24,14 +24,18 @@ from .row_runs import Runs, inserted, visible_runs
 
 # Smaller snapshots are written whole: that takes a second or two.
 MIN_ROWS = 1 << 20
+# Labels may be long, as embeddings are. So many bytes of them take about as long as a row.
+_BYTES_AS_A_ROW = 64
 # As long as a layer has at most so many times the rows of what comes on top of it, both are written as one. So a
 # dataset has few layers, and a row is written again only after a quarter as many have come.
 _MERGE_FACTOR = 4
 
 
 def num_rows(manifest: Manifest) -> int:
-    """What reading and writing a manifest takes grows with this."""
-    return sum(len(getattr(manifest, name)) for name in ("videos", "gops", *TABLES_OF_IDS))
+    """What reading and writing a manifest takes grows with this: rows, and the texts of labels in the place of rows."""
+    labels = len(manifest.videos.attributes.values) + len(manifest.edits.attributes.values)
+    rows = sum(len(getattr(manifest, name)) for name in ("videos", "gops", *TABLES_OF_IDS))
+    return rows + labels // _BYTES_AS_A_ROW
 
 
 def layers_that_stay(rows: Sequence[int], new_rows: int, *, min_rows: int) -> int:

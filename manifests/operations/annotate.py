@@ -64,11 +64,11 @@ def annotate(
         mixed: tuple[MixedColumn, ...] = ()
         hiding: tuple[HidingColumn, ...] = ()
         if edits:
-            set_now = (name for edit in edits for name in edit.attributes)
+            set_now = dict.fromkeys(name for edit in edits for name in edit.attributes)
             added = new_columns(LabelColumns(dataset, root.snapshot or "", manifest), set_now)
             write_edits(dataset, edits)
             snapshot = publish(dataset)
-            mixed, hiding = column_changes(dataset, (root.snapshot, manifest), snapshot)
+            mixed, hiding = column_changes(dataset, (root.snapshot, manifest), snapshot, set_now)
         remove_old_snapshots(dataset, keep_snapshots_seconds)
     there = manifest.row_of_id.of(columns)
     changed = tuple(edit.id for edit in edits)

@@ -4,7 +4,7 @@ types since, and columns that hide those of the dataset."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -66,10 +66,14 @@ class HidingColumn:
 
 
 def column_changes(
-    dataset: Storage, before: tuple[str | None, Manifest], snapshot: str | None
+    dataset: Storage,
+    before: tuple[str | None, Manifest],
+    snapshot: str | None,
+    set_since: Collection[str] | None = None,
 ) -> tuple[tuple[MixedColumn, ...], tuple[HidingColumn, ...]]:
     """The columns of a snapshot whose values are of several types, and those that hide columns of the dataset; in both
-    cases without those of which that is so in the snapshot `before`.
+    cases without those of which that is so in the snapshot `before`. `set_since` are the columns that may have got
+    values since, if they are known.
 
     It reads few bytes where there is none: of what kinds the columns are, a snapshot says.
     """
@@ -79,11 +83,15 @@ def column_changes(
     stored = open_column_kinds(dataset, snapshot)
     known = LabelColumns(dataset, old or "", old_manifest)
     mixed: tuple[MixedColumn, ...] = ()
-    names = () if stored is None else tuple(stored)
-    if stored is None or "json" in stored.values():
+
+    def may_differ(names: Iterable[str]) -> list[str]:
+        return [name for name in names if set_since is None or name in set_since]
+
+    names = may_differ(stored or ())
+    if stored is None or any(stored[name] == "json" for name in names):
         manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
         columns = LabelColumns(dataset, snapshot, manifest)
-        names = columns.names
+        names = may_differ(columns.names)
         mixed = tuple(
             found
             for name in names

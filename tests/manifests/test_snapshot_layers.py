@@ -25,6 +25,7 @@ from shortgop.manifests.dataset_files.snapshot_files import layers_below, parts_
 from shortgop.manifests.dataset_files.snapshots import open_failures, open_layer, open_manifest, timeline_of
 from shortgop.manifests.dataset_files.tidy import remove_old_snapshots
 from shortgop.manifests.dataset_files.video_columns import LabelColumns
+from shortgop.manifests.layering import layers
 from shortgop.manifests.layering.layers import combined, layers_that_stay
 from shortgop.manifests.merging.merge import merge
 from shortgop.manifests.operations.collect import collect
@@ -94,6 +95,32 @@ def test_an_edit_stores_its_video_again_and_no_other(large: Storage) -> None:
     assert json.loads(manifest.video(manifest.row_of("v09")).attributes_json) == {"label": 9}
     # The bytes are where they were.
     assert manifest.shards.name.texts() == open_manifest(large, "000001").shards.name.texts()
+
+
+def test_labels_of_all_videos_leave_no_layer_whose_rows_are_all_hidden() -> None:
+    ids = [f"v{number}" for number in range(10)]
+    # Videos of many GOPs: an edit is one row of many that their layer takes.
+    dataset = published(in_memory(), [[video(each, frames=100) for each in ids]])
+    for number in range(1, 4):
+        add(dataset, f"edit{number}", *(edit(each, number, label=number) for each in ids))
+        assert layers_below(dataset, f"{number + 1:06}") == ()
+
+
+def test_few_videos_with_long_labels_are_as_large_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layers, "MIN_ROWS", 1_000)
+
+    def labelled(num_numbers: int) -> Storage:
+        embedding = json.dumps({"embedding": [0.123456789] * num_numbers})
+        videos = [video(f"v{number}", attributes=embedding) for number in range(10)]
+        return published(in_memory(), [videos, [edit("v3", 1, label=3)]])
+
+    assert layers_below(labelled(num_numbers=1), "000002") == ()
+    long = labelled(num_numbers=1_000)
+    assert layers_below(long, "000002") == ("000001",)
+    assert open_layer(long, "000002").ids == ["v3"]
+    columns = LabelColumns(long, "000002", open_manifest(long, "000002"))
+    assert columns["label"].present.tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    assert columns["embedding"].present.tolist() == [1] * 10
 
 
 def test_a_failure_goes_when_its_source_comes(large: Storage) -> None:
