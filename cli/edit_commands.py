@@ -184,6 +184,14 @@ def ids_in(file: Path | None) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
+def some_ids_in(file: Path | None, others: Sequence[str] | None) -> list[str]:
+    """`ids_in`. UsageError if there is a file and neither it nor `others` name an id."""
+    listed = ids_in(file)
+    if file is not None and not listed and not others:
+        raise UsageError(f"{file} has no ids; give a text file with an id on each line")
+    return listed
+
+
 @app.command(short_help="Remove the bytes of what is no longer in a dataset.")
 def gc(
     dataset: DatasetArgument,

@@ -13,9 +13,9 @@ from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
 from .app import EXIT_SOMETHING_MISSING, app, err, errors, out
-from .edit_commands import DryRunOption, FromOption, ids_in, print_unknown
+from .edit_commands import DryRunOption, FromOption, print_unknown, some_ids_in
 from .job_reports import some_of
-from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption
+from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption, VideosOption
 from .printing import print_json
 from .progress import loop_bar
 
@@ -32,10 +32,7 @@ OutOption = Annotated[str, typer.Option("--out", metavar="DATASET", help="The fo
 def copy(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder or URL of the copy, new or existing.")],
-    videos: Annotated[
-        list[str] | None,
-        typer.Option("--videos", metavar="ID", help="Only this video, or a pattern in quotes; may be given again."),
-    ] = None,
+    videos: VideosOption = None,
     from_file: FromOption = None,
     include_dropped: IncludeDroppedOption = False,
     as_json: JsonOption = False,
@@ -49,9 +46,7 @@ def copy(  # noqa: PLR0917  # typer makes options of them
     Exit status: 0 done, 3 some ids are not in the dataset; the others were copied.
     """
     with errors():
-        listed = ids_in(from_file)
-        if from_file is not None and not listed and not videos:
-            raise UsageError(f"{from_file} has no ids; give a text file with an id on each line")
+        listed = some_ids_in(from_file, videos)
     _bring(
         [dataset], target, ids=None if from_file is None else listed, patterns=videos or None, update=True,
         include_dropped=include_dropped, as_json=as_json,

@@ -18,6 +18,10 @@ def on_this_host(path: Path | None) -> Path | None:
 
 
 DatasetArgument = Annotated[str, typer.Argument(metavar="DATASET", help="The folder or URL that prep wrote to.")]
+VideosOption = Annotated[
+    list[str] | None,
+    typer.Option("--videos", metavar="ID", help="Only this video, or a pattern in quotes; may be given again."),
+]
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace the file if it exists; never a source or a file of a dataset.")
 ]

@@ -2,7 +2,7 @@
 
 verify                      whether shards are as they must be
 snapshot_check, column_check, problem  whether snapshots and columns are; what checks find
-export                      a video as an ordinary MP4
+export, export_many, export_names  a video as an ordinary MP4; many, and what their files are called
 summary, history            what a dataset holds, and what it held
 annotate, column_changes    columns of videos set or removed; what that did to the columns as a whole
 drop                        videos taken out

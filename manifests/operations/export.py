@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
@@ -59,9 +59,12 @@ def export(
     start_frame: int = 0,
     stop_frame: int | None = None,
     overwrite: bool = False,
+    new_folders: bool = False,
+    sources: Iterable[str] | None = None,
 ) -> tuple[int, int]:
     """Write frames [start_frame, stop_frame) of a video to the file `out`. An existing file is replaced only with
-    `overwrite`.
+    `overwrite`. With `new_folders` the folders that it lies in are made. `sources` are those of the dataset that `out`
+    may be, where they are known.
 
     Returns the range of frames written. It covers whole GOPs, since nothing is encoded again. An edit list cannot hide
     the extra frames: in a fragmented MP4 ffmpeg applies it as a shift in time and shows all frames.
@@ -89,9 +92,11 @@ def export(
             video=video.id,
         )
     gops = range(start_frame // video.gop_frames, -(-stop_frame // video.gop_frames))
-    check_output(out, suffixes=SUFFIXES, overwrite=overwrite, sources=sources_of(manifest))
+    check_output(
+        out, suffixes=SUFFIXES, overwrite=overwrite, sources=sources_of(manifest) if sources is None else sources
+    )
     # Errors in reading arrive as errors of this package, so an OSError here concerns `out`.
-    with new_file(out, overwrite=overwrite) as temporary, temporary.open("xb") as file:
+    with new_file(out, overwrite=overwrite, new_folders=new_folders) as temporary, temporary.open("xb") as file:
         file.writelines(_pieces(dataset, manifest, video, gops))
     return gops.start * video.gop_frames, min(gops.stop * video.gop_frames, video.num_frames)
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
@@ -52,7 +53,7 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
                 )
         if not real.exists():
             return
-        identity = _identity(real)
+        identity = file_identity(real)
         if any(_is_source(real, identity, source) for source in sources):
             raise UsageError(
                 f"{out} is the source of a video of the dataset and is never replaced; write somewhere else",
@@ -66,14 +67,16 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
 
 
 @contextlib.contextmanager
-def new_file(out: Path, *, overwrite: bool) -> Iterator[Path]:
+def new_file(out: Path, *, overwrite: bool, new_folders: bool = False) -> Iterator[Path]:
     """Yields a path beside `out` to write to. On success the file there becomes `out`, or the target of `out` if that
-    is a link.
+    is a link. With `new_folders` the folders that `out` lies in are made.
 
     Call `check_output` first. OutputError if the file cannot be written; then everything is as it was before.
     """
     with writing(out):
         final = out.resolve()
+        if new_folders:
+            final.parent.mkdir(parents=True, exist_ok=True)
         temporary = final.with_name(f".{uuid4().hex[:12]}.tmp")
         with discarding(temporary):
             yield temporary
@@ -92,12 +95,29 @@ def sources_of(manifest: Manifest) -> Iterator[str]:
             if path:
                 yield path
             # Footage is moved, and a mount may have another path: then the end of the path is all that is known.
-            if not path or _identity(Path(_written_back(path))) is None:
+            if not path or file_identity(Path(_written_back(path))) is None:
                 yield source
                 continue
             # Without a current folder, which may have been removed, a relative path leads nowhere.
             with contextlib.suppress(FileNotFoundError):
                 yield os.path.abspath(source)  # noqa: PTH100  # Path takes longer
+
+
+def sources_by_file(manifest: Manifest) -> Callable[[Path], list[str]]:
+    """A function that gives those of `sources_of` that a file may be, for many files: they are gone through once."""
+
+    @cache
+    def known() -> tuple[dict[tuple[int, int] | None, str], list[str]]:
+        sources = list(sources_of(manifest))
+        named = {file_identity(Path(path)): source for source in sources for path in (source, _written_back(source))}
+        return named, [source for source in sources if not Path(source).is_absolute()]
+
+    def that_may_be(file: Path) -> list[str]:
+        named, relative = known()
+        identity = file_identity(file)
+        return [*relative, *([named[identity]] if identity is not None and identity in named else ())]
+
+    return that_may_be
 
 
 def sources_in(dataset: Storage) -> Iterator[str]:
@@ -108,7 +128,7 @@ def sources_in(dataset: Storage) -> Iterator[str]:
 
 def _is_source(file: Path, identity: tuple[int, int] | None, source: str) -> bool:
     # A manifest holds bytes of a file name that are not UTF-8 as \udc.. text.
-    if any(_identity(Path(path)) == identity for path in {source, _written_back(source)}):
+    if any(file_identity(Path(path)) == identity for path in {source, _written_back(source)}):
         return True
     # The path as it was given may be relative to another folder than the current one.
     parts = Path(source).parts
@@ -146,7 +166,7 @@ def _is_root(folder: Path) -> bool:
         return False
 
 
-def _identity(file: Path) -> tuple[int, int] | None:
+def file_identity(file: Path) -> tuple[int, int] | None:
     """Device and inode of a file, the same for all its names and links; None if it does not exist."""
     try:
         status = file.stat()
