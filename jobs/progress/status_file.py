@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, replace
@@ -124,8 +125,8 @@ def _write(dataset: Storage, data: bytes) -> None:
 
 def forget_sources(dataset: Storage, names: Collection[str]) -> None:
     """Take what has one of `names`, ids and paths of sources that were dropped, out of the status that the last job
-    left: these of its tasks, and the reason why it ended. The caller holds the writer lock, so a job that seems to run
-    has died; the new file would be a sign of its life, and says that it ended.
+    left: these of its tasks, and the reason why it ended. Names count as whole words. The caller holds the writer lock,
+    so a job that seems to run has died; the new file would be a sign of its life, and says that it ended.
 
     UnreadableDataError if the file cannot be read, OutputError if it cannot be written.
     """
@@ -141,7 +142,8 @@ def forget_sources(dataset: Storage, names: Collection[str]) -> None:
         raise not_read(dataset.place(STATUS_KEY), error) from error
 
     def stays(text: str) -> bool:
-        return not any(name in text for name in names)
+        # There may be very many names: a pattern is made only of one that is there.
+        return not any(name in text and re.search(_as_words(name), text) for name in names)
 
     def kept(tasks: Sequence[Task]) -> tuple[Task, ...]:
         return tuple(task for task in tasks if stays(task.source))
@@ -159,3 +161,9 @@ def forget_sources(dataset: Storage, names: Collection[str]) -> None:
         if left.state == "running":
             left = replace(left, state="ended", reason="it has died", running=(), units_running=0)
         dataset.replace(STATUS_KEY, _as_file(left), stored.version)
+
+
+def _as_words(name: str) -> str:
+    """A pattern of a name that is no part of a longer word: the id `1` is in `'1'` and not in `100 sources`."""
+    before, after = (r"\b" if re.match(r"\w", edge) else "" for edge in (name[:1], name[-1:]))
+    return f"{before}{re.escape(name)}{after}"

@@ -88,7 +88,14 @@ def test_the_names_of_what_was_dropped_are_forgotten_and_no_others(dataset: Disk
 
 @pytest.mark.parametrize(
     ("reason", "left"),
-    [("the disk is full", "the disk is full"), ("/videos/one.mp4 has changed", ""), ("id-one is there twice", "")],
+    [
+        ("the disk is full", "the disk is full"),
+        ("/videos/one.mp4 has changed", ""),
+        ("id-one is there twice", ""),
+        ("the first is 'id-one'", ""),
+        # As the id `1` in `3 of 100 sources`.
+        ("id-one2 and grid-one have changed", "id-one2 and grid-one have changed"),
+    ],
 )
 def test_the_reason_stays_unless_it_names_what_was_dropped(dataset: DiskStorage, reason: str, left: str) -> None:
     path = next(each for each in current_manifest(dataset).videos.path.texts() if each.endswith("one.mp4"))
