@@ -18,12 +18,18 @@ from typer.testing import CliRunner
 
 import shortgop
 from dataset_paths import shard_path
+from dataset_places import Places, copied
 from datasets import make_dataset
 from shortgop.cli import app
+from shortgop.errors import CorruptDataError, DatasetError, MissingDataError
+from shortgop.manifests.dataset_files.layout import shard_key
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.lost import lost_shards
 from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
+from shortgop.storage.locate import storage_at
 from synthetic import constant_rate_pts, make_video, read_number
+from web_server import web_server
 
 REMEDY = (
     r"run `shortgop prep` on the same sources again, or `shortgop verify .* --repair SOURCES`, or copy the shard to"
@@ -77,6 +83,27 @@ def test_one_lost_shard_leaves_the_other_videos_readable(damage: Callable[[Path]
     with pytest.raises(shortgop.MissingDataError, match="b.mp4") as lost:
         opened["b.mp4"].get_frame_at(3)
     assert (lost.value.video, lost.value.file) == ("b.mp4", str(shard_of(dataset, "b.mp4")))
+
+
+def assert_told(place: Storage, shard: str, expected: type[DatasetError]) -> None:
+    """That the shard of b.mp4, and no other, is told to have another length."""
+    _, manifest = open_current(place)
+    ((row, error),) = lost_shards(place, manifest).items()
+    assert (manifest.shards.name.text(row), type(error)) == (shard, expected)
+    assert error.message.startswith(f"{place.place(shard_key(shard))} has ")
+    assert f" bytes, the manifest says {manifest.shards.length[row]}; " in error.message
+
+
+@pytest.mark.parametrize(("damage", "expected"), [(cut, MissingDataError), (lengthen, CorruptDataError)])
+def test_a_store_tells_of_a_shard_of_another_length(
+    damage: Callable[[Path], None], expected: type[DatasetError], dataset: Path, s3_places: Places
+) -> None:
+    shard = shard_of(dataset, "b.mp4")
+    damage(shard)
+    assert_told(copied(dataset, s3_places.new()), shard.name, expected)
+    # It lists nothing, so each shard is asked for.
+    with web_server(dataset, "") as server:
+        assert_told(storage_at(server.root), shard.name, expected)
 
 
 def test_a_shard_of_another_length_is_read_where_its_bytes_are_as_they_were(dataset: Path) -> None:
