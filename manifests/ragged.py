@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_MAX_KEY_BYTES = 128
+# Keys of one width take at most so many bytes a text, or this many times the bytes of the texts.
+_KEY_BYTES, _TIMES_THE_TEXTS = 128, 2
 # Numbers that are compared at a time: they and the result stay in a processor's cache.
 _COMPARED_ROWS = 1 << 16
 # Rows of text that are decoded at a time where they need not be in memory together.
@@ -117,10 +118,11 @@ class Ragged:
 
     def sort_keys(self) -> Array:
         """An array in which the rows of text compare as their bytes do, and as Python's strings do: bytes of one width,
-        or objects where some are long, or end with zero bytes."""
+        or objects where some are much longer than others, or end with zero bytes."""
         lengths = np.diff(self.offsets)
         width = max(1, int(lengths.max(initial=0)))
-        if width > _MAX_KEY_BYTES or not self.values.all():
+        most = max(_KEY_BYTES * len(lengths), _TIMES_THE_TEXTS * len(self.values))
+        if width * len(lengths) > most or not self.values.all():
             return _objects(self)
         matrix = np.zeros((len(lengths), width), dtype="u1")
         matrix[np.arange(width) < lengths[:, None]] = self.values
