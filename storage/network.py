@@ -25,7 +25,9 @@ class NetworkOptions:
     answers first counts. With `give_up_after_seconds` a request that has no answer by then is an error, however often
     it was made until then. Both are for reads alone. What the store turns away since there are too many requests is
     made again for `throttled_seconds`, however often. A piece of an upload, and a new file of one piece, is sent again
-    for `upload_seconds`, whatever it fails for that may pass: with it the work of a unit would be lost.
+    for `upload_seconds`, whatever it fails for that may pass: with it the work of a unit would be lost. Any other
+    request is made again for `outage_seconds` if the store has done something before, or what asks goes on, as a
+    worker does.
 
     As long as the store has answered nothing at all, its address may be wrong, or this machine have no network. Then a
     request is made three times at least, and no more after `first_answer_seconds`.
@@ -39,6 +41,7 @@ class NetworkOptions:
     max_backoff_seconds: float = 10.0
     throttled_seconds: float = 300.0
     upload_seconds: float = 300.0
+    outage_seconds: float = 90.0
     hedge_after_seconds: float | None = None
     give_up_after_seconds: float | None = None
     first_answer_seconds: float = math.inf
@@ -51,7 +54,7 @@ class NetworkOptions:
             value = getattr(self, each.name)
             if isinstance(value, str):
                 continue
-            may_be_0 = each.name in ("retries", "first_backoff_seconds", "throttled_seconds")
+            may_be_0 = each.name in ("retries", "first_backoff_seconds", "throttled_seconds", "outage_seconds")
             if value is not None and not (value >= 0 if may_be_0 else value > 0):
                 raise UsageError(f"{each.name} is {value!r}; it has to be {'at least' if may_be_0 else 'above'} 0")
 

@@ -62,8 +62,9 @@ class Requests:
         self.options = options
         self.counter = RequestCounter()
         self.credentials = credentials
-        # Whether the store has answered a request, be it with an error.
+        # Whether the store has answered a request, be it with an error, and whether it has done what it was asked for.
         self._has_answered = False
+        self._has_served = options.first_answer_seconds == math.inf
         self._lock = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
         self._hedging: ThreadPoolExecutor | None = None
@@ -107,14 +108,15 @@ class Requests:
                 try:
                     answer = request()
                 except (theirs.AlreadyExistsError, theirs.PreconditionError, EOFError):
-                    self._has_answered = True
+                    self._has_answered = self._has_served = True
                     raise
                 except (theirs.BaseError, OSError, ValueError) as error:
                     pause = backoff_seconds(attempt, self.options, _JITTER.random())
                     what, then = failure(error), time.monotonic() + pause
                     failures += not what.is_throttling
                     self._has_answered = self._has_answered or not what.connection
-                    waited_for = self.options.throttled_seconds if what.is_throttling else 0.0
+                    outage_seconds = self.options.outage_seconds if self._has_served else 0.0
+                    waited_for = self.options.throttled_seconds if what.is_throttling else outage_seconds
                     tried_again = attempt if what.is_throttling else failures - 1
                     is_last = then >= began + max(waited_for, patience_seconds) and tried_again >= self.options.retries
                     is_last = is_last or then >= until
@@ -124,7 +126,7 @@ class Requests:
                         # A traceback would show the page of text of obstore's error.
                         raise system_error(error, place, self.credentials()) from None
                 else:
-                    self._has_answered = True
+                    self._has_answered = self._has_served = True
                     least_seconds = time.monotonic() - asked
                     return answer
                 self.counter.add(RequestCounts(retries=1))

@@ -16,6 +16,7 @@ from .status_board import StatusBoard
 from .tally import Tally
 
 _WRITE_EVERY_SECONDS = 5.0
+_ENDING_SECONDS = 5.0
 
 
 class FollowedJob:
@@ -101,8 +102,15 @@ def status_kept(
         raise
     finally:
         ended.set()
-        writer.join()
-        _write(dataset, _as_file(board.status(state, reason)) if earlier is None else earlier)
+
+        def end() -> None:
+            writer.join()
+            _write(dataset, _as_file(board.status(state, reason)) if earlier is None else earlier)
+
+        ending = threading.Thread(target=end, name="status-end", daemon=True)
+        ending.start()
+        # Who interrupts a job does not wait for a store that fails, for which requests are made again for long.
+        ending.join(None if state == "finished" else _ENDING_SECONDS)
 
 
 def _why(error: BaseException) -> str:
