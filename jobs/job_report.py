@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..manifests.equal_contents import equal_contents
 from ..manifests.lacking import NONE_LACK_FRAMES, cut_off, guessed_rates, lacking_frames
-from ..manifests.operations.column_changes import HidingColumn, MixedColumn
+from ..manifests.operations.column_changes import HidingColumn, MixedColumn, TextColumn
 from ..manifests.tables import Manifest
 from .outcome import Report
 from .planning.deciding import Decided
@@ -28,7 +28,7 @@ def report_of(
     snapshot: str | None,
     manifest: Manifest,
     num_sources: int,
-    mixed: tuple[MixedColumn, ...],
+    mixed: tuple[MixedColumn | TextColumn, ...],
     hiding: tuple[HidingColumn, ...],
 ) -> Report:
     """The report of a job that left this snapshot. `survey` says what became of all sources."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..manifests.equal_contents import NO_EQUAL_CONTENTS, EqualContents
 from ..manifests.lacking import NONE_LACK_FRAMES, Lacking
-from ..manifests.operations.column_changes import HidingColumn, MixedColumn
+from ..manifests.operations.column_changes import HidingColumn, MixedColumn, TextColumn
 from ..wording import NOT_THERE
 from .planning.gpu_readable import NONE, NotForGpus
 from .units_of_work.unit_results import Failure
@@ -48,7 +48,7 @@ class Report:
     lacking_frames: Lacking = NONE_LACK_FRAMES
     cut_off: tuple[str, ...] = ()
     guessed_rates: tuple[str, ...] = ()
-    mixed_columns: tuple[MixedColumn, ...] = ()
+    mixed_columns: tuple[MixedColumn | TextColumn, ...] = ()
     hiding_columns: tuple[HidingColumn, ...] = ()
 
     @property

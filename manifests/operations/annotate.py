@@ -19,14 +19,14 @@ from ..merging.edits import Edit, changes_between, edits_table, last_number
 from ..near_ids import near_ids
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
-from .column_changes import AbsentColumn, HidingColumn, MixedColumn, NewColumn, column_changes, new_columns
+from .column_changes import AbsentColumn, HidingColumn, MixedColumn, NewColumn, TextColumn, column_changes, new_columns
 
 
 @dataclass(frozen=True)
 class Annotation:
     """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
     of videos that have the columns already, the name of the current snapshot, the columns that were to be removed and
-    that no video had, those that were set and that no video had, those whose values are of several types since,
+    that no video had, those that were set and that no video had, those whose values are of several types or text since,
     those that hide a column of the dataset since, and ids that look like the first one that is not in the dataset."""
 
     changed: tuple[str, ...]
@@ -35,7 +35,7 @@ class Annotation:
     snapshot: str
     absent: tuple[AbsentColumn, ...] = ()
     added: tuple[NewColumn, ...] = ()
-    mixed: tuple[MixedColumn, ...] = ()
+    mixed: tuple[MixedColumn | TextColumn, ...] = ()
     hiding: tuple[HidingColumn, ...] = ()
     near: tuple[str, ...] = ()
 
@@ -61,7 +61,7 @@ def annotate(
         edits = plan_edits(manifest, columns, remove=remove)
         snapshot = root.snapshot
         added: tuple[NewColumn, ...] = ()
-        mixed: tuple[MixedColumn, ...] = ()
+        mixed: tuple[MixedColumn | TextColumn, ...] = ()
         hiding: tuple[HidingColumn, ...] = ()
         if edits:
             set_now = dict.fromkeys(name for edit in edits for name in edit.attributes)

@@ -1,12 +1,13 @@
 """What a change did to the label columns as a whole: columns that are new, columns of which values are of several
-types since, and columns that hide those of the dataset."""
+types or text since, and columns that hide those of the dataset."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...wording import type_option
 from ..dataset_files.snapshot_columns import open_column_kinds
 from ..dataset_files.snapshots import open_manifest
 from ..dataset_files.video_columns import BUILT_IN, LabelColumns
+from ..label_columns import Kind
 from ..ragged import Ragged
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest
@@ -26,6 +28,22 @@ _TYPE_OF_BYTE = np.zeros(256, dtype=np.int64)
 for _bytes, _type in ((b'"', 1), (b"[", 2), (b"{", 3), (b"tf", 4)):
     _TYPE_OF_BYTE[list(_bytes)] = _type
 _VALUE_CHARACTERS = 40
+
+
+def _can_be(text: str, kind: type[int | float]) -> bool:
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
+
+
+# Whether a text may be a value of a kind.
+_NUMBERS: dict[Kind, Callable[[str], bool]] = {
+    "integer": partial(_can_be, kind=int),
+    "float": partial(_can_be, kind=float),
+    "boolean": lambda text: text.lower() in {"true", "false"},
+}
 _NAMES_SHOWN = 20
 
 
@@ -51,6 +69,24 @@ class MixedColumn:
 
 
 @dataclass(frozen=True)
+class TextColumn:
+    """A column of numbers or truth values that is text now: its kind before, and the first video with a value that is
+    none of that kind."""
+
+    name: str
+    before: Kind
+    id: str
+    value: str
+
+    def __str__(self) -> str:
+        value = self.value if len(self.value) <= _VALUE_CHARACTERS else f"{self.value[:_VALUE_CHARACTERS]}..."
+        return (
+            f"column {self.name!r} was {self.before} and is text now, so that comparisons with its former values find "
+            f"nothing: video {self.id!r} has {value!r}; if that is not meant, correct the list and give it again"
+        )
+
+
+@dataclass(frozen=True)
 class HidingColumn:
     """A column of the lists that has the name of one of the dataset's own."""
 
@@ -70,10 +106,10 @@ def column_changes(
     before: tuple[str | None, Manifest],
     snapshot: str | None,
     set_since: Collection[str] | None = None,
-) -> tuple[tuple[MixedColumn, ...], tuple[HidingColumn, ...]]:
-    """The columns of a snapshot whose values are of several types, and those that hide columns of the dataset; in both
-    cases without those of which that is so in the snapshot `before`. `set_since` are the columns that may have got
-    values since, if they are known.
+) -> tuple[tuple[MixedColumn | TextColumn, ...], tuple[HidingColumn, ...]]:
+    """The columns of a snapshot whose values are of several types, or text in place of numbers, and those that hide
+    columns of the dataset; in both cases without those of which that is so in the snapshot `before`. `set_since` are
+    the columns that may have got values since, if they are known.
 
     It reads few bytes where there is none: of what kinds the columns are, a snapshot says.
     """
@@ -82,23 +118,42 @@ def column_changes(
         return (), ()
     stored = open_column_kinds(dataset, snapshot)
     known = LabelColumns(dataset, old or "", old_manifest)
-    mixed: tuple[MixedColumn, ...] = ()
+    mixed: tuple[MixedColumn | TextColumn, ...] = ()
 
     def may_differ(names: Iterable[str]) -> list[str]:
         return [name for name in names if set_since is None or name in set_since]
 
     names = may_differ(stored or ())
+    kinds = stored or {}
     if stored is None or any(stored[name] == "json" for name in names):
         manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
         columns = LabelColumns(dataset, snapshot, manifest)
         names = may_differ(columns.names)
+        kinds = {name: columns.kind(name) for name in names}
         mixed = tuple(
             found
             for name in names
             if (found := _mixed(columns, name, manifest)) and (old is None or not _mixed(known, name, old_manifest))
         )
+    if old is not None:
+        texts = [name for name in names if kinds[name] == "text" and name in known.names]
+        were = {name: known.kind(name) for name in texts if known.kind(name) in _NUMBERS}
+        mixed += tuple(text for name, kind in were.items() if (text := _text(dataset, snapshot, name, kind)))
     hiding = [name for name in names if name in BUILT_IN and (old is None or name not in known.names)]
     return mixed, tuple(map(HidingColumn, hiding))
+
+
+def _text(dataset: Storage, snapshot: str, name: str, before: Kind) -> TextColumn | None:
+    """None if all texts can be read as values of the kind that the column had: then it was made text on purpose."""
+    manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
+    column = LabelColumns(dataset, snapshot, manifest)[name]
+    texts = column.values
+    if not isinstance(texts, Ragged):
+        raise TypeError(f"column {name!r} is text without texts")
+    for row in np.flatnonzero(column.present).tolist():
+        if (text := texts.text(row)) and not _NUMBERS[before](text):
+            return TextColumn(name, before, manifest.videos.id.text(row), text)
+    return None
 
 
 def _mixed(columns: LabelColumns, name: str, manifest: Manifest) -> MixedColumn | None:

@@ -302,6 +302,20 @@ class Annotating:
         }
         assert json.loads(result.stdout) == said
 
+    def test_annotate_says_that_a_column_of_numbers_became_text(self, root: Path, dataset: Storage) -> None:
+        def said(*cells: str, types: str = "") -> str:
+            lines = [f"{name}.mp4,{cell}\n" for name, cell in zip("abc", cells, strict=True)]
+            Path("labels.csv").write_text("id,weight\n" + "".join(lines))
+            return str(run("annotate", dataset.url, "labels.csv", *(["--types", types] if types else [])).stderr)
+
+        assert "text now" not in said("1", "2", "3")
+        assert "column 'weight' was integer and is text now" in (told := said("1", "2", "heavy"))
+        assert "video 'c.mp4' has 'heavy'" in told
+        assert "text now" not in said("1", "3", "heavy")
+        assert "text now" not in said("1", "2", "3")
+        # On purpose.
+        assert "text now" not in said("1", "2", "3", types="weight=text")
+
     def test_annotate_removes_a_column(self, root: Path, dataset: Storage) -> None:
         result = run("annotate", dataset.url, "--remove", "label")
         assert "3 videos changed" in result.stdout
