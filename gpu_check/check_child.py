@@ -1,16 +1,20 @@
-"""The process of one check: `check_child.py MODULE:FUNCTION REPORT SAMPLES SECONDS PIPE`, where PIPE is the number of
-a file that ends when the process does that started this one."""
+"""The process of one check: `check_child.py REPORT [MODULE ...]`. It imports the modules, and then reads from its input
+which check it is. Its input ends when the process does that started this one."""
 
 from __future__ import annotations
 
 import faulthandler
 import importlib
+import json
 import os
+import select
 import signal
 import sys
 import threading
+import time
 import traceback
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +23,31 @@ from error_places import places_of
 
 # This long before the process is killed it prints where each of its threads is.
 _BEFORE_SECONDS = 1.0
+# Nobody knows yet when a process is killed that still imports. After so long it prints where it is.
+_LONG_IMPORT_SECONDS = 15.0
 
 
 def main() -> None:
-    function, report, samples, seconds, pipe = sys.argv[1:]
-    end_with_the_harness(int(pipe))
+    report, *modules = sys.argv[1:]
+    end_with_the_harness()
     faulthandler.enable()
-    faulthandler.dump_traceback_later(max(0.1, float(seconds) - _BEFORE_SECONDS), exit=False)
-    record = Record(Path(report), Path(samples), float(seconds))
+    faulthandler.dump_traceback_later(_LONG_IMPORT_SECONDS, exit=False)
+    import_ahead(modules, report)
+    if not (line := sys.stdin.readline()):
+        return
+    order = json.loads(line)
+    # What the check starts gets no input.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
+    waited = time.monotonic() - order["asked_at"]
+    seconds = order["seconds"] - waited
+    faulthandler.dump_traceback_later(max(0.1, seconds - _BEFORE_SECONDS), exit=False)
+    record = Record(Path(report), Path(order["samples"]), seconds)
     record_warnings(record)
-    module, _, name = function.partition(":")
+    module, _, name = order["function"].partition(":")
     try:
-        getattr(importlib.import_module(module), name)(record)
+        function = getattr(importlib.import_module(module), name)
+        record.begin(time.monotonic() - order["asked_at"])
+        function(record)
     except Skipped as skipped:
         record.end("skipped", str(skipped), lacked_time=isinstance(skipped, OutOfTime))
     except Exception as error:  # noqa: BLE001  # the harness goes on with the next check
@@ -42,15 +59,27 @@ def main() -> None:
         record.end("passed", "")
 
 
-def end_with_the_harness(pipe: int) -> None:
+def import_ahead(modules: Sequence[str], report: str) -> None:
+    """Import what the check will probably need. Where that fails, go on as a fresh process, in which the check fails
+    with the errors of its own imports: a second import of torch, in one process, says something else than the first."""
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    except Exception:  # noqa: BLE001  # of any library
+        os.execv(sys.executable, [sys.executable, "-u", __file__, report])  # noqa: S606
+
+
+def end_with_the_harness() -> None:
     """Have this process's group killed when the harness ends: where that is killed, nobody else ends them, and they
     would use the GPU beside the next run."""
     group = os.getpid()
     # Another process has to do it: this one may hang in the driver.
     if os.fork():
-        os.close(pipe)
         return
-    os.read(pipe, 1)
+    ended = select.poll()
+    # No event is asked for, but that the harness has closed it is told.
+    ended.register(sys.stdin, 0)
+    ended.poll()
     os.killpg(group, signal.SIGKILL)
 
 

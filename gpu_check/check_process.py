@@ -1,59 +1,127 @@
-"""Runs a check in a process of its own, and kills it when its time is over. The only module that starts checks."""
+"""Runs a check in a process of its own, and kills it when its time is over. The only module that starts checks.
+
+A process may be started before it is known which check it gets: it imports what most checks need, and waits.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from check_report import GRACE_SECONDS, Check, Ended
+from checks import AHEAD, NEED_NO_WHEELS
 
 CHILD = Path(__file__).with_name("check_child.py")
+# Many checks take less time than their imports, some 5 s: behind one of these a single process would not be ready.
+_MOST_AHEAD = 2
 _LOOK_SECONDS = 0.05
 # A check that prints without end would fill the disk.
 _MOST_PRINTED_BYTES = 64_000_000
 _KEPT_BYTES = 1_000_000
 
 
-def run_check(check: Check, samples: Path, limit_seconds: float) -> Ended:
-    """Run a check, and wait until it ends or its time is over.
+@dataclass(frozen=True)
+class Child:
+    """A process that waits for its check, which it reads from the pipe `asking`. When that is closed, as by the end of
+    the harness, it ends with all that it has started."""
+
+    process: subprocess.Popen[bytes]
+    folder: tempfile.TemporaryDirectory[str]
+    asking: int
+
+    @property
+    def report(self) -> Path:
+        return Path(self.folder.name, "report")
+
+    @property
+    def log(self) -> Path:
+        return Path(self.folder.name, "log")
+
+
+class Processes:
+    """The processes of checks, one after the other. While a check runs, the next ones import what most checks need;
+    which checks they get is not known yet. A check that measures something prepares that in its first seconds."""
+
+    def __init__(self) -> None:
+        self._ahead: list[Child] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._ahead:
+            end_child(child)
+
+    def run(self, check: Check, samples: Path, limit_seconds: float, waiting: Sequence[Check]) -> Ended:
+        """See `run_check`. Some of the checks that wait will be next."""
+        child = self._ahead.pop(0) if self._ahead and _imports(check) else None
+        for _ in range(len(self._ahead), min(_MOST_AHEAD, sum(map(_imports, waiting)))):
+            self._ahead.append(start_child(AHEAD))
+        return run_check(check, samples, limit_seconds, child)
+
+
+def _imports(check: Check) -> bool:
+    return check.name not in NEED_NO_WHEELS
+
+
+def start_child(*modules: str) -> Child:
+    """Start a process that imports these modules and waits for its check. `run_check` or `end_child` ends it."""
+    folder = tempfile.TemporaryDirectory(prefix="gpu-check-", ignore_cleanup_errors=True)
+    report, log = Path(folder.name, "report"), Path(folder.name, "log")
+    report.touch()
+    reading, asking = os.pipe()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-u", str(CHILD), str(report), *modules],
+            # A check that is killed leaves files behind, and benchmarks write gigabytes: they go with this folder.
+            env={**os.environ, "TMPDIR": folder.name},
+            stdin=reading,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    os.close(reading)
+    return Child(process, folder, asking)
+
+
+def end_child(child: Child) -> tuple[bytes, bytes]:
+    """Kill a process and what is left in its group, and remove its files. Returns the ends of its report and log."""
+    # Kill the group before reading the status: until then the system gives its number to no other group.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.process.pid, signal.SIGKILL)
+    os.close(child.asking)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.process.wait(GRACE_SECONDS / 2)
+    with child.folder:
+        return _end_of(child.report), _end_of(child.log)
+
+
+def run_check(check: Check, samples: Path, limit_seconds: float, child: Child | None = None) -> Ended:
+    """Give a check to this process, or to a new one, and wait until it ends or its time is over, which begins now.
 
     Processes that it leaves in its group are killed too. The check may crash, hang, and print or write anything.
     """
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="gpu-check-", ignore_cleanup_errors=True) as folder:
-        report, log = Path(folder, "report"), Path(folder, "log")
-        report.touch()
-        argv = [sys.executable, "-u", str(CHILD), check.function, str(report), str(samples), f"{limit_seconds:.1f}"]
-        # What the check reads of this pipe ends when this process does, in whatever way.
-        pipe, held = os.pipe()
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*argv, str(pipe)],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(pipe,),
-            )
-        os.close(pipe)
-        killed, time_was_up = "", False
-        try:
-            killed, time_was_up = _wait(process.pid, log, started + limit_seconds, limit_seconds)
-        finally:
-            # Kill the group before reading the status: until then the system gives its number to no other group.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            os.close(held)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE_SECONDS / 2)
-        seconds = time.monotonic() - started
-        return Ended(process.returncode, seconds, killed, time_was_up, _end_of(report), _end_of(log))
+    child = child or start_child()
+    try:
+        order = {"function": check.function, "samples": str(samples), "seconds": limit_seconds, "asked_at": started}
+        # A process that crashed while it imported does not read any more.
+        with contextlib.suppress(BrokenPipeError):
+            os.write(child.asking, json.dumps(order).encode() + b"\n")
+        killed, time_was_up = _wait(child.process.pid, child.log, started + limit_seconds, limit_seconds)
+    finally:
+        wrote = end_child(child)
+    return Ended(child.process.returncode, time.monotonic() - started, killed, time_was_up, *wrote)
 
 
 def _wait(pid: int, log: Path, deadline: float, limit_seconds: float) -> tuple[str, bool]:

@@ -39,6 +39,10 @@ class Record:
         self.samples = samples
         """The folder of the sample datasets; see gpu_samples.py."""
 
+    def begin(self, seconds: float) -> None:
+        """Write that the check begins, so long after it was asked for: until then its process imported."""
+        self._write({"began_after_seconds": round(seconds, 2)})
+
     def figure(self, name: str, value: Any) -> None:
         """Add a figure or a finding: anything that JSON has."""
         self._write({"figure": name, "value": value})

@@ -58,7 +58,8 @@ class Ended:
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of a check. `log` has the last lines that it printed. `lacked_time` says that it was not run, or not
-    to its end, because the time for all checks was over, and `hung` that it did not end within its own time."""
+    to its end, because the time for all checks was over, and `hung` that it did not end within its own time. Until
+    `began_after_seconds` its process imported; None where that did not end."""
 
     name: str
     question: str
@@ -69,27 +70,30 @@ class Outcome:
     log: tuple[str, ...] = ()
     lacked_time: bool = False
     hung: bool = False
+    began_after_seconds: float | None = None
 
 
 @dataclass(frozen=True)
 class Report:
     """What a check wrote. `result` is None when it did not come to its end. `lacked_time` says that it had no time to
-    find all."""
+    find all. `began_after_seconds` is None when its process did not come to an end of its imports."""
 
     figures: dict[str, Any]
     result: Result | None
     why: str
     lacked_time: bool = False
+    began_after_seconds: float | None = None
 
 
 def parse_report(data: bytes) -> Report:
-    """Read the lines of a report: JSON objects, {"figure": name, "value": ...} and last one with the result.
+    """Read the lines of a report: JSON objects, one when it begins, {"figure": name, "value": ...}, and last one with
+    the result.
 
     Other lines are left out: a check that crashed may have written half a line, or anything else.
     """
     figures: dict[str, Any] = {}
     result: Result | None = None
-    why, lacked_time = "", False
+    why, lacked_time, began = "", False, None
     for text in data.decode(errors="replace").splitlines():
         try:
             line = json.loads(text)
@@ -102,7 +106,9 @@ def parse_report(data: bytes) -> Report:
         elif line.get("result") in {"passed", "failed", "skipped"}:
             result, why = line["result"], str(line.get("why", ""))
             lacked_time = bool(line.get("lacked_time"))
-    return Report(figures, result, why, lacked_time)
+        elif isinstance(line.get("began_after_seconds"), float):
+            began = line["began_after_seconds"]
+    return Report(figures, result, why, lacked_time, began)
 
 
 def outcome_of(check: Check, ended: Ended, limit_seconds: float | None = None) -> Outcome:
@@ -117,7 +123,10 @@ def outcome_of(check: Check, ended: Ended, limit_seconds: float | None = None) -
     seconds, log = round(ended.seconds, 2), last_lines(ended.log)
     hung = ended.time_was_up and not lacked_time
     lacked_time |= report.lacked_time and result == report.result
-    return Outcome(check.name, check.question, result, why, seconds, report.figures, log, lacked_time, hung)
+    return Outcome(
+        *(check.name, check.question, result, why, seconds, report.figures, log, lacked_time, hung),
+        began_after_seconds=report.began_after_seconds,
+    )
 
 
 def not_started(check: Check, why: str, *, lacked_time: bool = False) -> Outcome:
@@ -137,14 +146,15 @@ def _verdict(report: Report, ended: Ended) -> tuple[Result, str]:
         return "failed", report.why
     if ended.returncode == 0 and report.result is not None and not ended.killed:
         return report.result, report.why
+    importing = "" if report.began_after_seconds is not None else ", while it still imported"
     if ended.killed:
-        end = f"it was killed: {ended.killed}{_still_there(ended)}"
+        end = f"it was killed: {ended.killed}{importing}{_still_there(ended)}"
     elif ended.returncode is not None and ended.returncode < 0:
-        end = f"its process was ended by {signal_name(-ended.returncode)}"
+        end = f"its process was ended by {signal_name(-ended.returncode)}{importing}"
     elif ended.returncode:
-        end = f"its process ended with status {ended.returncode}"
+        end = f"its process ended with status {ended.returncode}{importing}"
     else:
-        end = "its process ended without a result"
+        end = f"its process ended without a result{importing}"
     return "failed", f"it {report.result}, and then {end}" if report.result is not None else end
 
 

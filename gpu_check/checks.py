@@ -9,6 +9,8 @@ from check_report import Check
 ENVIRONMENT, NVDEC = "environment", "nvdec-caps"
 # They import nothing beside Python itself, and say whether to come back with wheels.
 NEED_NO_WHEELS = (ENVIRONMENT, NVDEC)
+# What the processes of all others import while an earlier check runs.
+AHEAD = "most_imports"
 
 _OnNvdec = partial(Check, needs_nvdec=True)
 _Libavcodec = partial(_OnNvdec, ways=("libavcodec",))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from check_order import following
-from check_process import run_check
+from check_process import Processes
 from check_report import (
     Check,
     Outcome,
@@ -101,31 +101,32 @@ def run_all(
     no_gpu = no_nvdec = ""
     path = results / f"{results_name('unknown')}.json"
     waiting = list(checks)
-    while waiting:
-        check = waiting.pop(0)
-        left = total_seconds - (time.monotonic() - started)
-        limit = limit_seconds(check, left)
-        if lacking := no_gpu or (check.needs_nvdec and no_nvdec):
-            outcome = not_started(check, lacking)
-        elif limit is None:
-            outcome = not_started(check, f"only {max(0, left):.0f} s were left", lacked_time=True)
-        else:
-            note(f"{time.monotonic() - started:5.0f} s  {check.name}: {check.question}")
-            outcome = outcome_of(check, run_check(check, samples, limit), limit)
-            note(f"{time.monotonic() - started:5.0f} s  {outcome.result}{': ' if outcome.why else ''}{outcome.why}")
-        if check.name == ENVIRONMENT:
-            path = _renamed(path, results / f"{results_name(outcome.figures.get('gpu'))}.json")
-            # Without a GPU all others would be skipped too, one by one.
-            no_gpu = outcome.why if outcome.result == "skipped" else ""
-            head |= {name: outcome.figures.get(name) for name in ("gpu", "driver", "libraries")}
-        if check.name == NVDEC and outcome.result == "skipped" and not outcome.lacked_time:
-            no_nvdec = f"{NVDEC} was skipped: {outcome.why}"
-        outcomes.append(where_a_gpu_is_required(outcome) if require_gpu else outcome)
-        waiting = following(check, outcome, waiting)
-        seconds = round(time.monotonic() - started, 1)
-        content = document({**head, "seconds": seconds}, outcomes, waiting)
-        # The checks go on where it cannot be written: what is printed at the end has the results in short.
-        written = _written(path, content, note)
+    with Processes() as processes:
+        while waiting:
+            check = waiting.pop(0)
+            left = total_seconds - (time.monotonic() - started)
+            limit = limit_seconds(check, left)
+            if lacking := no_gpu or (check.needs_nvdec and no_nvdec):
+                outcome = not_started(check, lacking)
+            elif limit is None:
+                outcome = not_started(check, f"only {max(0, left):.0f} s were left", lacked_time=True)
+            else:
+                note(f"{time.monotonic() - started:5.0f} s  {check.name}: {check.question}")
+                outcome = outcome_of(check, processes.run(check, samples, limit, waiting), limit)
+                note(f"{time.monotonic() - started:5.0f} s  {outcome.result}{': ' if outcome.why else ''}{outcome.why}")
+            if check.name == ENVIRONMENT:
+                path = _renamed(path, results / f"{results_name(outcome.figures.get('gpu'))}.json")
+                # Without a GPU all others would be skipped too, one by one.
+                no_gpu = outcome.why if outcome.result == "skipped" else ""
+                head |= {name: outcome.figures.get(name) for name in ("gpu", "driver", "libraries")}
+            if check.name == NVDEC and outcome.result == "skipped" and not outcome.lacked_time:
+                no_nvdec = f"{NVDEC} was skipped: {outcome.why}"
+            outcomes.append(where_a_gpu_is_required(outcome) if require_gpu else outcome)
+            waiting = following(check, outcome, waiting)
+            seconds = round(time.monotonic() - started, 1)
+            content = document({**head, "seconds": seconds}, outcomes, waiting)
+            # The checks go on where it cannot be written: what is printed at the end has the results in short.
+            written = _written(path, content, note)
     if outcomes and written is None:
         with suppress(OSError):
             written = _written(Path(tempfile.mkdtemp(prefix="gpu-check-results-"), path.name), content, note)

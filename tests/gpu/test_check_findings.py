@@ -1,24 +1,16 @@
-"""What a check of `make gpu-check` tells beside its result: what it had no time for, and what shortgop warned of. And
-what is left of it where the harness is killed."""
+"""What a check of `make gpu-check` tells beside its result: what it had no time for, and what shortgop warned of."""
 
 from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from check_process import CHILD, run_check
+from check_process import run_check
 from check_report import Check, Outcome, again, outcome_of, results_name
 from gpu_environment import why_not_torch
-
-from started_processes import descendants
 
 SHARED = Path(__file__).parents[1] / "shared"
 
@@ -82,44 +74,3 @@ def test_where_torch_does_not_use_a_gpu_it_is_said_why() -> None:
     said = why_not_torch()
     assert said.startswith(f"torch {torch.__version__} does not use the GPU: ")
     assert "compiled" in said or "driver" in said.lower()
-
-
-HARNESS = """
-import sys
-from pathlib import Path
-from check_process import run_check
-from check_report import Check
-run_check(Check("hangs", "what happens?", "made_up_checks:hangs", 60), Path(sys.argv[1]), 60)
-"""
-
-
-def test_a_check_and_what_it_started_end_where_the_harness_is_killed(tmp_path: Path) -> None:
-    """As by what bounds the time of all: the next run would share the GPU with them."""
-    gpu_check = str(SHARED.parents[1] / "gpu_check")
-    path = os.pathsep.join([gpu_check, os.environ["PYTHONPATH"]])
-    harness = subprocess.Popen([sys.executable, "-c", HARNESS, str(tmp_path)], env={**os.environ, "PYTHONPATH": path})
-    try:
-        _wait(lambda: any("time.sleep(600)" in what for _, what in descendants(harness.pid)))
-        started = [number for number, _ in descendants(harness.pid)]
-    finally:
-        harness.kill()
-        harness.wait()
-    _wait(lambda: not any(Path(f"/proc/{number}").exists() for number in started))
-
-
-def test_a_check_ends_where_the_harness_was_killed_before_it_began(tmp_path: Path) -> None:
-    pipe, held = os.pipe()
-    os.close(held)
-    command = [sys.executable, str(CHILD), "made_up_checks:hangs", str(tmp_path / "report"), str(tmp_path), "60"]
-    done = subprocess.run(
-        [*command, str(pipe)], pass_fds=(pipe,), start_new_session=True, capture_output=True, timeout=30, check=False
-    )
-    os.close(pipe)
-    assert done.returncode == -signal.SIGKILL
-
-
-def _wait(over: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not over():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

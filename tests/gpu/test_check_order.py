@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import run_checks
+from check_process import Processes
 from check_report import Check, Ended, Outcome
 from checks import CHECKS
 
@@ -26,7 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs checks that end as they are said to, and pass where nothing is said."""
 
     def run(checks: list[Check], ends: Mapping[str, Ended], total_seconds: float = 1000) -> tuple[list[Outcome], Path]:
-        monkeypatch.setattr(run_checks, "run_check", lambda check, _, __: ends.get(check.name, PASSED))
+        monkeypatch.setattr(Processes, "run", lambda _, check, *__: ends.get(check.name, PASSED))
         outcomes, path = run_checks.run_all(checks, tmp_path, tmp_path, total_seconds=total_seconds)
         assert path is not None
         return outcomes, path

@@ -258,7 +258,7 @@ def test_lines_before_a_cut_are_read(figures: dict[str, object], cut: int) -> No
 
 
 def test_a_process_that_cannot_be_killed_is_left_behind() -> None:
-    ended = Ended(None, 30.0, killed="it took more than 20 s")
+    ended = Ended(None, 30.0, killed="it took more than 20 s", report=b'{"began_after_seconds": 0.1}\n')
     outcome = outcome_of(made_up("passes"), ended)
     assert outcome.why == "it was killed: it took more than 20 s, and its process has still not ended"
 

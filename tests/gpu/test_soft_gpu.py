@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -10,11 +14,13 @@ import pytest
 
 from datasets import make_dataset
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, filter_has
-from soft_driver import compiled, run_cases
+from soft_driver import compiled, environment, run_cases
 from sweep import sample
 from synthetic import constant_rate_pts, make_video
 
 pytestmark = pytest.mark.long
+
+ROOT = Path(__file__).parents[2]
 
 # Of each of the two pairs the coded sizes are equal, and their crops are not. NVDEC takes HEVC from 144x144 on, as
 # which 138x142 are coded.
@@ -52,6 +58,16 @@ def test_the_reader_and_the_checks_for_gpus(libraries: Path, datasets: Path) -> 
 
 def test_the_checks_that_need_a_torch_with_cuda(libraries: Path) -> None:
     run_cases(["soft_torch_cases.py"], libraries)
+
+
+def test_what_checks_import_ahead_leaves_the_driver_alone(libraries: Path) -> None:
+    """It is imported while another check measures, on a GPU that may let in one process alone."""
+    look = "import pathlib, most_imports; print(pathlib.Path('/proc/self/maps').read_text())"
+    folders = [str(ROOT / name) for name in ("gpu_check", "tests/shared", "benchmarks")]
+    env = environment(libraries, PYTHONPATH=os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]))
+    done = subprocess.run([sys.executable, "-c", look], env=env, capture_output=True, text=True, check=True)
+    assert "libtorch" in done.stdout
+    assert not re.search("libcuda|libnvcuvid|libnvidia", done.stdout)
 
 
 def test_prep_through_ffmpegs_nvenc(libraries: Path) -> None:

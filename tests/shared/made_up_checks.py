@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
@@ -53,6 +56,27 @@ def fails_and_measures_a_part(record: Record) -> None:
 def warns_and_passes(record: Record) -> None:
     for _ in range(2):
         warn("frames are converted by plain torch")
+
+
+def tells_its_process(record: Record) -> None:
+    record.figure("ahead", hasattr(builtins, "ahead"))
+    record.figure("process", os.getpid())
+    record.figure("seconds_left", record.deadline - time.perf_counter())
+
+
+def waits_for_the_next_process(record: Record) -> None:
+    tells_its_process(record)
+    while not (record.samples / "imported").exists():
+        time.sleep(0.05)
+
+
+def imports_what_is_not_there(record: Record) -> None:
+    importlib.import_module("no_such_module")
+
+
+def writes_and_crashes(record: Record) -> None:
+    record.figure("file", tempfile.mkstemp()[1])
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def crashes(record: Record) -> None:
