@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from check_report import Result
 
+T = TypeVar("T")
 # What a check writes and tidies up after its last figure.
 _END_SECONDS = 5.0
 
@@ -54,3 +56,18 @@ class Record:
     def _write(self, line: dict[str, Any]) -> None:
         with self._report.open("a") as file:
             file.write(json.dumps(line, default=str) + "\n")
+
+
+def in_time(record: Record, measurements: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+    """These named measurements, each while there is time for one that takes as long as the longest so far: those that
+    take longest have to come first. OutOfTime at the end, with the names of those that were left out."""
+    longest, lacking = 0.0, list[str]()
+    for name, measurement in measurements:
+        started = time.perf_counter()
+        if started + longest > record.measure_until:
+            lacking.append(name)
+        else:
+            yield name, measurement
+            longest = max(longest, time.perf_counter() - started)
+    if lacking:
+        raise OutOfTime(f"there was no time to measure {'; '.join(lacking)}")

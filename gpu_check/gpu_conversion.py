@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from check_record import Record, Skipped
+from check_record import Record, Skipped, in_time
 from differences import EQUAL, difference
 from gpu_decoding import ready
 
@@ -36,6 +37,15 @@ _FRAMES = 4
 # Frames are up to this high and up to twice as wide, those of the first format and those of the others.
 LARGEST, LARGEST_OF_OTHERS = 720, 256
 _BUSY_ROUNDS = 20
+# Height, width, and the size that they are brought to. The largest comes first.
+_SPEED_SIZES = (
+    (1080, 1920, (1080, 1920)),
+    (1080, 1920, (224, 398)),
+    (720, 1280, (224, 398)),
+    (256, 456, (224, 224)),
+    (256, 456, (256, 456)),
+)
+_SPEED_FRAMES = 16
 # Of frames that differ, so many are described.
 _FEW = 8
 
@@ -202,22 +212,25 @@ def speed(record: Record) -> None:
     record.figure("what converts", way._asdict())
     if way.name != "triton":
         raise Skipped(way.reason)
-    for height, width, size in (
-        (256, 456, (256, 456)),
-        (256, 456, (224, 224)),
-        (720, 1280, (224, 398)),
-        (1080, 1920, (224, 398)),
-        (1080, 1920, (1080, 1920)),
-    ):
-        for pixels in (PixelFormat(), PixelFormat(torch.float16, _IMAGENET)):
-            name = f"{width}x{height} to {size[1]}x{size[0]}, {str(pixels.dtype).removeprefix('torch.')}"
-            surfaces = [on_device(random_surface(height, width, 8, seed), device) for seed in range(16)]
-            geometries = [Geometry(0, 0, height, width, size)] * len(surfaces)
-            slots = list(torch.zeros((len(surfaces), 3, *size), dtype=pixels.dtype, device=device))
-            for way_name, fill, rounds in (("triton", launch, 20), ("torch", by_torch, 3)):
-                gpu, host = _seconds(lambda fill=fill: fill(surfaces, geometries, slots, pixels), rounds)  # type: ignore[misc]  # noqa: B023  # called within this round
-                record.figure(f"{name}, frames/s, {way_name}", round(len(surfaces) / gpu))
-                record.figure(f"{name}, us of the calling thread for a frame, {way_name}", round(host * 1e6 / 16, 1))
+    todo = {
+        f"{width}x{height} to {size[1]}x{size[0]}, {str(pixels.dtype).removeprefix('torch.')}": (
+            Geometry(0, 0, height, width, size),
+            pixels,
+        )
+        for height, width, size in _SPEED_SIZES
+        for pixels in (PixelFormat(), PixelFormat(torch.float16, _IMAGENET))
+    }
+    for name, (geometry, pixels) in in_time(record, todo.items()):
+        sides = geometry.height, geometry.width
+        surfaces = [on_device(random_surface(*sides, 8, seed), device) for seed in range(_SPEED_FRAMES)]
+        geometries = [geometry] * _SPEED_FRAMES
+        slots = list(torch.zeros((_SPEED_FRAMES, 3, *geometry.size), dtype=pixels.dtype, device=device))
+        for way_name, fill, rounds in (("triton", launch, 20), ("torch", by_torch, 3)):
+            gpu, host = _seconds(partial(fill, surfaces, geometries, slots, pixels), rounds)
+            record.figure(f"{name}, frames/s, {way_name}", round(_SPEED_FRAMES / gpu))
+            record.figure(
+                f"{name}, us of the calling thread for a frame, {way_name}", round(host * 1e6 / _SPEED_FRAMES, 1)
+            )
 
 
 def _seconds(call: Callable[[], Any], rounds: int) -> tuple[float, float]:

@@ -14,10 +14,11 @@ from statistics import median
 from typing import Any
 
 import torch
-from check_record import Record, Skipped
+from check_record import Record, Skipped, in_time
 from gpu_driver import preload_video_libraries, require_gpu, use_primary_context
 from gpu_environment import why_not_torch
 from gpu_memory import Growth
+from gpu_samples import ENCODERS
 from libav_log import logged, logged_in_full
 from sample_gops import (
     Gop,
@@ -40,6 +41,7 @@ from shortgop.readers.decoders.pyav_cuda import CURRENT_CONTEXT, open_cuda_conte
 OTHERS = {"primary_ctx=1": {"primary_ctx": "1"}, "a context of its own": {"primary_ctx": "0"}}
 # Clips for the figures of speed: as those of the README.
 CLIP_FRAMES, CLIP_STRIDE = 16, 4
+SPEED_VIDEOS = {"a.mp4": "640x360", "d.mp4": "456x256"}
 _SOAK_GOPS = 1000
 _SEED = 0
 
@@ -259,28 +261,29 @@ def soak(record: Record) -> None:
 
 
 def speed(record: Record) -> None:
-    """Frames/s of clips of 16 frames, 4 apart, decoded by NVDEC and by the CPU in turn. No conversion to RGB but where
-    it is said."""
+    """Frames/s of clips of 16 frames, 4 apart, on one thread: of NVDEC, of the CPU, and of our reader on the CPU, which
+    alone converts them to RGB."""
     ready()
-    driver = require_gpu()
-    for codec_name in ("h264", "hevc"):
-        dataset = samples(record, codec_name)
-        gops = gops_of(dataset)
-        for video, size in (("d.mp4", "456x256"), ("a.mp4", "640x360")):
-            clips = clips_of([gop for gop in gops if gop.video == video], count=32)
-            ways = {
-                "NVDEC, 1 thread": partial(_rate, clips, cuda_contexts(), cuda_planes),
-                "CPU, 1 thread": partial(_rate, clips, Contexts(open_context), cpu_planes),
-                "our reader to RGB, CPU, 1 thread": partial(_reader_rate, dataset, video, len(clips)),
-            }
-            # The first round opens decoders and does not count.
-            rounds = [{name: way() for name, way in ways.items()} for _ in range(4)][1:]
-            for name in ways:
-                rate = median(each[name] for each in rounds)
-                record.figure(f"{codec_name} {size}, frames/s, {name}", round(rate))
-            for threads in (2, 4, 8, 16):
-                rate = threaded_rate(partial(decoding_of, clips, driver), threads)
-                record.figure(f"{codec_name} {size}, frames/s, NVDEC, {threads} threads", round(rate))
+    todo = {
+        f"{codec_name} {size}": partial(_rates, samples(record, codec_name), video)
+        for codec_name in ENCODERS
+        for video, size in SPEED_VIDEOS.items()
+    }
+    for name, rates in in_time(record, todo.items()):
+        for way, rate in rates().items():
+            record.figure(f"{name}, frames/s, {way}, 1 thread", round(rate))
+
+
+def _rates(dataset: Path, video: str) -> dict[str, float]:
+    clips = clips_of([gop for gop in gops_of(dataset) if gop.video == video], count=32)
+    ways = {
+        "NVDEC": partial(_rate, clips, cuda_contexts(), cuda_planes),
+        "CPU": partial(_rate, clips, Contexts(open_context), cpu_planes),
+        "our reader to RGB, CPU": partial(_reader_rate, dataset, video, len(clips)),
+    }
+    # The first round opens decoders and does not count.
+    rounds = [{name: way() for name, way in ways.items()} for _ in range(4)][1:]
+    return {name: median(each[name] for each in rounds) for name in ways}
 
 
 Clip = list[tuple[Gop, list[int]]]

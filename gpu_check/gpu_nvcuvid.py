@@ -10,10 +10,11 @@ from functools import partial
 from typing import Any
 
 import torch
-from check_record import Record
-from gpu_decoding import Clip, clips_of, decoding_of, ready, threaded_rate
+from check_record import Record, in_time
+from gpu_decoding import SPEED_VIDEOS, Clip, clips_of, decoding_of, ready, threaded_rate
 from gpu_driver import require_gpu
 from gpu_memory import Growth
+from gpu_samples import ENCODERS
 from picture_verdicts import Verdicts
 from sample_gops import Gop, Planes, check_each_codec, cpu_pictures, gops_of, samples
 
@@ -142,16 +143,20 @@ def speed(record: Record) -> None:
     And what a decoder costs: a new one, one that is open, and one that was open for another video."""
     ready()
     gpu, driver = new_gpu(), require_gpu()
-    for codec_name in ("h264", "hevc"):
+    todo: dict[str, Callable[[], float]] = {}
+    for codec_name in ENCODERS:
         gops = gops_of(samples(record, codec_name))
         record.figure(f"{codec_name}, ms for a GOP", _costs(gops, gpu))
-        for video, size in (("d.mp4", "456x256"), ("a.mp4", "640x360")):
+        for video, size in SPEED_VIDEOS.items():
             clips = clips_of([gop for gop in gops if gop.video == video], count=32)
             ways = {"libnvcuvid": partial(_decoding, clips, gpu), "libavcodec": partial(decoding_of, clips, driver)}
-            for threads in (1, 4, 16):
+            # Each thread decodes all clips, so more of them take longer.
+            for threads in (16, 4, 1):
                 for name, way in ways.items():
-                    rate = threaded_rate(way, threads)
-                    record.figure(f"{codec_name} {size}, frames/s, {name}, {threads} threads", round(rate))
+                    measured = partial(threaded_rate, way, threads)
+                    todo[f"{codec_name} {size}, frames/s, {name}, {threads} threads"] = measured
+    for name, rate in in_time(record, todo.items()):
+        record.figure(name, round(rate()))
 
 
 def _costs(gops: Sequence[Gop], gpu: Gpu) -> dict[str, float]:

@@ -9,11 +9,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import torch
-from check_record import Record, Skipped
+from check_record import OutOfTime, Record, Skipped
 from gpu_conversion import Case, Fill, cases, empty_slots, filled
 from gpu_driver import require_gpu
 
@@ -31,7 +35,6 @@ FOUND_STATUS, NO_TRITON_STATUS = 9, 8
 ALL_RAN = "all formulas ran"
 # What it says where it cannot be used, as in gVisor.
 _REFUSED = "device not supported"
-_SECONDS = 110
 _LARGEST = 96
 _COLORS = (PixelFormat(), PixelFormat(color="grey"))
 
@@ -42,30 +45,43 @@ def memcheck(record: Record) -> None:
     program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path=FOLDER)
     if program is None:
         raise Skipped(f"{PROGRAM} is neither on the PATH nor in {FOLDER}; it comes with NVIDIA's CUDA toolkit")
-    record.figure("what it says", checked_by(program, [sys.executable, str(Path(__file__).resolve())]))
+    seconds = record.measure_until - time.perf_counter()
+    record.figure("what it says", checked_by(program, [sys.executable, str(Path(__file__).resolve())], seconds))
 
 
-def checked_by(program: str, command: Sequence[str], seconds: float = _SECONDS) -> str:
+def checked_by(program: str, command: Sequence[str], seconds: float) -> str:
     """The last line that compute-sanitizer prints about this command. RuntimeError where it found something, or did not
-    run all of it, Skipped where it cannot run it."""
+    run all of it, Skipped where it cannot run it, OutOfTime where it has not ended after so many seconds."""
     argv = [program, "--tool", "memcheck", "--error-exitcode", str(FOUND_STATUS), *command]
     # Memory that torch keeps for later would hide accesses beyond a tensor.
     env = {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=seconds, check=False)
-    print(done.stdout, done.stderr, sep="\n")
-    said = [line.strip("= \t") for line in done.stdout.splitlines() if line.startswith("=====")]
-    if done.returncode == NO_TRITON_STATUS:
-        raise Skipped(f"Triton does not run: {(done.stderr.strip().splitlines() or ['no reason is given'])[-1]}")
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        status = None
+        # No pipes: where it is killed, the program that it runs would hold them open.
+        with suppress(subprocess.TimeoutExpired):
+            status = subprocess.run(argv, env=env, stdout=out, stderr=errors, timeout=seconds, check=False).returncode
+        stdout, stderr = _all_of(out), _all_of(errors)
+    print(stdout, stderr, sep="\n")
+    if status is None:
+        raise OutOfTime(f"{PROGRAM} had not ended after {seconds:.0f} s")
+    said = [line.strip("= \t") for line in stdout.splitlines() if line.startswith("=====")]
+    if status == NO_TRITON_STATUS:
+        raise Skipped(f"Triton does not run: {(stderr.strip().splitlines() or ['no reason is given'])[-1]}")
     if refused := [line for line in said if _REFUSED in line.lower()]:
         raise Skipped(f"{PROGRAM} does not run here: {refused[0]}")
-    if done.returncode == FOUND_STATUS:
+    if status == FOUND_STATUS:
         raise RuntimeError(f"{PROGRAM} found errors: {'; '.join(said[:4])} ... {said[-1] if said else ''}")
-    if done.returncode:
-        last = "; ".join(said[-2:]) or done.stderr[-300:]
-        raise RuntimeError(f"{PROGRAM} ended with status {done.returncode}: {last}")
-    if ALL_RAN not in done.stdout.splitlines():
+    if status:
+        last = "; ".join(said[-2:]) or stderr[-300:]
+        raise RuntimeError(f"{PROGRAM} ended with status {status}: {last}")
+    if ALL_RAN not in stdout.splitlines():
         raise RuntimeError(f"{PROGRAM} found no error, and did not run all: {said[-1] if said else 'it says nothing'}")
     return said[-1] if said else "nothing"
+
+
+def _all_of(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
 
 
 def case_of_each_formula() -> dict[Formula, Case]:

@@ -52,6 +52,8 @@ def main() -> None:
         # TorchCodec loads FFmpeg's libraries by name.
         env["LD_LIBRARY_PATH"] = done.stdout.strip()
     script = str(ROOT / "gpu_check" / "run_checks.py")
+    # What was printed to a file or a pipe would be lost.
+    sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, "-u", script, *arguments], env)  # noqa: S606
 
 

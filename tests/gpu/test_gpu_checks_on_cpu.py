@@ -20,7 +20,7 @@ import gpu_reader
 import gpu_samples
 import pytest
 import torch
-from check_record import OutOfTime, Record, Skipped
+from check_record import OutOfTime, Record, Skipped, in_time
 from differences import EQUAL, difference
 from gpu_conversion import by_torch, cases, first_wrong
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of, threaded_rate
@@ -369,23 +369,51 @@ def program_that(tmp_path: Path, says: Sequence[str], status: int) -> str:
 def test_what_the_sanitizer_finds_fails_its_check(tmp_path: Path) -> None:
     command = [sys.executable, "child.py"]
     says = ["========= COMPUTE-SANITIZER", "replicated: ...", ALL_RAN, "========= ERROR SUMMARY: 0 errors"]
-    assert checked_by(program_that(tmp_path, says, 0), command) == "ERROR SUMMARY: 0 errors"
+    assert checked_by(program_that(tmp_path, says, 0), command, 60) == "ERROR SUMMARY: 0 errors"
     asked = (tmp_path / "asked").read_text().split()
     assert asked == ["1", "--tool", "memcheck", "--error-exitcode", str(FOUND_STATUS), *command]
     invalid = ["========= Invalid __global__ read of size 1 bytes", "========= ERROR SUMMARY: 1 error"]
     with pytest.raises(RuntimeError, match="found errors: Invalid __global__ read of size 1 bytes; .* 1 error"):
-        checked_by(program_that(tmp_path, invalid, FOUND_STATUS), command)
+        checked_by(program_that(tmp_path, invalid, FOUND_STATUS), command, 60)
     with pytest.raises(RuntimeError, match="ended with status 1: Target application terminated"):
-        checked_by(program_that(tmp_path, ["========= Target application terminated"], 1), command)
+        checked_by(program_that(tmp_path, ["========= Target application terminated"], 1), command, 60)
     with pytest.raises(Skipped, match="Triton does not run"):
-        checked_by(program_that(tmp_path, [], NO_TRITON_STATUS), command)
+        checked_by(program_that(tmp_path, [], NO_TRITON_STATUS), command, 60)
 
 
 def test_a_sanitizer_that_runs_nothing_has_shown_nothing(tmp_path: Path) -> None:
     """One that does not fit the driver may end with success, and one in gVisor says that there is no device for it."""
     clean = ["========= COMPUTE-SANITIZER", "========= ERROR SUMMARY: 0 errors"]
     with pytest.raises(RuntimeError, match="did not run all: ERROR SUMMARY: 0 errors"):
-        checked_by(program_that(tmp_path, clean, 0), ["python"])
+        checked_by(program_that(tmp_path, clean, 0), ["python"], 60)
     refused = ["========= COMPUTE-SANITIZER", "========= Error: Device not supported. See the documentation"]
     with pytest.raises(Skipped, match="does not run here: Error: Device not supported"):
-        checked_by(program_that(tmp_path, refused, 1), ["python"])
+        checked_by(program_that(tmp_path, refused, 1), ["python"], 60)
+
+
+def test_a_sanitizer_that_is_slow_has_found_nothing_wrong(tmp_path: Path) -> None:
+    """Nor is the program waited for that it runs, which holds its output open."""
+    program = tmp_path / "compute-sanitizer"
+    program.write_text("#!/bin/sh\necho ========= COMPUTE-SANITIZER\nsleep 30\n")
+    program.chmod(0o755)
+    started = time.monotonic()
+    with pytest.raises(OutOfTime, match=r"^compute-sanitizer had not ended after 1 s$"):
+        checked_by(str(program), ["python"], 1)
+    assert time.monotonic() - started < 15
+
+
+def test_measurements_end_with_the_time_of_their_check(tmp_path: Path) -> None:
+    """Those that would not end before are named. A check that went on was killed, and taken for one that hangs."""
+    record, measured = Record(tmp_path / "report", tmp_path, seconds=5.3), list[str]()
+
+    def measure_until_it_is_over() -> None:
+        for name, seconds in in_time(record, {"first": 0.2, "second": 0.2, "third": 0.0}.items()):
+            time.sleep(seconds)
+            measured.append(name)
+
+    with pytest.raises(OutOfTime, match="^there was no time to measure second; third$"):
+        measure_until_it_is_over()
+    assert measured == ["first"]
+    record.measure_until += 60
+    measure_until_it_is_over()
+    assert measured[1:] == ["first", "second", "third"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -133,6 +135,20 @@ def test_an_ffmpeg_that_cannot_be_unpacked_is_told_and_nothing_of_it_is_left(
     assert not program.exists()
     monkeypatch.setitem(sys.modules, "lzma", None)
     assert start.unpack_ffmpeg(program).startswith(f"ffmpeg.xz cannot be unpacked into {tmp_path}: ")
+
+
+def test_what_is_said_before_the_checks_is_kept_in_a_pipe(tmp_path: Path) -> None:
+    """The checks take the process over. In a Python without packages it is said that most will fail."""
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONUNBUFFERED", "PYTHONPATH")}
+    checkout = tmp_path / "checkout"
+    for folder in ("gpu_check", "scripts"):
+        shutil.copytree(ROOT / folder, checkout / folder)
+    (checkout / "gpu_check" / "run_checks.py").write_text("print('the checks')")
+    argv = [sys.executable, "-I", "-S", str(checkout / "gpu_check" / "start.py")]
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=True)
+    first, *_, last = done.stdout.splitlines()
+    assert "has no shortgop, av, numcodecs, zarr, google_crc32c, and gpu_wheels has no wheels" in first
+    assert last == "the checks"
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine may have a GPU")
