@@ -20,7 +20,8 @@ from ..errors import ShortGopError, SourceError
 from ..jobs.finding.addresses import is_store_url, parse
 from ..jobs.finding.store_files import StoreFile, copied, told
 from ..manifests.ragged import Array
-from ..prep.probing.containers.edit_list import NO_CUT, Cut, cut_of, track_edits
+from ..prep.probing.containers.edit_list import cut_of, track_edits
+from ..prep.probing.containers.track_cut import NO_CUT, Cut
 from ..prep.probing.headers.stated_rates import RAW_DEMUXERS
 from ..prep.probing.opening import demuxer_of, is_without_edits, open_contents, open_source, packets_of, video_stream
 from ..prep.probing.probe import probe

@@ -7,7 +7,7 @@ comes first and gives all later filters frames of one size and format.
 
 from __future__ import annotations
 
-from ..probing.picture import Fields
+from ..probing.picture_properties import Fields
 from ..probing.source_video import SourceVideo
 from ..profile import Profile
 from .sizes import PictureLayout, picture_layout

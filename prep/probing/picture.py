@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 from typing import cast
 
@@ -16,6 +14,8 @@ from av.sidedata.sidedata import SideData, Type
 from av.video.format import VideoFormat
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
+
+from .picture_properties import Fields, SourcePicture
 
 FRAMES_LOOKED_AT = 8
 """How many frames are decoded to find out whether a source is interlaced: a cycle of telecine has five."""
@@ -50,56 +50,6 @@ _STATED_BY_BOTH = ("DISPLAYMATRIX", "STEREO3D")
 _MESSAGE_CODECS = ("h264", "hevc")
 _FULL_CHROMA = ("4:4:4", "RGB")
 _SUBSAMPLING = {(1, 1): "4:4:4", (2, 1): "4:2:2", (2, 2): "4:2:0", (4, 1): "4:1:1", (1, 2): "4:4:0", (4, 4): "4:1:0"}
-
-
-class Fields(Enum):
-    """Whether frames consist of two fields: NO; FLAGGED by the decoder for each frame; or all of them, as the container
-    states, with the top or the bottom field first."""
-
-    NO = "no"
-    FLAGGED = "flagged"
-    TOP_FIRST = "tff"
-    BOTTOM_FIRST = "bff"
-
-
-@dataclass(frozen=True)
-class SourcePicture:
-    """The properties of a source's pictures, except their size and colour tags.
-
-    `bits`: of the deepest component. `chroma`: "4:2:0" and the like, "RGB" or "gray". `mirrored`: pictures are flipped,
-    besides being rotated, when they are shown. `linear`: values are linear light. `left_behind`: kinds of streams that
-    are not prepared ("audio"). `tags`: other properties that the frames declare ("stereo 3D"). `alpha_layer`: alpha is
-    a layer of its own in the stream. `false_matrix`: pictures of luma and chroma are tagged as RGB, so that libswscale
-    would refuse to convert them. `aspect_changes`: the sample aspect ratio changes within the stream.
-    `dolby_vision_profile`: the one by which alone its colours are defined, 0 for other videos. `stated_twice`: messages
-    in H.264 or HEVC state what the container states too, such as the orientation, and nothing else that is needed; the
-    container counts. `decoder`: the one that ffmpeg has to be given by name, if any.
-    """
-
-    pix_fmt: str = "yuv420p"
-    bits: int = 8
-    floating: bool = False
-    chroma: str = "4:2:0"
-    alpha: bool = False
-    alpha_layer: bool = False
-    full_range: bool = False
-    linear: bool = False
-    fields: Fields = Fields.NO
-    mirrored: bool = False
-    false_matrix: bool = False
-    aspect_changes: bool = False
-    dolby_vision_profile: int = 0
-    stated_twice: bool = False
-    left_behind: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    decoder: str | None = None
-
-    @property
-    def rgb(self) -> bool:
-        return self.chroma == "RGB"
-
-
-PLAIN_PICTURE = SourcePicture()
 
 
 def picture_of(

@@ -22,12 +22,13 @@ from .containers.chains import bytes_before
 from .containers.container_crop import container_crop
 from .containers.cut_end import is_cut_off
 from .containers.dolby_vision import NOT_CONVERTIBLE, profile_without_base
-from .containers.edit_list import NO_CUT, TrackEdits, changes_speed, cut_of, track_edits, why_edits_are_misread
+from .containers.edit_list import TrackEdits, changes_speed, cut_of, track_edits, why_edits_are_misread
 from .containers.matroska_elements import has_file_behind
 from .containers.next_file import Chain, chain_of
 from .containers.ordered_chapters import has_other_order
 from .containers.reference_movies import why_reference_movie
 from .containers.sample_entry import is_index_cut_off
+from .containers.track_cut import NO_CUT
 from .containers.unread import is_fragmented
 from .edited_times import edited_times, retimed
 from .headers.motion_jpeg import is_field

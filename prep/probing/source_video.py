@@ -9,8 +9,8 @@ import numpy as np
 
 from ...manifests.ragged import Array
 from .containers.container_crop import ContainerCrop
-from .containers.edit_list import NO_CUT, Cut
-from .picture import PLAIN_PICTURE, SourcePicture
+from .containers.track_cut import NO_CUT, Cut
+from .picture_properties import PLAIN_PICTURE, SourcePicture
 from .recordings import period_of
 
 EMPTY = np.zeros(0, dtype=np.int64)

@@ -14,7 +14,7 @@ from typing import Literal
 from ...errors import ToolError
 from ..pictures.picture_filters import needs_zscale
 from ..pictures.sizes import Sides, picture_layout, takes
-from ..probing.picture import Fields
+from ..probing.picture_properties import Fields
 from ..probing.source_video import SourceVideo
 from ..profile import ENCODERS, NVENC_ENCODERS, PRESETS, SOFTWARE_ENCODERS, Profile
 from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, passes

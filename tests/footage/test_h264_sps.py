@@ -10,7 +10,7 @@ import pytest
 
 import shortgop.prep.probing.probe as probe_module
 from shortgop.prep.probing.headers.access_units import HeaderReader
-from shortgop.prep.probing.picture import Fields
+from shortgop.prep.probing.picture_properties import Fields
 from shortgop.prep.probing.probe import probe
 from synthetic import SyntheticVideo
 

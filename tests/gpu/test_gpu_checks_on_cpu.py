@@ -8,9 +8,8 @@ import dataclasses
 import itertools
 import json
 import re
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,11 @@ import pytest
 import torch
 from check_record import OutOfTime, Record, Skipped, in_time
 from differences import EQUAL, difference
-from gpu_conversion import by_torch, cases, first_wrong
+from gpu_conversion import cases, first_wrong
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of, threaded_rate
 from gpu_loading import clips, expected_frames, in_batches, loader_of, order_of, wrong_rows
 from gpu_memory import Growth
 from gpu_nvcuvid import look_at
-from gpu_sanitizer import ALL_RAN, FOUND_STATUS, NO_TRITON_STATUS, case_of_each_formula, checked_by, convert_all
 from gpu_torchcodec import reason_of
 from picture_verdicts import Verdicts
 from sample_gops import Planes, check_each_codec, check_pictures, check_planes, cpu_pictures, cpu_planes, gops_of
@@ -348,58 +346,6 @@ def test_an_error_without_a_part_for_each_ffmpeg_is_kept_with_its_cause() -> Non
     cause = "libnvrtc.so.13: cannot open shared object file"
     assert reason_of(error) == f"Could not load this library: libtorchcodec_image.so ({cause})"
     assert reason_of(ImportError("No module named 'torchcodec'")) == "No module named 'torchcodec'"
-
-
-def test_the_sanitizer_sees_each_formula_of_the_kernel() -> None:
-    found = case_of_each_formula()
-    assert sorted(found) == ["full chroma", "planes", "replicated", "tables"]
-    convert_all(torch.device("cpu"), by_torch)
-
-
-def program_that(tmp_path: Path, says: Sequence[str], status: int) -> str:
-    """In place of compute-sanitizer: it writes down what it was asked, and runs nothing."""
-    program = tmp_path / "compute-sanitizer"
-    lines = [f"echo '{line}'" for line in says]
-    said = [f'echo "$PYTORCH_NO_CUDA_MEMORY_CACHING $@" > {tmp_path}/asked', *lines, f"exit {status}"]
-    program.write_text("\n".join(["#!/bin/sh", *said]))
-    program.chmod(0o755)
-    return str(program)
-
-
-def test_what_the_sanitizer_finds_fails_its_check(tmp_path: Path) -> None:
-    command = [sys.executable, "child.py"]
-    says = ["========= COMPUTE-SANITIZER", "replicated: ...", ALL_RAN, "========= ERROR SUMMARY: 0 errors"]
-    assert checked_by(program_that(tmp_path, says, 0), command, 60) == "ERROR SUMMARY: 0 errors"
-    asked = (tmp_path / "asked").read_text().split()
-    assert asked == ["1", "--tool", "memcheck", "--error-exitcode", str(FOUND_STATUS), *command]
-    invalid = ["========= Invalid __global__ read of size 1 bytes", "========= ERROR SUMMARY: 1 error"]
-    with pytest.raises(RuntimeError, match="found errors: Invalid __global__ read of size 1 bytes; .* 1 error"):
-        checked_by(program_that(tmp_path, invalid, FOUND_STATUS), command, 60)
-    with pytest.raises(RuntimeError, match="ended with status 1: Target application terminated"):
-        checked_by(program_that(tmp_path, ["========= Target application terminated"], 1), command, 60)
-    with pytest.raises(Skipped, match="Triton does not run"):
-        checked_by(program_that(tmp_path, [], NO_TRITON_STATUS), command, 60)
-
-
-def test_a_sanitizer_that_runs_nothing_has_shown_nothing(tmp_path: Path) -> None:
-    """One that does not fit the driver may end with success, and one in gVisor says that there is no device for it."""
-    clean = ["========= COMPUTE-SANITIZER", "========= ERROR SUMMARY: 0 errors"]
-    with pytest.raises(RuntimeError, match="did not run all: ERROR SUMMARY: 0 errors"):
-        checked_by(program_that(tmp_path, clean, 0), ["python"], 60)
-    refused = ["========= COMPUTE-SANITIZER", "========= Error: Device not supported. See the documentation"]
-    with pytest.raises(Skipped, match="does not run here: Error: Device not supported"):
-        checked_by(program_that(tmp_path, refused, 1), ["python"], 60)
-
-
-def test_a_sanitizer_that_is_slow_has_found_nothing_wrong(tmp_path: Path) -> None:
-    """Nor is the program waited for that it runs, which holds its output open."""
-    program = tmp_path / "compute-sanitizer"
-    program.write_text("#!/bin/sh\necho ========= COMPUTE-SANITIZER\nsleep 30\n")
-    program.chmod(0o755)
-    started = time.monotonic()
-    with pytest.raises(OutOfTime, match=r"^compute-sanitizer had not ended after 1 s$"):
-        checked_by(str(program), ["python"], 1)
-    assert time.monotonic() - started < 15
 
 
 def test_measurements_end_with_the_time_of_their_check(tmp_path: Path) -> None:

@@ -151,6 +151,16 @@ def test_what_is_said_before_the_checks_is_kept_in_a_pipe(tmp_path: Path) -> Non
     assert last == "the checks"
 
 
+def test_checks_of_the_ffmpeg_program_import_no_wheel() -> None:
+    """They run where only the program was carried, beside a torch, which has numpy."""
+    wheels = ["av", "donfig", "google_crc32c", "numcodecs", "packaging", "yaml", "zarr"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({wheels})); import gpu_ffmpeg"
+    path = os.pathsep.join([str(ROOT / "gpu_check"), os.environ.get("PYTHONPATH", "")])
+    argv, env = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine may have a GPU")
 def test_with_wheels_for_another_python_what_needs_none_runs_and_the_reason_comes_last(tmp_path: Path) -> None:
     why = "the wheels are for Python 3.7"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from shortgop.prep.given_up import given_up
-from shortgop.prep.probing.picture import Fields, SourcePicture
+from shortgop.prep.probing.picture_properties import Fields, SourcePicture
 from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.profile import Profile, Size
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from shortgop.errors import ToolError
 from shortgop.prep.probing.containers.container_crop import ContainerCrop
-from shortgop.prep.probing.picture import Fields, SourcePicture
+from shortgop.prep.probing.picture_properties import Fields, SourcePicture
 from shortgop.prep.probing.source_video import SourceVideo
 from shortgop.prep.profile import Profile, Size
 from shortgop.prep.running.gpu_errors import NO_GPU, cause_of, passes, wanted_driver

@@ -1,7 +1,7 @@
 """What files say that PyAV does not tell, and what FFmpeg leaves out without a message. Start at `unread`.
 
 unread                      video that FFmpeg does not read, in any kind of file
-sample_entry, edit_list, mp4_fragments, reference_movies  MP4 and QuickTime
+sample_entry, edit_list, track_cut, mp4_fragments, reference_movies  MP4 and QuickTime
 matroska_elements, ordered_chapters  Matroska
 dolby_vision, container_crop  what both of these may state
 transport_packets, programs  transport streams: what is missing, and what they show besides the stream that is read

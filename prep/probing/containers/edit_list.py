@@ -14,6 +14,7 @@ from av.video.stream import VideoStream
 
 from ....manifests.ragged import Array
 from .sample_entry import DAMAGED_BOXES, movie_timescale, track_box
+from .track_cut import NO_CUT, Cut
 
 _ENTRIES = {0: struct.Struct(">Iii"), 1: struct.Struct(">Qqi")}
 _FIELDS = struct.Struct(">BxxxI")
@@ -143,18 +144,6 @@ def hides_decoded_first(path: str, track: VideoStream, edits: TrackEdits, shows_
 def _hides_none(track: VideoStream, offsets: Array) -> bool:
     """Whether FFmpeg shows the first packet of a track, whose times of decoding it counts from the edit."""
     return all(entry.timestamp + int(offsets[0]) >= 0 for entry in islice(track.index_entries, 1))
-
-
-@dataclass(frozen=True)
-class Cut:
-    """The cut of a track that was opened without its edits: how many frames lie before it, `num_hidden`, and when, in
-    units of the track, what players show at 0 is shown in the media, `begin`."""
-
-    num_hidden: int = 0
-    begin: int = 0
-
-
-NO_CUT = Cut()
 
 
 def cut_of(path: str, track: VideoStream, edits: TrackEdits) -> Cut:
