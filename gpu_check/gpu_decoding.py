@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from busy_gpu import long_kernel
 from check_record import Record, Skipped, in_time
 from gpu_driver import preload_video_libraries, require_gpu, use_primary_context
 from gpu_environment import why_not_torch
@@ -189,12 +190,11 @@ def busy_streams(record: Record) -> None:
     gops = gops_of(samples(record, "h264"))
     expected = cpu_pictures(gops)
     contexts = cuda_contexts()
-    cuda: Any = torch.cuda
     wrong = 0
     for _ in range(5):
         kept: list[tuple[torch.Tensor, Planes]] = []
         for gop, pictures in zip(gops, expected, strict=True):
-            cuda._sleep(20_000_000)  # noqa: SLF001  # about ten milliseconds; torch's own tests take it
+            long_kernel()
             for number, frame in decoded(contexts.of(gop.config), gop, every_frame(len(gop.pattern))):
                 # libavcodec writes on the legacy stream, which is torch's default one.
                 kept.append((cuda_planes(frame).y.clone(), pictures[number]))

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from busy_gpu import long_kernel, streams
 from check_record import Record
 from gpu_decoding import ready
 from gpu_memory import Growth
@@ -27,7 +28,6 @@ BATCH_SIZE = 8
 SIZE, FRAMES = (256, 256), 8
 # Six batches, so that their memory is used again soon.
 _PREFETCH_BYTES = 6 * BATCH_SIZE * FRAMES * 3 * SIZE[0] * SIZE[1] + (1 << 20)
-_SLEEP_CYCLES = 20_000_000
 _SOAK_BATCHES = 200
 
 
@@ -67,11 +67,6 @@ def in_batches(order: Sequence[int]) -> Iterator[Sequence[int]]:
     return (order[first : first + BATCH_SIZE] for first in range(0, len(order), BATCH_SIZE))
 
 
-def _sleep() -> None:
-    cuda: Any = torch.cuda
-    cuda._sleep(_SLEEP_CYCLES)  # noqa: SLF001  # about ten milliseconds; torch's own tests take it
-
-
 def to_device(record: Record) -> None:
     """`device="cuda"`: every tensor of every batch is there, and equals the CPU's."""
     ready()
@@ -100,13 +95,12 @@ def slow_stream(record: Record) -> None:
     ready()
     dataset = clips(samples(record, "h264"))
     expected, order = expected_frames(dataset), order_of(len(dataset), 60)
-    cuda: Any = torch.cuda
-    for name, stream in (("default stream", torch.cuda.default_stream()), ("side stream", cuda.Stream())):
+    for name, stream in streams().items():
         loader = loader_of(dataset, order, 2, device="cuda")
         kept = []
         with torch.cuda.stream(stream):
             for batch in loader:
-                _sleep()
+                long_kernel()
                 # Behind the kernel; the batch itself is dropped at once.
                 kept.append(batch["frames"] + 0)
                 del batch
@@ -159,7 +153,7 @@ def pinned_and_dropped(record: Record) -> None:
     loader = loader_of(dataset, order, 2, pin_memory=True)
     kept = []
     for batch in loader:
-        _sleep()
+        long_kernel()
         kept.append(batch["frames"].to("cuda", non_blocking=True))
         del batch
     torch.cuda.synchronize()

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
 
 import torch
+from busy_gpu import long_kernel
 from check_record import Record, in_time
 from gpu_decoding import SPEED_VIDEOS, Clip, clips_of, decoding_of, ready, threaded_rate
 from gpu_driver import require_gpu
@@ -29,8 +29,6 @@ from shortgop.readers.plan import Place
 
 _SEED = 0
 _SOAK_GOPS = 1000
-# About ten milliseconds of a GPU; torch's own tests take this call.
-_LONG_KERNEL = 20_000_000
 
 
 class Sources:
@@ -93,7 +91,6 @@ def all_pictures(record: Record) -> None:
     """Every picture of every sample shows its number and equals the CPU's: in any order of GOPs and so of sizes, with
     any left out, and behind a long kernel."""
     ready()
-    cuda: Any = torch.cuda
     rng = random.Random(_SEED)  # noqa: S311  # no secrets
 
     def check(codec_name: str) -> None:
@@ -112,7 +109,7 @@ def all_pictures(record: Record) -> None:
                         continue
                     with sources.in_order(), verdicts.request(gop, frames, what + where):
                         if behind:
-                            cuda._sleep(_LONG_KERNEL)  # noqa: SLF001
+                            long_kernel()
                         try:
                             look_at(sources.of(gop), gop, expected[number], frames, verdicts)
                         except Exception:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from busy_gpu import long_kernel, streams
 from check_record import Record
 from differences import EQUAL, difference
 from gpu_decoding import ready
@@ -40,7 +41,6 @@ FORMATS: tuple[dict[str, Any], ...] = (
 )
 _LEVEL = 1 / 255
 _SOAK_CLIPS, _CLIPS_AT_ONCE = 10_000, 50
-_SLEEP_CYCLES = 20_000_000
 _SEED = 0
 
 Requests = list[tuple[int, list[int]]]
@@ -108,14 +108,13 @@ def busy_streams(record: Record) -> None:
     dataset = samples(record, "h264")
     on_cpu, opened = (shortgop.open(dataset, size=(256, 256), device=device) for device in ("cpu", CUDA))
     rng = random.Random(_SEED)  # noqa: S311  # no secrets
-    cuda: Any = torch.cuda
-    for name, stream in (("default stream", torch.cuda.default_stream()), ("side stream", cuda.Stream())):
+    for name, stream in streams().items():
         kept = []
         requests = [random_requests(on_cpu, rng, clips=8, frames=8) for _ in range(20)]
         with torch.cuda.stream(stream):
             for each in requests:
                 frames = opened.get_clips(each).data
-                cuda._sleep(_SLEEP_CYCLES)  # noqa: SLF001  # about ten milliseconds; torch's own tests take it
+                long_kernel()
                 kept.append(frames + 0)
                 del frames
         torch.cuda.synchronize()
@@ -206,13 +205,12 @@ def loader(record: Record) -> None:
     on_cpu, on_gpu = clips(folder), clips(folder, device=CUDA)
     # Each clip is read once: the CPU is slower than what it is compared with.
     expected, order = expected_frames(on_cpu), order_of(len(on_cpu), 60)
-    cuda: Any = torch.cuda
-    for name, stream in (("default stream", torch.cuda.default_stream()), ("side stream", cuda.Stream())):
+    for name, stream in streams().items():
         reading = shortgop.ClipLoader(on_gpu, order, batch_size=BATCH_SIZE)
         kept = []
         with torch.cuda.stream(stream):
             for batch in reading:
-                cuda._sleep(_SLEEP_CYCLES)  # noqa: SLF001  # as above
+                long_kernel()
                 kept.append(batch["frames"] + 0)
                 del batch
         torch.cuda.synchronize()
