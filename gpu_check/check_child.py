@@ -33,6 +33,7 @@ def main() -> None:
     faulthandler.enable()
     faulthandler.dump_traceback_later(_LONG_IMPORT_SECONDS, exit=False)
     import_ahead(modules, report)
+    faulthandler.cancel_dump_traceback_later()
     if not (line := sys.stdin.readline()):
         return
     order = json.loads(line)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from check_report import GRACE_SECONDS, Check, Ended
+from check_report import GRACE_SECONDS, Check, Ended, parse_report
 from checks import AHEAD, NEED_NO_WHEELS
 
 CHILD = Path(__file__).with_name("check_child.py")
@@ -54,20 +54,30 @@ class Processes:
 
     def __init__(self) -> None:
         self._ahead: list[Child] = []
+        self._most_ahead = _MOST_AHEAD
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for child in self._ahead:
-            end_child(child)
+        self._end_all()
+
+    def _end_all(self) -> None:
+        while self._ahead:
+            end_child(self._ahead.pop())
 
     def run(self, check: Check, samples: Path, limit_seconds: float, waiting: Sequence[Check]) -> Ended:
         """See `run_check`. Some of the checks that wait will be next."""
         child = self._ahead.pop(0) if self._ahead and _imports(check) else None
-        for _ in range(len(self._ahead), min(_MOST_AHEAD, sum(map(_imports, waiting)))):
+        for _ in range(len(self._ahead), min(self._most_ahead, sum(map(_imports, waiting)))):
             self._ahead.append(start_child(AHEAD))
-        return run_check(check, samples, limit_seconds, child)
+        ended = run_check(check, samples, limit_seconds, child)
+        if child is None or not parse_report(ended.report).is_cut_off_in_imports:
+            return ended
+        # What most checks import crashes or hangs, which may be of a library that few of them use.
+        self._end_all()
+        self._most_ahead = 0
+        return ended if ended.time_was_up else run_check(check, samples, limit_seconds - ended.seconds)
 
 
 def _imports(check: Check) -> bool:

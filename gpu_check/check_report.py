@@ -84,6 +84,11 @@ class Report:
     lacked_time: bool = False
     began_after_seconds: float | None = None
 
+    @property
+    def is_cut_off_in_imports(self) -> bool:
+        """Whether its process ended while it still imported."""
+        return self.result is None and self.began_after_seconds is None
+
 
 def parse_report(data: bytes) -> Report:
     """Read the lines of a report: JSON objects, one when it begins, {"figure": name, "value": ...}, and last one with
@@ -146,7 +151,7 @@ def _verdict(report: Report, ended: Ended) -> tuple[Result, str]:
         return "failed", report.why
     if ended.returncode == 0 and report.result is not None and not ended.killed:
         return report.result, report.why
-    importing = "" if report.began_after_seconds is not None else ", while it still imported"
+    importing = ", while it still imported" if report.is_cut_off_in_imports else ""
     if ended.killed:
         end = f"it was killed: {ended.killed}{importing}{_still_there(ended)}"
     elif ended.returncode is not None and ended.returncode < 0:

@@ -91,13 +91,34 @@ def test_where_the_imports_fail_a_check_has_a_fresh_process_and_errors_of_its_ow
     assert third.why == "ModuleNotFoundError: No module named 'no_such_module'"
 
 
-def test_imports_that_crash_or_hang_are_told(tmp_path: Path) -> None:
+def test_where_the_imports_crash_checks_run_without_them(tmp_path: Path) -> None:
+    """One library may crash that few checks use."""
     (tmp_path / "most.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    _, crashed = came_of([made_up("passes"), made_up("passes")], tmp_path)
-    assert (crashed.result, crashed.why) == ("failed", "its process was ended by SIGSEGV, while it still imported")
+    outcomes = came_of([made_up("tells_its_process")] * 3, tmp_path)
+    assert [(outcome.result, outcome.figures["ahead"]) for outcome in outcomes] == [("passed", False)] * 3
+
+
+def test_imports_that_hang_cost_one_check_its_time_and_are_told(tmp_path: Path) -> None:
     (tmp_path / "most.py").write_text("import time; time.sleep(600)")
-    _, hung = came_of([made_up("passes"), made_up("passes", seconds=1)], tmp_path)
+    checks = [made_up("passes"), made_up("passes", seconds=1), made_up("passes"), made_up("passes")]
+    _, hung, *others = came_of(checks, tmp_path)
     assert (hung.result, hung.why) == ("failed", "it was killed: it took more than 1 s, while it still imported")
+    assert [outcome.result for outcome in others] == ["passed"] * 2
+
+
+def test_what_crashes_a_check_of_itself_is_told(tmp_path: Path) -> None:
+    outcomes = came_of([made_up("waits_for_the_next_process"), made_up("crashes")], tmp_path)
+    assert outcomes[1].why == "its process was ended by SIGSEGV"
+
+
+@pytest.mark.long
+def test_a_process_that_waits_for_long_prints_nothing(tmp_path: Path) -> None:
+    """One that imports for long says where it is."""
+    _, second = came_of([made_up("takes_seconds"), made_up("fails")], tmp_path)
+    assert second.log[0] == "before the failure"
+    (tmp_path / "most.py").write_text("import time; time.sleep(600)")
+    _, hung = came_of([made_up("takes_seconds"), made_up("fails", seconds=1)], tmp_path)
+    assert any("most.py" in line for line in hung.log)
 
 
 def test_files_of_a_check_that_is_killed_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

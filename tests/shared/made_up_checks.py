@@ -70,6 +70,10 @@ def waits_for_the_next_process(record: Record) -> None:
         time.sleep(0.05)
 
 
+def takes_seconds(record: Record) -> None:
+    time.sleep(17)
+
+
 def imports_what_is_not_there(record: Record) -> None:
     importlib.import_module("no_such_module")
 
