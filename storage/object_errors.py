@@ -102,7 +102,12 @@ def failure(error: BaseException) -> Failure:
 
 def system_error(error: BaseException, place: str, credentials: str) -> OSError:
     """The error of the operating system that says the same. `credentials` says which ones were tried."""
-    number, text = _meaning(failure(error), credentials)
+    return error_of(failure(error), place, credentials)
+
+
+def error_of(what: Failure, place: str, credentials: str) -> OSError:
+    """`system_error` of a failure that is known already."""
+    number, text = _meaning(what, credentials)
     # OSError makes itself the subclass that goes with the number.
     return OSError(number, text, place)
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ..errors import UsageError
 from .network import NetworkOptions, RequestCounter, RequestCounts
-from .object_errors import failure, system_error
+from .object_errors import Failure, error_of, failure
 
 _T = TypeVar("_T")
 _HEDGING_THREADS = 256
@@ -101,6 +101,7 @@ class Requests:
 
         check_process(place)
         began, least_seconds, failures = time.monotonic(), math.inf, 0
+        told: Failure | None = None
         try:
             for attempt in itertools.count():
                 self.counter.add(RequestCounts(requests=1))
@@ -123,8 +124,11 @@ class Requests:
                     if attempt + 1 >= _LEAST_ATTEMPTS and not self._has_answered:
                         is_last = is_last or then > began + self.options.first_answer_seconds
                     if is_last or not what.is_passing:
-                        # A traceback would show the page of text of obstore's error.
-                        raise system_error(error, place, self.credentials()) from None
+                        # What the store answered before says more than that the time was up. A traceback would show
+                        # the page of text of obstore's error.
+                        said = told if told and isinstance(error, TimeoutError) else what
+                        raise error_of(said, place, self.credentials()) from None
+                    told = told if what.connection else what
                 else:
                     self._has_answered = self._has_served = True
                     least_seconds = time.monotonic() - asked

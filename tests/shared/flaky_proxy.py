@@ -163,9 +163,9 @@ async def _forward(state: _State, session: ClientSession, request: web.Request) 
     await asyncio.sleep(faults.latency_seconds)
     if faults.silent and state.next_of("silent"):
         await asyncio.sleep(3600)
-    if request.method == "GET" and state.drawn(faults.slow):
-        await asyncio.sleep(faults.slow_seconds)
     status = faults.status if faults.statuses and state.next_of("statuses") else 0
+    if request.method == "GET" and not status and state.drawn(faults.slow):
+        await asyncio.sleep(faults.slow_seconds)
     if faults.no_copies and "x-amz-copy-source" in request.headers:
         status = 411
     if status or state.drawn(faults.failed):
