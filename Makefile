@@ -8,7 +8,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/installed-$(shell pwd | cksum | cut -d ' ' -f 1)
 
 # A Python on the PATH need not run: pyenv has a shim for every version that anybody ever installed.
-PYTHONS := $(or $(PYTHON),python3.11 python3 python3.12 python3.13 python3.14)
+PYTHONS := $(if $(PYTHON),"$(PYTHON)",python3.11 python3 python3.12 python3.13 python3.14)
 FIND_PYTHON := for python in $(PYTHONS); do \
     "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; done
 
@@ -25,6 +25,10 @@ WITH_FFMPEG = libraries=$$($(PY) scripts/link_ffmpeg.py $(VENV)/ffmpeg) && LD_LI
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # The tests start Python hundreds of times: without compiled modules each start takes a quarter of a second more.
 unexport PYTHONDONTWRITEBYTECODE
+# Servers of tests and benchmarks listen on loopback, where a proxy of the network does not get to.
+ifeq ($(no_proxy)$(NO_PROXY),)
+export no_proxy := 127.0.0.1,localhost
+endif
 
 .PHONY: help demo test check fuzz chaos chaos-loader chaos-cluster race sweep bench bench-encodings gpu-check gpu-wheels gpu-ffmpeg image-check nodes-check versions clean
 
@@ -36,9 +40,11 @@ help:
 	@echo "make race    race two processes for the root of a dataset: RACE=\"--rounds 1000 --where disk lockless s3 flaky\""
 	@echo "make sweep   check every case of what the tests check some of: kills at every change, Ray and S3 together"
 	@echo "make bench   measure reading against other libraries: ten minutes, with BENCH= some hours"
+	@echo "make bench-encodings  measure what GOPs, presets and codecs cost: twenty minutes, with ENCODINGS=--full hours"
 	@echo "make check   lint and check types only"
 	@echo "make gpu-check  run the checks that need an NVIDIA GPU: at most eight minutes, see docs/gpu.md"
 	@echo "make gpu-wheels  collect what a machine with a GPU and no network needs for that"
+	@echo "make gpu-ffmpeg  collect the ffmpeg for it, where all that may be copied is small: see docs/gpu.md"
 	@echo "make image-check  run the Dockerfile's steps without Docker, as root: IMAGE=\"--target cpu cuda\""
 	@echo "make nodes-check  run the script for Slurm and ray up on three machines of namespaces, as root: NODES=\"--only 'slurm: cancelled'\""
 	@echo "make versions  read datasets with the oldest and the newest libraries that shortgop installs with"
@@ -124,7 +130,7 @@ sweep: $(STAMP)
 GPU_CHECK :=
 
 gpu-check:
-	@$(or $(PYTHON),$(wildcard $(PY)),python3) gpu_check/start.py $(GPU_CHECK)
+	@"$(or $(PYTHON),$(wildcard $(PY)),python3)" gpu_check/start.py $(GPU_CHECK)
 
 # The version of the Python that has torch there.
 GPU_PYTHON := 3.12

@@ -81,7 +81,7 @@ def killer(tmp_path_factory: pytest.TempPathFactory) -> Killer:
         f"mktemp -p {killer.waiting} > /dev/null\n"
         f"while [ -e {killer.gate} ]; do sleep 0.1; done;; esac; fi\n"
         f'if [ -s {killer.what} ]; then case "$*" in *"$(cat {killer.what})"*) kill -9 $PPID;; esac; fi\n'
-        f'exec {find_ffmpeg().path} "$@"\n'
+        f'exec "{find_ffmpeg().path}" "$@"\n'
     )
     killer.program.chmod(0o755)
     return killer

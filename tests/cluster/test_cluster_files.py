@@ -182,7 +182,7 @@ def test_a_slurm_job_whose_time_is_up_before_its_nodes_are_there_says_so(tmp_pat
     """It would be so again, so it does not queue again. Bash dies of a signal without a trap, without a word."""
     programs = {
         "ray": "exec sleep 60",
-        "python3": f'if [ "$1" = -c ]; then exec {sys.executable} "$@"; fi; kill -USR1 $PPID',
+        "python3": f'if [ "$1" = -c ]; then exec "{sys.executable}" "$@"; fi; kill -USR1 $PPID',
         "shortgop": f"touch {tmp_path}/begun",
     }
     done = slurm_job(tmp_path, programs)
@@ -200,7 +200,7 @@ def test_ray_has_the_cores_of_each_node_of_a_slurm_job(
     rays = tmp_path / "rays"
     programs = {
         "ray": f'echo "$@" >> {rays}; exec sleep 60',
-        "python3": f'if [ "$1" = -c ]; then exec {sys.executable} "$@"; fi',
+        "python3": f'if [ "$1" = -c ]; then exec "{sys.executable}" "$@"; fi',
         "srun": step(f"printf '%s\\n' \"$@\" > {tmp_path}/asked"),
         "shortgop": f'until [ "$(wc -l < {rays})" = 3 ]; do sleep 0.05; done',
     }
@@ -230,7 +230,7 @@ def test_a_slurm_job_whose_first_node_is_lost_is_queued_again_by_the_next(
     nodes = "n1\\nn2\\nn3\\n" if "[1-3]" in squeue else "n2\\nn3\\n"
     programs = {
         "ray": '[ "$2" = --block ] || exec sleep 60',
-        "python3": f'if [ "$1" = -c ]; then exec {sys.executable} "$@"; fi',
+        "python3": f'if [ "$1" = -c ]; then exec "{sys.executable}" "$@"; fi',
         "srun": step(),
         "sleep": f'[ "$1" = 10 ] && set 0.05; exec {shutil.which("sleep")} "$1"',
         "squeue": f'echo "$SLURMD_NODENAME" >> {asked}; echo "{squeue}"',

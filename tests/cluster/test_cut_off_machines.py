@@ -130,7 +130,7 @@ def test_a_job_ends_though_ray_never_says_that_a_step_was_lost_with_its_machine(
     program.write_text(
         "#!/bin/sh\n"
         f'case "$(hostname) $*" in "a "*.mp4*) touch {stands}; exec sleep 1000;; esac\n'
-        f'exec {find_ffmpeg().path} "$@"\n'
+        f'exec "{find_ffmpeg().path}" "$@"\n'
     )
     program.chmod(0o755)
     dataset, settings = folders(tmp_path).new(), {ENVIRONMENT_VARIABLE: str(program)}

@@ -89,7 +89,7 @@ class StandIn:
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandIn]:
     folder = tmp_path_factory.mktemp("stand_in")
     program, script = folder / "ffmpeg", folder / "script"
-    program.write_text(f'#!/bin/sh\n[ -e {script} ] && . {script}\nexec {find_ffmpeg().path} "$@"\n')
+    program.write_text(f'#!/bin/sh\n[ -e {script} ] && . {script}\nexec "{find_ffmpeg().path}" "$@"\n')
     program.chmod(0o755)
     find_ffmpeg.cache_clear()
     with pytest.MonkeyPatch.context() as patch:

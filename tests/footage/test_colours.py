@@ -131,8 +131,8 @@ def without_zscale(folder: Path) -> Path:
     real = imageio_ffmpeg.get_ffmpeg_exe()
     program.write_text(
         "#!/bin/bash\n"
-        f'case "$*" in\n  *-filters*) {real} "$@" | grep -v zscale ;;\n'
-        f'  *zscale=*) echo "No such filter: \'zscale\'" >&2; exit 8 ;;\n  *) exec {real} "$@" ;;\nesac\n'
+        f'case "$*" in\n  *-filters*) "{real}" "$@" | grep -v zscale ;;\n'
+        f'  *zscale=*) echo "No such filter: \'zscale\'" >&2; exit 8 ;;\n  *) exec "{real}" "$@" ;;\nesac\n'
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return program

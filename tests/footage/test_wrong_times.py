@@ -71,7 +71,7 @@ def test_frames_that_all_have_one_time_are_refused_with_the_command_that_gives_t
         assert "gives all of its frames one time" in failure.reason
     (command,) = re.findall("`(.*?)`", failure.reason)
     command = command.replace("FILE", "v.mp4").replace("RATE", "30")
-    command = command.replace("ffmpeg", f"{imageio_ffmpeg.get_ffmpeg_exe()} -v error")
+    command = command.replace("ffmpeg", f'"{imageio_ffmpeg.get_ffmpeg_exe()}" -v error')
     subprocess.run(command, shell=True, check=True, cwd=tmp_path)
     assert prepared(tmp_path / "OUT.mp4", tmp_path / "right", salvage=False).failures == ()
     right = shortgop.open(tmp_path / "right")[0]

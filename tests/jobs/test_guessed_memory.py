@@ -154,8 +154,8 @@ def test_no_more_run_at_a_time_than_fit_although_their_sizes_were_not_known(
     notes, program, ffmpeg = tmp_path / "notes", tmp_path / "ffmpeg", find_ffmpeg().path
     program.write_text(
         "#!/bin/sh\n"
-        f'case "$*" in *-copyts*) echo + >> {notes}; {ffmpeg} "$@"; code=$?; echo - >> {notes}; exit $code;; esac\n'
-        f'exec {ffmpeg} "$@"\n'
+        f'case "$*" in *-copyts*) echo + >> {notes}; "{ffmpeg}" "$@"; code=$?; echo - >> {notes}; exit $code;; esac\n'
+        f'exec "{ffmpeg}" "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))

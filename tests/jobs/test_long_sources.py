@@ -125,7 +125,7 @@ def test_a_section_that_fits_nothing_leads_to_the_whole_video(
         'for at in "${!arguments[@]}"; do\n'
         "  if [[ ${arguments[at]} == -ss && ${arguments[at+1]} == [5-9].* ]]; then arguments[at+1]=14; fi\n"
         "done\n"
-        f'exec {find_ffmpeg().path} "${{arguments[@]}}"\n'
+        f'exec "{find_ffmpeg().path}" "${{arguments[@]}}"\n'
     )
     wrong.chmod(0o755)
     find_ffmpeg.cache_clear()

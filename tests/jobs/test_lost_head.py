@@ -36,7 +36,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
     program.write_text(
         "#!/bin/sh\n"
         f'case "$*" in */2.mp4*) touch {tmp_path}/hangs; exec sleep 1000;; esac\n'
-        f'exec {find_ffmpeg().path} "$@"\n'
+        f'exec "{find_ffmpeg().path}" "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))

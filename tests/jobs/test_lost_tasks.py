@@ -157,8 +157,8 @@ def test_units_beside_one_that_takes_all_memory_are_prepared(tmp_path: Path, mon
     (tmp_path / "takes_memory.py").write_text(_TAKES_MEMORY)
     program.write_text(
         "#!/bin/sh\n"
-        f'case "$*" in *2.mp4*) exec {sys.executable} {tmp_path}/takes_memory.py;; *.mp4*) sleep 2;; esac\n'
-        f'exec {find_ffmpeg().path} "$@"\n'
+        f'case "$*" in *2.mp4*) exec "{sys.executable}" "{tmp_path}/takes_memory.py";; *.mp4*) sleep 2;; esac\n'
+        f'exec "{find_ffmpeg().path}" "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))

@@ -116,8 +116,8 @@ def test_a_machine_begins_no_more_than_it_can_hold(tmp_path: Path, monkeypatch: 
     sources = make_own_units(tmp_path / "sources", 4)
     program.write_text(
         "#!/bin/sh\n"
-        f'case "$*" in *.mp4*) echo + >> {notes}; {ffmpeg} "$@"; code=$?; echo - >> {notes}; exit $code;; esac\n'
-        f'exec {ffmpeg} "$@"\n'
+        f'case "$*" in *.mp4*) echo + >> {notes}; "{ffmpeg}" "$@"; code=$?; echo - >> {notes}; exit $code;; esac\n'
+        f'exec "{ffmpeg}" "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
@@ -138,7 +138,7 @@ def test_a_unit_whose_machine_is_lost_runs_where_there_is_less_memory(
     program.write_text(
         "#!/bin/sh\n"
         f'case "$*" in *.mp4*) mkdir {stood} 2> /dev/null && while kill -0 $PPID; do sleep 0.2; done;; esac\n'
-        f'exec {find_ffmpeg().path} "$@"\n'
+        f'exec "{find_ffmpeg().path}" "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))

@@ -29,7 +29,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandI
         notes.touch()
         program.write_text(
             f'#!/bin/sh\ncase "$*" in {pattern})\n[ $(wc -l < {notes}) -lt {times} ] && echo >> {notes} && '
-            f'kill -{signal} $$ ;;\nesac\nexec {real} "$@"\n'
+            f'kill -{signal} $$ ;;\nesac\nexec "{real}" "$@"\n'
         )
         program.chmod(0o755)
         monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))

@@ -208,7 +208,7 @@ def reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "reports"
     folder.mkdir()
     program = tmp_path / "ffmpeg"
-    program.write_text(f'#!/bin/sh\nFFREPORT="file={folder}/$$.log:level=40" exec {find_ffmpeg().path} "$@"\n')
+    program.write_text(f'#!/bin/sh\nFFREPORT="file={folder}/$$.log:level=40" exec "{find_ffmpeg().path}" "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
     find_ffmpeg.cache_clear()

@@ -49,9 +49,9 @@ def hanging_ffmpeg(folder: Path, hang: str, *, times: int) -> Path:
     script = folder / "ffmpeg"
     script.write_text(
         f"""#!/bin/sh
-        case "$*" in *-copyts*) ;; *) exec {find_ffmpeg().path} "$@" ;; esac
+        case "$*" in *-copyts*) ;; *) exec "{find_ffmpeg().path}" "$@" ;; esac
         echo attempt >> {folder}/attempts
-        [ $(wc -l < {folder}/attempts) -gt {times} ] && exec {find_ffmpeg().path} "$@"
+        [ $(wc -l < {folder}/attempts) -gt {times} ] && exec "{find_ffmpeg().path}" "$@"
         {hang.format(ffmpeg=find_ffmpeg().path)}
         """
     )
@@ -61,8 +61,8 @@ def hanging_ffmpeg(folder: Path, hang: str, *, times: int) -> Path:
 
 HANGS = {
     "before it does anything": "exec sleep 1000",
-    "stopped, as a child of a script": '{ffmpeg} "$@" & kill -STOP $!; wait',
-    "when all is written": 'trap "" PIPE; {ffmpeg} "$@"; exec >&- 2>&-; exec sleep 1000',
+    "stopped, as a child of a script": '"{ffmpeg}" "$@" & kill -STOP $!; wait',
+    "when all is written": 'trap "" PIPE; "{ffmpeg}" "$@"; exec >&- 2>&-; exec sleep 1000',
     "in a child that keeps the pipes": "sleep 1000 & exec sleep 1000",
 }
 
@@ -113,9 +113,9 @@ def test_the_pass_that_only_decodes_is_ended_and_tried_again_as_well(tmp_path: P
     script = tmp_path / "ffmpeg"
     script.write_text(
         f"""#!/bin/sh
-        case "$*" in *wrapped_avframe*) ;; *) exec {find_ffmpeg().path} "$@" ;; esac
+        case "$*" in *wrapped_avframe*) ;; *) exec "{find_ffmpeg().path}" "$@" ;; esac
         echo attempt >> {tmp_path}/attempts
-        [ $(wc -l < {tmp_path}/attempts) -gt 2 ] && exec {find_ffmpeg().path} "$@"
+        [ $(wc -l < {tmp_path}/attempts) -gt 2 ] && exec "{find_ffmpeg().path}" "$@"
         [ $(wc -l < {tmp_path}/attempts) -gt 1 ] && kill -9 $$
         exec sleep 1000
         """

@@ -87,7 +87,7 @@ def install(folder: Path, **has: Any) -> Installed:
     gpu = {**L4, **has, "real": imageio_ffmpeg.get_ffmpeg_exe(), "log": str(log)}
     (folder / "gpu.json").write_text(json.dumps(gpu))
     log.touch()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -SE {__file__} {folder}/gpu.json "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -SE "{__file__}" "{folder}/gpu.json" "$@"\n')
     program.chmod(0o755)
     return Installed(str(program), log)
 

@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -69,7 +70,8 @@ class Machines:
         own_file = block.replace("jobs/ray_up/machines.yaml", str(self.folder / "machines.yaml"))
         return (
             own_file.replace("/opt/shortgop", "/mnt/shortgop").replace("/mnt", str(self.mnt))
-            .replace("--nodes=8", f"--nodes={len(_CPUS)}").replace("jobs/slurm/", f"{ROOT}/jobs/slurm/")
+            .replace("--nodes=8", f"--nodes={len(_CPUS)}")
+            .replace("jobs/slurm/", f"{shlex.quote(str(ROOT))}/jobs/slurm/")
         )  # fmt: skip
 
 
@@ -124,7 +126,7 @@ def submitted(machines: Machines, dataset: Path) -> str:
     (line,) = [each for each in block_with("prep.sbatch").splitlines() if each.startswith("sbatch")]
     command = machines.page(line).replace(str(machines.mnt / "dataset"), str(dataset))
     output = machines.mnt / "%j.out"
-    return machines.slurm(*command.replace("sbatch", f"sbatch --parsable --output={output}", 1).split()).strip()
+    return machines.slurm(*shlex.split(command.replace("sbatch", f"sbatch --parsable --output={output}", 1))).strip()
 
 
 def job_state(machines: Machines, job: str) -> dict[str, str]:
@@ -319,6 +321,8 @@ def main() -> None:
         for kind, cases in CASES.items()
     }
     refuse_missing([kind for kind, chosen in chosen_of.items() if chosen])
+    if ENVIRONMENT.is_relative_to("/tmp") or ROOT.is_relative_to("/tmp"):
+        sys.exit("nodes_check: each node has a /tmp of its own; use a checkout and an environment elsewhere")
     failed = 0
     with tempfile.TemporaryDirectory(prefix="nodes-", dir="/var/tmp") as name:  # each node has a /tmp of its own
         mnt = Path(name) / "mnt"

@@ -248,7 +248,7 @@ def test_a_source_that_changes_while_it_is_encoded_leaves_nothing(
     film(tmp_path / "new.mp4", 500)
     new, old, ffmpeg = tmp_path / "new.mp4", tmp_path / "corpus" / "b.mp4", tmp_path / "ffmpeg"
     arrives = f'case "$*" in *{old}*) [ -e {new} ] && mv {new} {old};; esac'
-    ffmpeg.write_text(f'#!/bin/sh\n{arrives}\nexec {find_ffmpeg().path} "$@"\n')
+    ffmpeg.write_text(f'#!/bin/sh\n{arrives}\nexec "{find_ffmpeg().path}" "$@"\n')
     ffmpeg.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(ffmpeg))
     find_ffmpeg.cache_clear()

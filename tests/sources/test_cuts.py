@@ -84,7 +84,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     log, wrapper = tmp_path / "starts", tmp_path / "ffmpeg"
     wrapper.write_text(
         f'#!/bin/sh\ncase "$*" in *frag_keyframe*) echo "$*" >> {log};; esac\n'
-        f'exec {imageio_ffmpeg.get_ffmpeg_exe()} "$@"\n'
+        f'exec "{imageio_ffmpeg.get_ffmpeg_exe()}" "$@"\n'
     )
     wrapper.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(wrapper))

@@ -32,6 +32,8 @@ def aws_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    # Nor is the machine asked for a role.
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     return tmp_path
