@@ -237,10 +237,8 @@ def no_other_loaders() -> None:
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """Start an S3 server with one bucket, and stop it at the end of the test run."""
+    share_models()
     with s3_server() as endpoint:
-        # Nothing of the user's own account is asked for.
-        with s3_settings(endpoint):
-            share_models()
         yield endpoint
 
 

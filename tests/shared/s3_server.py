@@ -20,6 +20,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 BUCKET = "corpus"
 
@@ -82,13 +83,16 @@ def empty(endpoint: str) -> None:
 
 def share_models() -> None:
     """Have boto3 read the model of S3 once in this process, and now: shortgop makes a client for each lock in S3, and
-    reading it takes longer than all that is asked of most of them."""
+    reading it takes longer than all that is asked of most of them. Nothing of the user's own account is asked for."""
     import boto3
     import botocore.session
     from botocore.loaders import create_loader
 
     botocore.session.create_loader = functools.cache(create_loader)
-    boto3.Session().client("s3", region_name="us-east-1")
+    with mock.patch.dict(os.environ, environment("http://127.0.0.1:9")):
+        for name in OTHER_SETTINGS:
+            os.environ.pop(name, None)
+        boto3.Session().client("s3", region_name="us-east-1")
 
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
