@@ -3,7 +3,7 @@
     python benchmarks/robots.py --python python3.12 --rounds 5
 
 LeRobot writes a dataset of two cameras with its own settings, shortgop prepares it, and loaders of both read random
-items of it in turn, as three kinds of policies want them. LeRobot gets an environment of its own in benchmarks/cache,
+items of it in turn, as three kinds of policies want them. LeRobot gets an environment of its own in .venv/lerobot,
 since it wants another PyAV than `prep`; shortgop reads in it, too. It takes an hour and more. TorchCodec needs FFmpeg's
 libraries: LD_LIBRARY_PATH is what `python scripts/link_ffmpeg.py .venv/ffmpeg` prints. `make bench` leaves this out.
 """
@@ -37,7 +37,8 @@ _HERE = Path(__file__).parent
 
 def environment(python: str) -> Path:
     """The Python of an environment with LeRobot, which is made once."""
-    folder = footage.WORK / "lerobot-environment"
+    # Not in the cache: tests look at all modules in the folder of benchmarks.
+    folder = ROOT / ".venv" / "lerobot"
     made = folder / "bin" / "python"
     if not (folder / "complete").exists():
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
