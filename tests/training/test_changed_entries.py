@@ -3,11 +3,13 @@ its batches are those of a DataLoader all the same."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -130,6 +132,73 @@ def test_frames_that_are_kept_in_containers_stay_those_of_their_clip(
     assert len(found) > 30
     for draw, pictures in found:
         assert all(map(torch.equal, pictures, every_picture(read.items([draw])[0]["kept"])))
+
+
+class Dotted(dict[str, Any]):
+    """Its entries are its attributes, too, and it has one of any name."""
+
+    __getattr__ = dict.get
+
+
+@dataclass
+class Frame:
+    """A frame of a video, and what it belongs to."""
+
+    pictures: Any
+    owner: Any = None
+
+    @functools.cached_property
+    def first(self) -> torch.Tensor:
+        return cast(torch.Tensor, self.pictures[:1])
+
+
+class Locked:
+    def __reduce__(self) -> str:
+        raise TypeError("it cannot be copied")
+
+
+@dataclass
+class Handle(Locked):
+    name: str
+
+
+def kept_apart(entry: Any, row: torch.Tensor) -> Any:
+    """What becomes of an entry without a column, in an item that is read into this row."""
+    frames = row[None]
+    return write_items([{"frames": row, "entry": entry}], ["frames", "entry"], {"frames": frames}, [0])[0]["entry"]
+
+
+def test_dicts_whose_entries_are_attributes_are_searched() -> None:
+    """They ended the pass."""
+    row = torch.tensor([1, 2])
+    found = kept_apart(Dotted(picture=row), row)
+    row[:] = 0
+    assert type(found) is Dotted
+    assert found["picture"].tolist() == [1, 2]
+
+
+def test_objects_that_hold_each_other_are_searched() -> None:
+    """They were a RecursionError."""
+    row = torch.tensor([1, 2])
+    owner = Frame(row)
+    owner.owner = [Frame(row, owner), Frame(row, owner)]
+    assert owner.first.tolist() == [1]
+    found = kept_apart({"frame": owner, "again": owner}, row)
+    row[:] = 0
+    assert found["frame"] is found["again"] is found["frame"].owner[0].owner is found["frame"].owner[1].owner
+    pictures = [found["frame"].pictures, found["frame"].owner[0].pictures, found["frame"].owner[1].pictures]
+    assert [each.tolist() for each in (found["frame"].first, *pictures)] == [[1], [1, 2], [1, 2], [1, 2]]
+
+
+def test_what_holds_no_frames_is_not_copied(tmp_path: Path) -> None:
+    """Objects that have no copies were an error, and the array of a file was read."""
+    row = torch.tensor([1, 2])
+    table = np.lib.format.open_memmap(tmp_path / "table.npy", "w+", np.int64, (4,))
+    entry = {"handle": Handle("a"), "table": [Frame(table, torch.ones(3)), (3, "a")]}
+    assert kept_apart(entry, row) is entry
+    found = kept_apart({**entry, "picture": row}, row)
+    assert found["handle"] is entry["handle"]
+    assert found["table"] is entry["table"]
 
 
 @pytest.mark.parametrize(

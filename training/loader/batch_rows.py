@@ -147,9 +147,12 @@ def _alone(value: Any, memory: range) -> Any:
     `memory`, which other batches are read into."""
     if isinstance(value, torch.Tensor) and value.layout == torch.strided:
         is_whole = value.untyped_storage().nbytes() == value.numel() * value.element_size()
-        return value.detach() if is_whole and value.data_ptr() not in memory else value.detach().clone()
-    if isinstance(value, np.ndarray):
-        return value if value.base is None else value.copy()
+        if not is_whole or value.data_ptr() in memory:
+            return value.detach().clone()
+        return value.detach() if value.requires_grad else value
+    # What a file has is in no other memory.
+    if isinstance(value, np.ndarray) and value.base is not None and not isinstance(value, np.memmap):
+        return value.copy()
     return value
 
 

@@ -2,28 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+import numpy as np
+import torch
+
+# None of them holds others.
+_PLAIN = {int, float, bool, str, bytes, type(None), torch.Tensor, np.ndarray}
+
 
 def with_values(entry: Any, change: Callable[[Any], Any]) -> Any:
     """An entry with each value changed that is no dict, list, tuple or dataclass: one alone, or those in these, however
-    deep."""
-    if isinstance(entry, dict):
-        changed = copy(entry)
-        changed.update((key, with_values(each, change)) for key, each in entry.items())
-        return changed
-    if type(entry) in {list, tuple}:
-        return type(entry)(with_values(each, change) for each in entry)
-    if hasattr(entry, "_make"):
-        # A named tuple.
-        return entry._make(with_values(each, change) for each in entry)
-    if is_dataclass(entry) and not isinstance(entry, type):
-        made = copy(entry)
-        for name in (field.name for field in fields(entry) if hasattr(entry, field.name)):
+    deep. What holds no value that `change` gives another one for is in the result itself, uncopied. A container that
+    the entry has in several places is one in the result, too, and it may hold itself."""
+    begun: set[int] = set()
+    # What each container became, by its id. It is kept as well, so that its id is no other's meanwhile.
+    found: dict[int, tuple[Any, Any]] = {}
+
+    def changed(value: Any) -> Any:
+        parts = _parts(value)
+        if parts is None:
+            return change(value)
+        if id(value) in begun and id(value) not in found and not isinstance(value, tuple):
+            # It holds itself, so its copy holds that copy.
+            found[id(value)] = value, copy(value)
+        if id(value) in found:
+            return found[id(value)][1]
+        begun.add(id(value))
+        others = {place: other for place, part in parts if (other := changed(part)) is not part}
+        if others:
+            found[id(value)] = value, _with_parts(value, others, found.get(id(value), (value, None))[1])
+        return found.setdefault(id(value), (value, value))[1]
+
+    return changed(entry)
+
+
+def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
+    """The places in a container and what is there; None for what is none."""
+    if type(value) in _PLAIN:
+        return None
+    if isinstance(value, dict):
+        return list(value.items())
+    if type(value) in {list, tuple} or _is_named_tuple(value):
+        return enumerate(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        # Also what is no field, such as a property that was cached.
+        names = dict.fromkeys([field.name for field in fields(value)]) | getattr(value, "__dict__", {})
+        return [(name, getattr(value, name)) for name in names if hasattr(value, name)]
+    return None
+
+
+def _is_named_tuple(value: Any) -> bool:
+    # A dict may have an attribute of any name.
+    return isinstance(value, tuple) and hasattr(value, "_make")
+
+
+def _with_parts(value: Any, others: Mapping[Any, Any], made: Any) -> Any:
+    """A container with others in these places: `made`, its copy, or a new one where that is None."""
+    if isinstance(value, tuple):
+        parts = (others.get(place, part) for place, part in enumerate(value))
+        return tuple(parts) if type(value) is tuple else value._make(parts)  # type: ignore[attr-defined]
+    made = copy(value) if made is None else made
+    for place, other in others.items():
+        if isinstance(value, (dict, list)):
+            made[place] = other
+        else:
             # Also where it is frozen.
-            object.__setattr__(made, name, with_values(getattr(entry, name), change))
-        return made
-    return change(entry)
+            object.__setattr__(made, place, other)
+    return made
