@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -125,16 +127,58 @@ def test_a_set_among_the_arguments_is_told_alike_in_each_process() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.array, torch.tensor])
-def test_a_large_array_among_the_arguments_is_told_by_all_of_its_values(kind: Any) -> None:
-    """Its repr has the first and the last ones alone: a state was taken on with another table of starts."""
+@pytest.mark.parametrize("held", [lambda each: each, lambda each: {"starts": [(each, 3)]}], ids=["alone", "in a dict"])
+def test_an_array_among_the_arguments_is_told_by_all_of_its_values(kind: Any, held: Any) -> None:
+    """The repr of a large one has the first and the last ones alone: a state was taken on with another table of starts.
+    That of a small one has a few digits of each."""
+
+    def told(values: Any) -> str:
+        return fingerprint(functools.partial(any_stride, held(kind(values))))
+
     one, other = list(range(2000)), list(range(2000))
     other[1000] = 0
-    assert fingerprint(functools.partial(any_stride, kind(one))) == fingerprint(
-        functools.partial(any_stride, kind(one))
-    )
-    assert fingerprint(functools.partial(any_stride, kind(one))) != fingerprint(
-        functools.partial(any_stride, kind(other))
-    )
+    assert told(one) == told(one)
+    assert told(one) != told(other)
+    assert told([12.345671]) != told([12.345673])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: torch.eye(2000).to_sparse(),
+        lambda: torch.ones(2000, device="meta"),
+        lambda: torch.ones(2000, dtype=torch.bfloat16).requires_grad_(),
+        lambda: torch.ones(2, 2000).mT,
+        lambda: torch.tensor(1j).conj(),
+        lambda: np.ones(2000, dtype="i4,f8")[::-2],
+        lambda: np.ma.masked_equal(np.arange(2000), 5),
+        lambda: np.array(None),
+    ],
+)
+def test_arrays_of_any_kind_may_be_among_the_arguments(made: Any) -> None:
+    """Some were an error."""
+    assert fingerprint(functools.partial(any_stride, made())) == fingerprint(functools.partial(any_stride, made()))
+
+
+def test_a_large_table_among_the_arguments_is_read_once(tmp_path: Path) -> None:
+    """It was made a text of for each name of the function, in each message: minutes."""
+    policy = shortgop.ClipsBy(functools.partial(any_stride, np.arange(1 << 22)), 4)
+    started = time.process_time()
+    names = {repr(policy) for _ in range(1000)}
+    assert len(names) == 1
+    assert time.process_time() - started < 2
+    # A file that is larger than any memory is not read at all.
+    (tmp_path / "large.npy").write_bytes(b"")
+    os.truncate(tmp_path / "large.npy", 1 << 42)
+    large = np.memmap(tmp_path / "large.npy", np.int64, "r")
+    assert "memmap(int64, (549755813888,), large.npy)" in repr(shortgop.ClipsBy(functools.partial(any_stride, large)))
+
+
+@pytest.mark.parametrize("count", [2, 2000])
+def test_objects_in_an_array_count_by_their_class_alone_and_that_is_said(count: int) -> None:
+    objects = np.array([Plain(1)] * count, dtype=object)
+    with pytest.warns(DatasetWarning, match=r"object of \S+Plain, which has no __repr__"):
+        fingerprint(functools.partial(any_stride, objects))
 
 
 class Plain:

@@ -12,7 +12,11 @@ from ..which_clips.mixing import SEED_FOR_EACH
 from .slices import EpochSlices
 
 STATE_VERSION = 2
-_FINGERPRINTS = {"clips": "policy, or another seed of the dataset", "order": "order", "seed": "seed"}
+_FINGERPRINTS = {
+    "clips": "policy, or another seed of the dataset (a ClipsBy counts by its function's name and arguments)",
+    "order": "order",
+    "seed": "seed",
+}
 _AS_THEN = "make the dataset and the sampler as they were then, or begin without it"
 
 

@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
@@ -29,6 +30,10 @@ from .keyed import key
 from .offsets import MOST_FRAMES, at_least_one
 from .placed_clips import MOST_CLIPS
 from .video_table import VideoTable
+
+# Larger files than these bytes are not read for a digest, and so many values at once.
+_LARGEST_FILE_BYTES = 1 << 30
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,10 @@ class ClipsBy:
 
     `ends` says what comes in place of a frame that the video does not have, as with other policies; by default that is
     an error. For workers that start anew it has to be importable. A training state is refused where the function has
-    another name, or is a functools.partial with other arguments; what it does is not looked into. An object whose class
-    has no `__repr__` counts by its class alone, and a DatasetWarning says so.
+    another name, or is a functools.partial with other arguments; what it does is not looked into. Of arguments, also in
+    dicts, lists, tuples and sets, arrays and tensors on the CPU count by all their values (an array of a file of more
+    than 1 GiB by its type, its shape and the file's name), and others by their `__repr__`: that of a dataclass leaves
+    values of a large array out. An object whose class has none counts by its class alone, and a DatasetWarning says so.
     """
 
     choose: Choose
@@ -103,7 +110,12 @@ class ClipsBy:
         more = f", clips_per_video={self.clips_per_video}" if self.clips_per_video > 1 else ""
         more += f", ends={self.ends!r}" if self.ends != "error" else ""
         count = "" if self.num_frames is None else f", {self.num_frames}"
-        return f"ClipsBy({named(self.choose)}{count}{more})"
+        return f"ClipsBy({self.name}{count}{more})"
+
+    @lazy
+    def name(self) -> str:
+        """What the function is called, with its arguments: the same in every process."""
+        return _named(self.choose)
 
     @lazy
     def is_random(self) -> bool:
@@ -116,29 +128,57 @@ class ClipsBy:
         return len(needed) != 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
 
 
-def named(choose: Any) -> str:
-    """What a function is called, the same in every process."""
+def _named(choose: Any) -> str:
     if isinstance(choose, functools.partial):
         keywords = [f"{name}={_shown(value)}" for name, value in sorted(choose.keywords.items())]
-        return f"partial({', '.join([named(choose.func), *map(_shown, choose.args), *keywords])})"
+        return f"partial({', '.join([_named(choose.func), *map(_shown, choose.args), *keywords])})"
     name = getattr(choose, "__qualname__", None)
     return name if isinstance(name, str) else _shown(choose)
 
 
 def _shown(value: Any) -> str:
     """The repr of a value without what differs from process to process: addresses, which a text has none of, and the
-    order of a set. The repr of a large array or tensor leaves values out, so that is a digest of them."""
+    order of a set. Arrays and tensors, whose repr leaves values out, are told by a digest of all of them."""
+    array = _array_of(value)
+    if array is not None:
+        return f"{type(value).__name__}({value.dtype}, {tuple(value.shape)}, {_digest(array)})"
     if isinstance(value, (set, frozenset)):
         return f"{type(value).__name__}({', '.join(sorted(map(_shown, value)))})"
-    if isinstance(value, (np.ndarray, torch.Tensor)) and "..." in repr(value):
-        digest = hashlib.blake2b(_shown(value.tolist()).encode(), digest_size=8)
-        return f"{type(value).__name__}({value.dtype}, {tuple(value.shape)}, {digest.hexdigest()})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{_shown(name)}: {_shown(each)}' for name, each in value.items())}}}"
+    if type(value) in {list, tuple}:
+        inner = ", ".join(map(_shown, value))
+        return f"[{inner}]" if type(value) is list else f"({inner}{',' if len(value) == 1 else ''})"
     return repr(value) if isinstance(value, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 
-def _warn_of_class_alone(choose: Any) -> None:
+def _array_of(value: Any) -> Array | None:
+    """The values of an array or tensor; None for what is none, or has them in another form than one after the other in
+    memory."""
+    if isinstance(value, np.ndarray):
+        return None if value.dtype.hasobject or isinstance(value, np.ma.MaskedArray) else value
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.device.type != "cpu":
+        return None
+    if value.is_nested or value.is_quantized:
+        return None
+    # numpy has not all types of torch.
+    array: Array = value.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8).numpy()
+    return array
+
+
+def _digest(array: Array) -> str:
+    if isinstance(array, np.memmap) and array.nbytes > _LARGEST_FILE_BYTES:
+        return Path(array.filename or "").name
+    digest = hashlib.blake2b(digest_size=8)
+    values = array.reshape(-1)
+    for first in range(0, len(values), _BLOCK):
+        digest.update(values[first : first + _BLOCK].tobytes())
+    return digest.hexdigest()
+
+
+def _warn_of_class_alone(name: str) -> None:
     """DatasetWarning where the name of a function has an object without values."""
-    found = re.search(r"<(\S+) object>", named(choose))
+    found = re.search(r"<(\S+) object>", name)
     if found:
         warn(
             f"the function of ClipsBy has an object of {found[1]}, which has no __repr__: a training state is taken on "
@@ -172,7 +212,7 @@ class ChosenIndex(OfVideos):
 
     @lazy
     def fingerprint(self) -> str:
-        _warn_of_class_alone(self.policy.choose)
+        _warn_of_class_alone(self.policy.name)
         return fingerprint_of([repr(self.policy), self.seed], columns_of(self.videos))
 
     def clips(self, draws: Sequence[int]) -> list[Clip]:
@@ -199,7 +239,7 @@ class ChosenIndex(OfVideos):
         return self.clip_of(draw, video, int(frames[0]), frames, mask if self.pads else None)
 
     def _of(self, told: ClipToChoose, draw: int) -> str:
-        return f"{named(self.policy.choose)}, which ClipsBy called for draw {int(draw)}, of video {told.id!r}"
+        return f"{self.policy.name}, which ClipsBy called for draw {int(draw)}, of video {told.id!r}"
 
     def _checked(self, found: Any) -> Array:
         count = self.policy.num_frames
