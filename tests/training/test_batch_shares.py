@@ -309,8 +309,24 @@ def test_neither_are_they_by_a_class_of_ones_own_that_subtracts_where_a_dataset_
     assert several[len(parts[0]) + 1]["draw"] == 1
     sampler = shortgop.ElasticSampler(shortgop.MixedClips(parts), 4)
     for draw in sampler:
-        with pytest.raises(UsageError, match="the sampler is of a dataset of 8 clips, and this one has 4"):
+        with pytest.raises(
+            UsageError, match="is of a dataset of 8 clips, and this one has 4: .*shortgop.MixedClips puts"
+        ):
             several[draw]
+
+
+def test_clips_beside_those_of_a_sampler_are_no_part_of_its_batch(folder: Path) -> None:
+    """A batch with the clip before each was refused as too large."""
+    clips = some_clips(folder)
+    sampler = shortgop.ElasticSampler(clips, 4)
+    sampler.set_epoch(1)
+    batch = list(sampler)[:4]
+    for beside in ([draw - 1 for draw in batch], [draw + 1 for draw in batch]):
+        read = [each for pair in zip(batch, beside, strict=True) for each in pair]
+        assert [item["draw"] for item in clips.__getitems__(read)] == read
+        assert [item["draw"] for item in clips.__getitems__(beside[:3])] == beside[:3]
+    with pytest.raises(UsageError, match="5 clips are read as one batch"):
+        clips.__getitems__([*batch, batch[0]])
 
 
 def test_a_thread_that_begins_with_an_item_reads_it(folder: Path) -> None:

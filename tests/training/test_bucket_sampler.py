@@ -114,6 +114,8 @@ def test_a_state_of_other_batch_sizes_or_datasets_is_refused(folder: Path, bucke
     earlier = {**state, "order": state["order"].replace("a seed for each, ", "")}
     with pytest.raises(UsageError, match="an earlier version shuffled each of several datasets otherwise: begin wi"):
         shortgop.BucketSampler(buckets, BATCH_SIZES).load_state_dict(earlier)
+    # What is in sequence was so in that version, too.
+    assert "a seed for each" not in shortgop.BucketSampler(buckets, **EVALUATED).state_dict()["order"]
     fewer = shortgop.MixedClips(list(buckets.datasets[:2]))
     with pytest.raises(UsageError, match="the state was taken with other videos"):
         shortgop.BucketSampler(fewer, BATCH_SIZES[:2]).load_state_dict(state)

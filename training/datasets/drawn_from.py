@@ -70,7 +70,7 @@ def check_drawn_from(draws: Sequence[int], dataset: HasClips) -> None:
         return
     raise UsageError(
         f"the sampler is {what}: give the DataLoader the dataset that the sampler was made of, or make a sampler of "
-        "this one"
+        "this one (shortgop.MixedClips puts several datasets together)"
     )
 
 

@@ -106,7 +106,7 @@ class BatchOrder:
     @property
     def may_repeat(self) -> bool:
         """Whether each epoch may be meant to have the same clips: where those of each dataset are in sequence."""
-        return all(getattr(order, "may_repeat", False) for order in self.orders)
+        return all(map(_may_repeat, self.orders))
 
     def batches(self, clips: Clips, seed: int) -> BucketBatches:
         """The batches that are put into this order. UsageError for a dataset that would never be read."""
@@ -149,7 +149,12 @@ class BatchOrder:
             numbers[among] = permuted(key(seed, "buckets", epoch), whole, numbers[among])
             return epoch * count + numbers
 
-        each = [] if all(isinstance(order, KeptClips) for order in self.orders) else [SEED_FOR_EACH]
+        seeded = [order for order in self.orders if not isinstance(order, KeptClips) and not _may_repeat(order)]
+        each = [SEED_FOR_EACH] if seeded else []
         described = ", ".join([*each, *(order.fingerprint for order in batches.orders)])
         rest = "" if self.drop_last else " and smaller ones"
         return BoundOrder(count, draws, f"batches of {list(self.sizes)}{rest} of [{described}]")
+
+
+def _may_repeat(order: Order) -> bool:
+    return getattr(order, "may_repeat", False)

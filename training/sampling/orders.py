@@ -21,6 +21,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
@@ -356,9 +357,12 @@ def _whole_quotas(shares: Sequence[Any]) -> str:
     exact = [Fraction(str(each)) for each in shares]
     parts = math.lcm(*(each.denominator for each in exact))
     if parts > _MOST_PARTS:
-        # 0.333 is no third, but is meant as one.
+        # 0.333 is no third, but is meant as one, and so is 0.334 where three are to be 1.
         rounded = [each.limit_denominator(_MOST_ROUNDED_PARTS) for each in exact]
-        if all(math.isclose(each, share, rel_tol=1e-3) for each, share in zip(rounded, shares, strict=True)):
+        digits = [Fraction(Decimal(1).scaleb(int(Decimal(str(each)).as_tuple().exponent))) for each in shares]
+        if all(
+            near > 0 and abs(near - each) <= digit for near, each, digit in zip(rounded, exact, digits, strict=True)
+        ):
             exact = rounded
         elif parts > _MOST_EXACT_PARTS:
             return ""

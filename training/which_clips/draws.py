@@ -57,13 +57,19 @@ class Draw(int):
         draw.share = share
         return draw
 
-    def __sub__(self, first: Any, /) -> Any:
-        # A dataset of the user's own that puts several together asks one of them for this. It stays a draw of all of
-        # them, which that one refuses: only in the first epoch would it be the right clip.
-        found = int(self) - first
+    def __sub__(self, number: Any, /) -> Any:
+        found = int(self) - number
         if self.share is None or not isinstance(found, (int, np.integer)):
             return found
-        return Draw.of(int(found), self.share)
+        return Difference.of(int(found), self.share)
+
+
+class Difference(Draw):
+    """A draw less a number: no part of the sampler's batch.
+
+    A dataset of the user's own that puts several together asks one of them for it. That one refuses it, as a draw of
+    all of them: only in the first epoch would it be the right clip.
+    """
 
 
 def share_of(draws: Sequence[int]) -> RankShare | None:
@@ -87,6 +93,8 @@ def check_share(draws: Sequence[int] | int) -> None:
             f"a batch of {len(first)} draws is read as one, as by a DataLoader whose sampler= yields batches, as "
             "BucketSampler does and torch's BatchSampler: give it as batch_sampler= alone"
         )
+    # Clips beside those of the sampler may be read with them.
+    draws = [draw for draw in draws if type(draw) is Draw]
     share = share_of(draws)
     if share is not None and len(draws) > share.samples:
         needed = len(draws) * share.world_size
