@@ -4,6 +4,7 @@ its batches are those of a DataLoader all the same."""
 from __future__ import annotations
 
 import functools
+from collections import UserDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -168,12 +169,13 @@ def kept_apart(entry: Any, row: torch.Tensor) -> Any:
     return write_items([{"frames": row, "entry": entry}], ["frames", "entry"], {"frames": frames}, [0])[0]["entry"]
 
 
-def test_dicts_whose_entries_are_attributes_are_searched() -> None:
-    """They ended the pass."""
+@pytest.mark.parametrize("kind", [Dotted, UserDict])
+def test_dicts_of_other_kinds_are_searched(kind: Any) -> None:
+    """Those with entries as attributes ended the pass, and frames in a UserDict became those of a later batch."""
     row = torch.tensor([1, 2])
-    found = kept_apart(Dotted(picture=row), row)
+    found = kept_apart(kind(picture=row), row)
     row[:] = 0
-    assert type(found) is Dotted
+    assert type(found) is kind
     assert found["picture"].tolist() == [1, 2]
 
 

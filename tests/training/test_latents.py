@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from documents import ROOT, section
+from shortgop.errors import DatasetWarning
 from synthetic import constant_rate_pts, make_video, read_number
 
 COUNTS = (70, 51, 33)  # frames of the videos: 4, 3 and 1 clips of 17
@@ -149,3 +150,5 @@ def test_a_run_that_writes_a_file_for_each_video_goes_on_with_those_that_are_mis
         run(1, most)
     expected = [list(range(1000 * video + 15, 1000 * video + count, 4)) for video, count in enumerate(COUNTS)]
     assert [written[name] for name in videos.ids] == expected
+    with pytest.warns(DatasetWarning, match="the dataset has no clips"):
+        assert not len(shortgop.ClipDataset(videos, shortgop.AllClips(1000, ends="drop")))

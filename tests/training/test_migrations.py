@@ -138,6 +138,8 @@ def test_datasets_have_the_weights_of_v_jepa_2(folder: Path) -> None:
     assert found[2] == "both = MixedClips([...])"
     names: dict[str, Any] = {"Weighted": shortgop.Weighted, "np": np, "w": [0.335, 0.665], "both": both}
     names["sizes"] = eval(found[3], names)
-    order = eval(found[1].replace(", sizes))", ', sizes), of="clips", num_samples=20_000)'), names)
-    drawn = both.clip_index.located(list(shortgop.ElasticSampler(both, 8, order=order)))
+    sampler, drawn = shortgop.ElasticSampler(both, 8, order=eval(found[1], names)), []
+    for epoch in range(50):
+        sampler.set_epoch(epoch)
+        drawn += both.clip_index.located(list(sampler))
     assert sum(part == 0 for part, _ in drawn) / len(drawn) == pytest.approx(0.335, abs=0.01)

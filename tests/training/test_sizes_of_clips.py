@@ -308,13 +308,14 @@ def test_a_row_with_a_start_and_an_end_has_the_frames_of_qwen_vl_utils(folder: P
     """That takes frames from ceil(start * fps) to floor(end * fps), both included, at equal distances."""
     found = re.search(r"with `frames=` of `(\(math.*?\))`, `fps`", PAGE.read_text().replace("\n", " "))
     assert found is not None
-    rows = [("2.mp4", 0.25, 3.0), ("2.mp4", 1.01, 2.19)]
-    names = {"math": math, "fps": RATE}
+    last = LENGTHS[2]
+    rows = [("2.mp4", 0.25, 3.0), ("2.mp4", 1.01, 2.19), ("2.mp4", 1.0, last / RATE)]
+    names = {"math": math, "fps": RATE, "count": last}
     frames = [eval(found[1], names | {"start": start, "end": end}) for _, start, end in rows]
     stretches = shortgop.Stretches([name for name, *_ in rows], frames=frames)
     clips = shortgop.ClipDataset(folder, shortgop.ClipsBy(first_and_last), videos=stretches)
     for number, (_, start, end) in enumerate(rows):
-        assert numbers_in(clips[number]) == [math.ceil(start * RATE), math.floor(end * RATE)]
+        assert numbers_in(clips[number]) == [math.ceil(start * RATE), min(math.floor(end * RATE), last - 1)]
 
 
 def first_and_last(video: Any) -> Any:
@@ -338,6 +339,17 @@ def test_rows_of_several_videos_or_none_are_a_dataset_of_the_users_own(folder: P
         assert [item["id"] for item in items] == row["videos"]
         for item in items:
             assert numbers_in(item) == list(range(0, LENGTHS[int(item["id"][0])], RATE))
+    # Random clips are others in each epoch, and what is too short for one is no row of another video.
+    clips = shortgop.ClipDataset(folder, shortgop.RandomClips(20, ends="drop"), metadata=["id"])
+    dataset, starts = names["Rows"](clips, rows), set()
+    for epoch in range(4):
+        clips.set_epoch(epoch)
+        (item,) = dataset[0]["items"]
+        assert item["id"] == "2.mp4"
+        starts.add(item["start"])
+    assert len(starts) > 1
+    with pytest.raises(KeyError, match="0.mp4"):
+        dataset[2]
 
 
 def test_other_samplings_of_vision_language_models_are_functions_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import fields, is_dataclass
@@ -44,7 +45,8 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
     """The places in a container and what is there; None for what is none."""
     if type(value) in _PLAIN:
         return None
-    if isinstance(value, dict):
+    if isinstance(value, (dict, UserDict)):
+        # What processors of transformers return is a UserDict.
         return list(value.items())
     if type(value) in {list, tuple} or _is_named_tuple(value):
         return enumerate(value)
@@ -67,7 +69,7 @@ def _with_parts(value: Any, others: Mapping[Any, Any], made: Any) -> Any:
         return tuple(parts) if type(value) is tuple else value._make(parts)  # type: ignore[attr-defined]
     made = copy(value) if made is None else made
     for place, other in others.items():
-        if isinstance(value, (dict, list)):
+        if isinstance(value, (dict, list, UserDict)):
             made[place] = other
         else:
             # Also where it is frozen.
