@@ -4,6 +4,8 @@ its batches are those of a DataLoader all the same."""
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 from collections import UserDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -190,6 +192,19 @@ def test_objects_that_hold_each_other_are_searched() -> None:
     assert found["frame"] is found["again"] is found["frame"].owner[0].owner is found["frame"].owner[1].owner
     pictures = [found["frame"].pictures, found["frame"].owner[0].pictures, found["frame"].owner[1].pictures]
     assert [each.tolist() for each in (found["frame"].first, *pictures)] == [[1], [1, 2], [1, 2], [1, 2]]
+
+
+def test_what_was_searched_is_freed_with_the_last_use_of_it() -> None:
+    """A batch on a GPU would take its memory until Python collects garbage."""
+    kept = torch.ones(3)
+    alive = weakref.ref(kept)
+    gc.disable()
+    try:
+        found = kept_apart([Frame(kept)], torch.ones(2))
+        del kept, found
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_what_holds_no_frames_is_not_copied(tmp_path: Path) -> None:

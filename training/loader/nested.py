@@ -19,26 +19,25 @@ def with_values(entry: Any, change: Callable[[Any], Any]) -> Any:
     """An entry with each value changed that is no dict, list, tuple or dataclass: one alone, or those in these, however
     deep. What holds no value that `change` gives another one for is in the result itself, uncopied. A container that
     the entry has in several places is one in the result, too, and it may hold itself."""
-    begun: set[int] = set()
-    # What each container became, by its id. It is kept as well, so that its id is no other's meanwhile.
-    found: dict[int, tuple[Any, Any]] = {}
+    return _changed(entry, change, set(), {})
 
-    def changed(value: Any) -> Any:
-        parts = _parts(value)
-        if parts is None:
-            return change(value)
-        if id(value) in begun and id(value) not in found and not isinstance(value, tuple):
-            # It holds itself, so its copy holds that copy.
-            found[id(value)] = value, copy(value)
-        if id(value) in found:
-            return found[id(value)][1]
-        begun.add(id(value))
-        others = {place: other for place, part in parts if (other := changed(part)) is not part}
-        if others:
-            found[id(value)] = value, _with_parts(value, others, found.get(id(value), (value, None))[1])
-        return found.setdefault(id(value), (value, value))[1]
 
-    return changed(entry)
+def _changed(value: Any, change: Callable[[Any], Any], begun: set[int], found: dict[int, tuple[Any, Any]]) -> Any:
+    """As `with_values`. `found` has what each container became, by its id, beside that container: its id is no other's
+    meanwhile. No function within one, which would hold all of this until Python collects garbage."""
+    parts = _parts(value)
+    if parts is None:
+        return change(value)
+    if id(value) in begun and id(value) not in found and not isinstance(value, tuple):
+        # It holds itself, so its copy holds that copy.
+        found[id(value)] = value, copy(value)
+    if id(value) in found:
+        return found[id(value)][1]
+    begun.add(id(value))
+    others = {place: other for place, part in parts if (other := _changed(part, change, begun, found)) is not part}
+    if others:
+        found[id(value)] = value, _with_parts(value, others, found.get(id(value), (value, None))[1])
+    return found.setdefault(id(value), (value, value))[1]
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
