@@ -86,7 +86,8 @@ def look_first(given: ToLookAt) -> None:
         each = sorted(table.names(window))
         marks = [True] * len(each) if is_one_window else _wanted_first(each, known, changed)
         counts.append(sum(marks))
-        wanted.append(np.packbits(marks).tobytes())
+        # Also where a window has no source: packbits refuses an empty list.
+        wanted.append(np.packbits(np.array(marks, dtype=bool)).tobytes())
 
     def choose(number: int, rows: Sequence[Row]) -> Iterable[Row]:
         return compress(rows, np.unpackbits(np.frombuffer(wanted[number], "u1"), count=len(rows)).tolist())
