@@ -52,11 +52,14 @@ def whole(height: int, width: int, size: tuple[int, int] | None = None) -> Geome
     return Geometry(0, 0, height, width, size or (height, width))
 
 
-@pytest.mark.parametrize("value", ["1", "true", "ON"])
-def test_tritons_interpreter_is_not_tried_with_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+# What was found for a device is kept, so each value has a device of its own.
+@pytest.mark.parametrize(("number", "value"), [(7, "1"), (8, "true"), (9, "ON")])
+def test_tritons_interpreter_is_not_tried_with_memory_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, number: int, value: str
+) -> None:
     """It runs on the CPU, where the first address of a GPU would end the process."""
     monkeypatch.setenv("TRITON_INTERPRET", value)
-    way = conversion_way(torch.device("cuda", 7))
+    way = conversion_way(torch.device("cuda", number))
     assert way == ("torch", "TRITON_INTERPRET is set, and Triton's interpreter runs on the CPU")
 
 
