@@ -94,7 +94,7 @@ def open(  # noqa: A001
     root, snapshot, manifest = _tables(place, snapshot, copies_of(options.cache))
     options = replace(options, limits=limits_of(place, max_gap_bytes))
     if chosen_device.type != "cpu":
-        choice = _choice(place, manifest, chosen_device, fallback=fallback)
+        choice = _choice(place, manifest, chosen_device, threads, fallback=fallback)
         options = replace(options, threads=choice.threads(threads), device=choice)
     lost = lost_shards(place, manifest, max_listed=_MAX_LISTED_SHARDS)
     if lost and strict:
@@ -132,7 +132,9 @@ def _tables(place: Storage, snapshot: Any, copies: HostCopies | None) -> tuple[R
     return root, snapshot, open_manifest(place, snapshot, copies=copies)
 
 
-def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallback: bool) -> DeviceChoice:
+def _choice(
+    place: Storage, manifest: Manifest, device: torch.device, threads: int | None, *, fallback: bool
+) -> DeviceChoice:
     """Where the videos of a dataset are decoded. UsageError names those that the device cannot decode."""
     configs = [manifest.config(number) for number in range(len(manifest.configs))]
     choice, reasons = chosen(device, caps_of(device), configs, fallback=fallback)
@@ -153,8 +155,9 @@ def _choice(place: Storage, manifest: Manifest, device: torch.device, *, fallbac
         )
     if count == len(used):
         warn(
-            f"the CPU decodes all videos of {place}, by default on {counted(choice.threads(None), 'thread')}, and "
-            f"{device} only converts them, such as {video!r}: {reasons[number]}"
+            f"the CPU decodes all videos of {place}, on {counted(choice.threads(threads), 'thread')}"
+            f"{' by default' if threads is None else ''}, and {device} only converts them, such as {video!r}: "
+            f"{reasons[number]}"
         )
     return choice
 

@@ -39,6 +39,7 @@ from gpu_decoding import clips_of
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError
 from shortgop.readers import open_dataset
+from shortgop.readers.decoders.choose import caps_of
 from shortgop.readers.gpu.nvdec_caps import NvdecCaps
 from soft_peers import ON_CPU, Peers
 from soft_torch import pretend, waits
@@ -135,11 +136,29 @@ def test_fallback_says_so_where_the_cpu_decodes_all(
     monkeypatch.setattr(open_dataset, "caps_of", lambda device: missing)
     with pytest.raises(UsageError, match="cuda:0 cannot decode 4 of 4 videos .* libnvcuvid.so.1 cannot be loaded"):
         shortgop.open(folder, device="cuda")
-    said = "the CPU decodes all videos of .*, by default on 1 thread, and cuda:0 only converts them, .*: libnvcuvid"
-    with pytest.warns(DatasetWarning, match=said):
+    said = "the CPU decodes all videos of .*, on {}, and cuda:0 only converts them, .*: libnvcuvid"
+    with pytest.warns(DatasetWarning, match=said.format("8 threads")):
+        shortgop.open(folder, device="cuda", fallback=True, threads=8)
+    with pytest.warns(DatasetWarning, match=said.format("1 thread by default")):
         dataset = shortgop.open(folder, device="cuda", fallback=True)
     expected = shortgop.open(folder)[0].get_frames_at([5]).data
     assert torch.equal(dataset[0].get_frames_at([5]).data.cpu(), expected)
+
+
+@pytest.mark.filterwarnings("error::shortgop.DatasetWarning")
+def test_fallback_for_some_videos_needs_no_word(samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are what it is for."""
+    folder = sample_gops.samples(Record(tmp_path / "report", samples), "h264")
+    caps = caps_of(torch.device("cuda", 0))
+    larger = replace(caps.codecs["h264", 8], min_size=(160, 148))
+    partly = NvdecCaps({**caps.codecs, ("h264", 8): larger})
+    monkeypatch.setattr(open_dataset, "caps_of", lambda device: partly)
+    with pytest.raises(UsageError, match="cuda:0 cannot decode 2 of 4 videos .* is below the 160x148"):
+        shortgop.open(folder, device="cuda")
+    dataset = shortgop.open(folder, device="cuda", fallback=True)
+    same = shortgop.open(folder)
+    for video, expected in zip(dataset, same, strict=True):
+        assert torch.equal(video.get_frames_at([5]).data.cpu(), expected.get_frames_at([5]).data)
 
 
 class WithBoxes(shortgop.ClipDataset):
