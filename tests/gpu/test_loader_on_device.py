@@ -297,7 +297,7 @@ def test_no_worker_is_advised_where_there_are_none(
     ("options", "why"),
     [
         ({"workers": 2}, "workers is 2, and the dataset is decoded on cpu"),
-        ({"threads": 8}, "on as many threads as it was opened with: give the dataset threads=8"),
+        ({"threads": 8}, "as it was opened with: give threads=8 to shortgop.open, or to ClipDataset"),
         ({"device": "cuda:1"}, "device is 'cuda:1', and the dataset is decoded on cpu"),
         ({"pin_memory": True}, "pin_memory is for batches on the CPU"),
     ],

@@ -71,7 +71,7 @@ def check_options(
     if threads is not None:
         raise UsageError(
             f"threads is {threads}, and the dataset is decoded on {dataset.device}, on as many threads as it was "
-            f"opened with: give the dataset threads={threads}"
+            f"opened with: give threads={threads} to shortgop.open, or to ClipDataset where that gets a path"
         )
     given = dataset.device if device is None else torch.device(device)
     if given.type != dataset.device.type or given.index not in (None, dataset.device.index):
