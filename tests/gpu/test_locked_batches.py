@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from shortgop.errors import ToolError
 from shortgop.training.loader import to_device
 from shortgop.training.loader.arena import Arena
 from shortgop.training.loader.batch_rows import Areas, rows_for
@@ -129,6 +130,24 @@ def test_memory_is_unlocked_only_when_copies_to_all_gpus_have_ended(gpus: TwoGpu
     del batch
     assert gpus.locked == set()
     assert gpus.calls == ["synchronize 0", "synchronize 1", "unlock"]
+
+
+def test_where_libcuda_is_not_found_memory_is_locked_for_the_current_gpu(
+    gpus: TwoGpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch has CUDA there, so an error would be in the way of what works."""
+
+    def started() -> None:
+        raise ToolError("libcuda.so.1 cannot be loaded")
+
+    monkeypatch.setattr(to_device, "started_driver", started)
+    arena = locked_arena()
+    arena.lease(arena.take(), 1).clear()
+    assert arena.num_leased == 0
+    arena.close()
+    del arena
+    assert gpus.locked == set()
+    assert gpus.calls == ["synchronize 0", "unlock"]
 
 
 def test_a_gpu_that_the_process_does_not_use_gets_no_context(gpus: TwoGpus) -> None:

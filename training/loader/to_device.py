@@ -7,7 +7,6 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -34,29 +33,37 @@ class _Events:
             event.synchronize()
 
 
-def _fence(driver: Any) -> _Events:
+def _devices_in_use() -> list[int]:
+    """The GPUs that may have work of this process: the current one alone where torch finds libcuda, and we do not."""
+    try:
+        return devices_in_use(started_driver())
+    except ToolError:
+        return [torch.cuda.current_device()]
+
+
+def _fence() -> _Events:
     """Behind all that was given to the current stream of each GPU: a copy runs on the stream of the GPU that it goes
     to, which need not be the current one."""
     cuda: Any = torch.cuda
     events = []
-    for device in devices_in_use(driver):
+    for device in _devices_in_use():
         events.append(cuda.Event())
         events[-1].record(torch.cuda.current_stream(device))
     return _Events(events)
 
 
-def _used_device(driver: Any) -> int:
+def _used_device() -> int:
     """A GPU that the process uses already, if it uses any. Pages are locked for all GPUs, and the first call to another
     one would take its memory for a context: in each rank of a machine the first GPU's."""
-    current, in_use = torch.cuda.current_device(), devices_in_use(driver)
+    current, in_use = torch.cuda.current_device(), _devices_in_use()
     return current if current in in_use or not in_use else in_use[0]
 
 
-def _unlock(cudart: Any, driver: Any, locked_on: int, address: int) -> None:
+def _unlock(cudart: Any, locked_on: int, address: int) -> None:
     """Have the pages of an arena unlocked, before they are unmapped. CUDA does not say that it waits for copies from
     them."""
-    with contextlib.suppress(RuntimeError, ToolError):
-        for device in devices_in_use(driver):
+    with contextlib.suppress(RuntimeError):
+        for device in _devices_in_use():
             torch.cuda.synchronize(device)
         with torch.cuda.device(locked_on):
             cudart.cudaHostUnregister(address)
@@ -90,8 +97,8 @@ class DeviceCopies:
         if not self.pins or not arena.bytes.size:
             return
         cuda: Any = torch.cuda
-        cudart, driver, address = cuda.cudart(), started_driver(), arena.bytes.ctypes.data
-        device = _used_device(driver) if self.device is None else self.device.index
+        cudart, address = cuda.cudart(), arena.bytes.ctypes.data
+        device = _used_device() if self.device is None else self.device.index
         with torch.cuda.device(device):
             failure = cudart.cudaHostRegister(address, arena.bytes.size, 0)
             if int(failure):
@@ -103,9 +110,9 @@ class DeviceCopies:
             )
         # The consumer's own copies may not have ended when it drops a batch, or the last one of a loader. torch looks
         # after memory only that it locked itself.
-        weakref.finalize(arena.bytes, _unlock, cudart, driver, device, address).atexit = False
+        weakref.finalize(arena.bytes, _unlock, cudart, device, address).atexit = False
         if self.device is None:
-            arena.fence = partial(_fence, driver)
+            arena.fence = _fence
 
     def ahead(self, batches: Iterator[Delivered]) -> Iterator[Delivered]:
         """The same batches, on the device, each copied while the consumer has the one before."""
