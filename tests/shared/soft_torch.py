@@ -25,11 +25,14 @@ from soft_driver import from_dlpack_on_host
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
 ALREADY_REGISTERED, NOT_REGISTERED = 712, 713
 _TOTAL_BYTES = 1 << 37
-_FACTORIES = ("arange", "empty", "full", "ones", "tensor", "zeros")
+_FACTORIES = ("arange", "empty", "empty_like", "full", "ones", "tensor", "zeros")
 # Calls that take tensors of the CPU beside those of the GPU.
 _MIXED = ("copy_", "__getitem__", "__setitem__")
 _USED_BY = list[int]()
 _WAITS = list[str]()
+_KEPT = list[tuple[int, int]]()
+_WAITED_FOR = list[tuple[int, int]]()
+_sync_debug = ["default"]
 _thread = threading.local()
 _registered: dict[int, int] = {}
 
@@ -49,6 +52,22 @@ def _is_forked() -> bool:
 def waits() -> list[str]:
     """What has made the host wait for the GPU so far."""
     return _WAITS
+
+
+def _wait(why: str) -> None:
+    _WAITS.append(why)
+    if _sync_debug[-1] == "error":
+        raise RuntimeError("called a synchronizing CUDA operation")
+
+
+def kept() -> list[tuple[int, int]]:
+    """The memory of tensors that was to be kept for a stream's work so far: its address, and the stream's handle."""
+    return _KEPT
+
+
+def waited_for() -> list[tuple[int, int]]:
+    """Streams that were to wait, and the stream of the event that each waits for: their handles."""
+    return _WAITED_FOR
 
 
 def _launch() -> None:
@@ -99,7 +118,9 @@ class SoftTensor(torch.Tensor):
             return _as_cuda(func(*args, **kwargs))
 
     def record_stream(self, stream: Any) -> None:
-        assert isinstance(stream, Stream)
+        if self.layout != torch.strided:
+            raise NotImplementedError("Could not run 'aten::record_stream' with a sparse tensor")
+        _KEPT.append((self.data_ptr(), stream.cuda_stream))
 
     def is_pinned(self, device: object = None) -> bool:
         return False
@@ -112,8 +133,9 @@ def _moved(tensor: torch.Tensor, device: Any, args: Any, kwargs: Any) -> torch.T
     kept = {name: value for name, value in kwargs.items() if name not in ("device", "non_blocking")}
     was_cuda = isinstance(tensor, SoftTensor)
     to_cuda = _is_cuda((given or [device or (CUDA if was_cuda else CPU)])[0])
-    if was_cuda != to_cuda and not (kwargs.get("non_blocking") and (was_cuda or _is_pinned(tensor))):
-        _WAITS.append(f"a copy of {tuple(tensor.shape)} to the {'GPU' if to_cuda else 'CPU'}")
+    follows = was_cuda or (tensor.layout == torch.strided and _is_pinned(tensor) and _is_dense(tensor))
+    if was_cuda != to_cuda and not (kwargs.get("non_blocking") and follows):
+        _wait(f"a copy of {tuple(tensor.shape)} to the {'GPU' if to_cuda else 'CPU'}")
     if was_cuda or to_cuda:
         _use()
     with torch._C.DisableTorchFunctionSubclass():
@@ -137,7 +159,7 @@ class Stream:
         return self.cuda_stream
 
     def wait_event(self, event: Any) -> None:
-        assert isinstance(event, Event)
+        _WAITED_FOR.append((self.cuda_stream, event.stream.cuda_stream))
 
     def wait_stream(self, stream: Any) -> None:
         assert isinstance(stream, Stream)
@@ -153,7 +175,7 @@ class Event:
         _use()
 
     def record(self, stream: Stream | None = None) -> None:
-        assert stream is None or isinstance(stream, Stream)
+        self.stream = stream or _current_stream()
 
     def query(self) -> bool:
         return True
@@ -192,6 +214,16 @@ def _current_stream(device: object = None) -> Stream:
     return getattr(_thread, "stream", None) or Stream(cuda_stream=0)
 
 
+def _cudart() -> type[Cudart]:
+    _use()
+    return Cudart
+
+
+def _current_device() -> int:
+    _use()
+    return 0
+
+
 def _mem_get_info(device: object = None) -> tuple[int, int]:
     library = load("libcuda.so.1")
     library.soft_bytes.restype = ctypes.c_longlong
@@ -204,7 +236,7 @@ def _made_by(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tenso
         if _is_cuda(device):
             _launch()
             if original.__name__ == "tensor":
-                _WAITS.append(f"a tensor made of {args[0]!r}")
+                _wait(f"a tensor made of {args[0]!r}")
             return original(*args, **kwargs).as_subclass(SoftTensor)
         made = original(*args, **kwargs, device=device)
         return made.pin_memory() if pins else made
@@ -216,7 +248,8 @@ def _pinned(tensor: torch.Tensor, device: object = None) -> torch.Tensor:
     _use()
     if isinstance(tensor, SoftTensor) or tensor.layout != torch.strided:
         raise RuntimeError("cannot pin: only dense CPU tensors can be pinned")
-    made = tensor.clone()
+    # Of the same strides: torch refuses to write into memory that has several elements.
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
     made.was_pinned = True  # type: ignore[attr-defined]
     return made
 
@@ -225,6 +258,11 @@ def _is_pinned(tensor: torch.Tensor, device: object = None) -> bool:
     address = tensor.data_ptr()
     locked = any(start <= address < start + size for start, size in list(_registered.items()))
     return locked or hasattr(tensor, "was_pinned")
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Without gaps: torch copies another one within the host's memory first."""
+    return tensor.stride() == torch.empty_like(tensor).stride()
 
 
 _to = torch.Tensor.to
@@ -245,8 +283,8 @@ def pretend() -> None:
         "Stream": Stream,
         "_is_in_bad_fork": _is_forked,
         "_sleep": lambda cycles: _launch(),
-        "cudart": lambda: Cudart,
-        "current_device": lambda: 0,
+        "cudart": _cudart,
+        "current_device": _current_device,
         "current_stream": _current_stream,
         "default_stream": lambda device=None: Stream(cuda_stream=0),
         "device": lambda device: contextlib.nullcontext(),
@@ -254,6 +292,7 @@ def pretend() -> None:
         "empty_cache": lambda: None,
         "is_available": lambda: not _is_forked(),
         "mem_get_info": _mem_get_info,
+        "set_sync_debug_mode": _sync_debug.append,
         "stream": _stream,
         "synchronize": lambda device=None: _use(),
     }

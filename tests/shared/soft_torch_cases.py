@@ -13,7 +13,7 @@ import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from check_record import OutOfTime, Record, Skipped
 from check_report import Check
 from checks import CHECKS
 from gpu_decoding import clips_of
+from torch.nn.utils.rnn import pack_sequence
 
 import shortgop
 from shortgop.errors import DatasetWarning, UsageError
@@ -42,7 +43,7 @@ from shortgop.readers import open_dataset
 from shortgop.readers.decoders.choose import caps_of
 from shortgop.readers.gpu.nvdec_caps import NvdecCaps
 from soft_peers import ON_CPU, Peers
-from soft_torch import pretend, waits
+from soft_torch import kept, pretend, waited_for, waits
 
 pytestmark = pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning", "ignore::DeprecationWarning")
 
@@ -190,6 +191,62 @@ def test_tensors_within_entries_are_copied_to_the_device_as_well(
             assert [tensor.device.type for tensor in tensors] == ["cuda"] * 5
             assert torch.equal(batch["views"]["halves"][0].cpu(), batch["frames"][:, :1].cpu())
             assert len(batch["boxes"][0]) in (1, 2)
+
+
+class InManyForms(shortgop.ClipDataset):
+    """Entries that are collated to tensors of several layouts and strides."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        return [{**item, **dict.fromkeys(FORMS, torch.arange(3.0))} for item in super().items(draws, rows)]
+
+
+FORMS: dict[str, Callable[[list[torch.Tensor]], Any]] = {
+    "expanded": lambda values: torch.ones(1, 1).expand(len(values), 3),
+    "with_gaps": lambda values: torch.stack(values)[:, ::2],
+    "turned": lambda values: torch.stack(values).mT,
+    "sparse": lambda values: {"each": [torch.diag(value).to_sparse() for value in values]},
+    "nested": lambda values: [torch.nested.nested_tensor([values[0], values[1][:2]])],
+    "packed": lambda values: pack_sequence([values[0][:1], values[1]], enforce_sorted=False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_tensors_of_any_form_reach_the_device_or_stay(samples: Path, tmp_path: Path) -> None:
+    """Streams follow no sparse and no nested tensor. Sizes of a packed sequence belong on the CPU, where RNNs look."""
+    folder = sample_gops.samples(Record(tmp_path / "report", samples), "h264")
+    dataset, before = InManyForms(folder, shortgop.AllClips(2), size=(32, 32)), len(waits())
+    on_device = shortgop.ClipLoader(dataset, range(4), batch_size=2, workers=0, collate=FORMS, device="cuda")
+    on_cpu = shortgop.ClipLoader(dataset, range(4), batch_size=2, workers=0, collate=FORMS)
+    with on_device, on_cpu:
+        for batch, expected in zip(on_device, on_cpu, strict=True):
+            assert waits()[before:] == []
+            for name in ("expanded", "with_gaps", "turned"):
+                assert batch[name].device.type == "cuda"
+                assert torch.equal(batch[name].cpu(), expected[name])
+            assert [each.device.type for each in [*batch["sparse"]["each"], *batch["nested"]]] == ["cpu"] * 3
+            packed = batch["packed"]
+            assert (packed.data.device.type, packed.sorted_indices.device.type) == ("cuda", "cuda")
+            assert packed.batch_sizes.device.type == "cpu"
+            assert torch.equal(packed.data.cpu(), expected["packed"].data)
+            before = len(waits())
+
+
+def test_memory_of_a_batch_stays_until_the_stream_of_the_training_loop_has_used_it(
+    samples: Path, tmp_path: Path
+) -> None:
+    """And that stream waits for the copies, which run on another one."""
+    folder = sample_gops.samples(Record(tmp_path / "report", samples), "h264")
+    cuda: Any = torch.cuda
+    dataset, stream = WithBoxes(folder, shortgop.AllClips(2), size=(32, 32)), cuda.Stream()
+    options: dict[str, Any] = {"batch_size": 2, "workers": 0, "collate": {"boxes": list}}
+    with shortgop.ClipLoader(dataset, range(6), device="cuda", **options) as loader, torch.cuda.stream(stream):
+        kept_before, waited_before = len(kept()), len(waited_for())
+        for batch in loader:
+            tensors = [batch["frames"], *batch["views"]["halves"], *batch["boxes"]]
+            assert {(each.data_ptr(), stream.cuda_stream) for each in tensors} <= set(kept()[kept_before:])
+            ((waiting, awaited),) = waited_for()[waited_before:]
+            assert waiting == stream.cuda_stream != awaited
+            kept_before, waited_before = len(kept()), len(waited_for())
 
 
 def test_the_host_waits_for_no_copy_of_a_batch(samples: Path, tmp_path: Path) -> None:

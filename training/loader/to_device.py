@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from ...errors import ToolError, UsageError
 from ...readers.decoders.choose import cuda_device, device_of
@@ -74,6 +75,13 @@ def _forget_error() -> None:
     (C10_CUDA_KERNEL_LAUNCH_CHECK in its c10/cuda/CUDAException.h), and would raise it for a kernel of the caller's."""
     with contextlib.suppress(RuntimeError):
         torch.ones(1, device="cuda")
+
+
+def _is_followed(value: Any) -> bool:
+    """Whether a value is a tensor whose memory torch keeps for a stream (`record_stream`): not a sparse one, nor a
+    nested one of the old kind, whose layout is said to be strided."""
+    is_tensor = isinstance(value, torch.Tensor)
+    return is_tensor and (value.layout == torch.jagged or (value.layout == torch.strided and not value.is_nested))
 
 
 @dataclass(frozen=True)
@@ -154,16 +162,25 @@ class DeviceCopies:
         cuda: Any = torch.cuda
         event = cuda.Event()
         with torch.cuda.stream(stream):
-            batch = with_values(host.batch, self._on_device)
+            batch = {name: self._entry_on_device(entry) for name, entry in host.batch.items()}
             event.record(stream)
         return replace(host, batch=batch), event
 
+    def _entry_on_device(self, entry: Any) -> Any:
+        if not isinstance(entry, PackedSequence):
+            return with_values(entry, self._on_device)
+        # Its sizes stay on the CPU. It is a named tuple, of which each value would be moved.
+        packed: Any = entry if entry.is_cuda else entry.pin_memory()
+        return packed.to(self.device, non_blocking=True)
+
     def _on_device(self, value: Any) -> Any:
-        if not isinstance(value, torch.Tensor):
+        if not _is_followed(value):
             return value
-        if value.device.type == "cpu" and value.layout == torch.strided:
-            # Small columns lie in other memory, from which the host would wait until those in front are copied.
-            value = value.pin_memory()
+        if value.device.type == "cpu" and value.layout == torch.strided and not value.is_pinned():
+            # Small columns lie in other memory, from which the host would wait until those in front are copied. A copy
+            # by `pin_memory` has the strides of the tensor: it fails for an expanded one, and of one with gaps the
+            # host would wait for the next copy.
+            value = torch.empty_like(value, pin_memory=True).copy_(value)
         return value.to(self.device, non_blocking=True)
 
     def _for_current_stream(self, copied: Delivered, event: Any) -> Delivered:
@@ -172,7 +189,7 @@ class DeviceCopies:
         current.wait_event(event)
 
         def kept(value: Any) -> Any:
-            if isinstance(value, torch.Tensor):
+            if _is_followed(value) and value.is_cuda:
                 value.record_stream(current)
             return value
 
