@@ -31,17 +31,28 @@ _PREFETCH_BYTES = 6 * BATCH_SIZE * FRAMES * 3 * SIZE[0] * SIZE[1] + (1 << 20)
 _SOAK_BATCHES = 200
 
 
-def clips(dataset: Path, **options: Any) -> shortgop.ClipDataset:
+def clips(
+    dataset: Path, kind: type[shortgop.ClipDataset] = shortgop.ClipDataset, **options: Any
+) -> shortgop.ClipDataset:
     """The clips that all these checks read."""
-    return shortgop.ClipDataset(
-        dataset, shortgop.AllClips(FRAMES, stride=2, step=4), size=SIZE, crop="center", **options
-    )
+    return kind(dataset, shortgop.AllClips(FRAMES, stride=2, step=4), size=SIZE, crop="center", **options)
 
 
 def order_of(num_clips: int, batches: int) -> list[int]:
     """Clips in a random order, as often as so many batches need."""
     rng = random.Random(0)  # noqa: S311  # no secrets
     return [rng.randrange(num_clips) for _ in range(batches * BATCH_SIZE)]
+
+
+class WithParts(shortgop.ClipDataset):
+    """Tensors in a list in a dict, and a short one: none of them lies in page-locked memory."""
+
+    def items(self, draws: Any, rows: Any = None) -> list[dict[str, Any]]:
+        items = super().items(draws, rows)
+        for item in items:
+            item["parts"] = {"halves": list(item["frames"].chunk(2))}
+            item["mean"] = item["frames"].float().mean().reshape(1)
+        return items
 
 
 def expected_frames(dataset: shortgop.ClipDataset) -> list[torch.Tensor]:
@@ -70,24 +81,54 @@ def in_batches(order: Sequence[int]) -> Iterator[Sequence[int]]:
 def to_device(record: Record) -> None:
     """`device="cuda"`: every tensor of every batch is there, and equals the CPU's."""
     ready()
-    dataset = clips(samples(record, "h264"))
+    dataset = clips(samples(record, "h264"), WithParts)
     expected, order = expected_frames(dataset), order_of(len(dataset), 40)
     for workers in (0, 2):
         with_device = loader_of(dataset, order, workers, device="cuda")
         on_cpu = loader_of(dataset, order, 0)
         count = 0
         for batch, same, draws in zip(with_device, on_cpu, in_batches(order), strict=True):
-            for name, value in same.items():
-                if isinstance(value, torch.Tensor):
-                    if batch[name].device.type != "cuda":
-                        raise RuntimeError(f"{name} of batch {count} is on {batch[name].device}")
-                    if not torch.equal(batch[name].cpu(), value):
-                        raise RuntimeError(f"{name} of batch {count} differs from the CPU's, with {workers} workers")
+            for (name, value), (_, expected_value) in zip(_tensors(batch), _tensors(same), strict=True):
+                if value.device.type != "cuda":
+                    raise RuntimeError(f"{name} of batch {count} is on {value.device}")
+                if not torch.equal(value.cpu(), expected_value):
+                    raise RuntimeError(f"{name} of batch {count} differs from the CPU's, with {workers} workers")
             if wrong_rows(batch["frames"], draws, expected):
                 raise RuntimeError(f"frames of batch {count} are those of other clips, with {workers} workers")
             count += 1
         record.figure(f"batches equal to the CPU's, {workers} workers", count)
         with_device.close()
+    record.figure("batches while torch refuses to wait", _without_waiting(dataset, order[: 5 * BATCH_SIZE]))
+
+
+def _tensors(entry: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors in an entry, however deep, with the name of the innermost entry that has one."""
+    if isinstance(entry, torch.Tensor):
+        yield name, entry
+    elif isinstance(entry, dict):
+        for key, each in entry.items():
+            yield from _tensors(each, key)
+    elif isinstance(entry, list):
+        for each in entry:
+            yield from _tensors(each, name)
+
+
+def _without_waiting(dataset: shortgop.ClipDataset, order: Sequence[int]) -> int | str:
+    """How many batches come while torch makes an error of what the host would wait for, or that error."""
+    cuda: Any = torch.cuda
+    if not hasattr(cuda, "set_sync_debug_mode"):
+        return "this torch cannot refuse"
+    loader, count = loader_of(dataset, order, 0, device="cuda"), 0
+    cuda.set_sync_debug_mode("error")
+    try:
+        for _ in loader:
+            count += 1
+    except Exception as error:  # noqa: BLE001  # batches are right all the same
+        return f"{type(error).__name__} after {count}: {error}"
+    finally:
+        cuda.set_sync_debug_mode("default")
+        loader.close()
+    return count
 
 
 def slow_stream(record: Record) -> None:
