@@ -31,9 +31,12 @@ def steady_clock() -> Callable[[], float]:
     return lambda: begin + _since_boot()
 
 
+# On Linux, the clock that counts while the machine sleeps, too. On macOS the monotonic one does.
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 def _since_boot() -> float:
-    # It counts while the machine sleeps, too.
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.clock_gettime(_SINCE_BOOT)
 
 
 class StatusBoard:
@@ -129,6 +132,8 @@ class StatusBoard:
     def status(self, state: str = "running", reason: str = "") -> JobStatus:
         with self._lock:
             now, done = self._clock(), self._progress
+            # Readers compare it with their clock, and with the time of the file.
+            written = time.time()
             pace = done.pace.after(max(0.0, now - self._updated))
             # What ran when a job ended early ends with it.
             begun = self._begun if state == "running" else {}
@@ -138,8 +143,8 @@ class StatusBoard:
                 pid=os.getpid(),
                 machine=machine(),
                 process_started=started(os.getpid()),
-                started=self._started,
-                written=now,
+                started=written - (now - self._started),
+                written=written,
                 state=state,
                 reason=reason,
                 note=done.note,

@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+import time
 from multiprocessing import reduction
 from pathlib import Path
 from types import ModuleType
@@ -26,6 +27,7 @@ OF_LINUX_ALONE: tuple[tuple[ModuleType, tuple[str, ...]], ...] = (
     (mmap, ("MADV_HUGEPAGE", "MAP_POPULATE")),
     (select, ("epoll",)),
     (signal, ("pidfd_send_signal",)),
+    (time, ("CLOCK_BOOTTIME",)),
 )  # fmt: skip
 _VARIABLE = "SHORTGOP_TEST_LACKS_CALLS"
 
