@@ -206,7 +206,7 @@ def of_argument(address: Address) -> Iterator[None]:
 
 
 def _in_words(address: Address, error: OSError) -> SourceError | OutputError:
-    url, folder = address.url, tempfile.gettempdir()
+    url, folder = address.url, _folder_of_copies()
     is_here = error.errno in _NO_FOLDER and str(error.filename).startswith(folder)
     if is_here or error.errno == errno.EROFS:
         return OutputError(
@@ -238,6 +238,17 @@ def _in_words(address: Address, error: OSError) -> SourceError | OutputError:
     else:
         remedy = "check the network and the address"
     return SourceError(f"{url} cannot be read: {why}; {remedy}, and {again}", file=url)
+
+
+def _folder_of_copies() -> str:
+    """OutputError where this machine has no folder for temporary files at all."""
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise OutputError(
+            f"copies of sources cannot be kept: {error.strerror}; set TMPDIR to a folder that can be written to, and "
+            "run the same command again"
+        ) from error
 
 
 def _replaced(address: Address) -> SourceError:

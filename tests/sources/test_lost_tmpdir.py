@@ -27,3 +27,15 @@ def test_copies_that_cannot_be_made_are_no_failures_of_their_sources(
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     with modes_count(), pytest.raises(OutputError, match=f"copies of sources cannot be kept in {folder}: .*TMPDIR"):
         run(items, tmp_path / "dataset")
+
+
+def test_a_machine_without_any_folder_for_temporary_files_is_told_of(
+    s3_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(f"{s3_url}/a.mp4", make(tmp_path / "a.mp4"))
+    prepare(make(tmp_path / "other.mp4"), tmp_path / "dataset")
+    items = look(s3_url)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "nowhere")])
+    with pytest.raises(OutputError, match=r"copies of sources cannot be kept: No usable .*; set TMPDIR to a folder"):
+        run(items, tmp_path / "dataset")
