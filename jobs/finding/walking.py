@@ -56,6 +56,31 @@ def walk(top: Path) -> Iterator[tuple[Path, list[str]]]:
             waiting += [(folder / name, around | {here}) for name, is_folder in entries if is_folder]
 
 
+def walk_once(top: Path) -> Iterator[tuple[Path, list[str]]]:
+    """`top` and all folders below it, also hidden and linked ones, with the files in each. A folder comes once, and by
+    a link only if it does not lie below `top`. UsageError where one cannot be read, unless it is hidden."""
+    seen, waiting = set[tuple[int, int]](), [top]
+
+    def refuse(error: OSError) -> None:
+        parts = Path(error.filename).relative_to(top).parts
+        if not any(part[0] == "." or part in _OF_SYSTEMS for part in parts):
+            raise _cannot_be_read(Path(error.filename), error) from error
+
+    while waiting:
+        links: list[Path] = []
+        for start in waiting:
+            for below, folders, files in os.walk(start, onerror=refuse):
+                folder = Path(below)
+                status = folder.stat()
+                if (status.st_dev, status.st_ino) in seen:
+                    folders.clear()
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+                yield folder, files
+                links += [folder / name for name in folders if (folder / name).is_symlink()]
+        waiting = sorted(links)
+
+
 def _entries(folder: Path, *, hidden: bool = False) -> list[tuple[str, bool]]:
     """The names in a folder in order, each with whether it is a folder or a link to one. Without `hidden` those that
     begin with a dot are left out, and folders that systems keep."""
@@ -77,8 +102,11 @@ def _reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UsageError(
-            f"cannot read the folder {str(folder)!r}: {error.strerror or error}; "
-            "fix that, or list the videos in a file",
-            file=str(folder),
-        ) from error
+        raise _cannot_be_read(folder, error) from error
+
+
+def _cannot_be_read(folder: Path, error: OSError) -> UsageError:
+    return UsageError(
+        f"cannot read the folder {str(folder)!r}: {error.strerror or error}; fix that, or list the videos in a file",
+        file=str(folder),
+    )

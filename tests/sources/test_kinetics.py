@@ -73,6 +73,20 @@ def test_files_in_linked_folders_are_found_and_a_folder_that_cannot_be_read_is_n
         find_sources([str(listed)])
 
 
+def test_a_folder_comes_once_and_by_its_own_path(tmp_path: Path) -> None:
+    """Of folders with links to one another there are very many paths."""
+    make(tmp_path / ".parts/0/aaaaaaaaaaa_000000_000010.mp4", 0, 100)
+    for number in range(10):
+        (tmp_path / f".parts/{number}").mkdir(exist_ok=True)
+    for number in range(100):
+        (tmp_path / f".parts/{number % 10}/z{number // 10}").symlink_to(tmp_path / f".parts/{number // 10}")
+    (tmp_path / "z_current").symlink_to(tmp_path / ".parts/0")
+    (tmp_path / ".trash").mkdir(mode=0)
+    with modes_count():
+        (source,) = find_sources([str(write_list(tmp_path, "clapping,aaaaaaaaaaa,0,10,train,0"))])
+    assert source.path == str(tmp_path / ".parts/0/aaaaaaaaaaa_000000_000010.mp4")
+
+
 def test_a_file_that_is_cut_already_comes_before_the_whole_one(tmp_path: Path) -> None:
     make(tmp_path / "a.mp4", 0, 30)
     make(tmp_path / "a_000001_000002.mp4", 100, 10)

@@ -1,8 +1,8 @@
 """Lists with the columns of Kinetics: `youtube_id`, `time_start`, `time_end`, and others such as `label` and `split`.
 
-The files lie anywhere below the list's folder, or below `--list-root`, also in linked folders. They are either cut
-already, as the tools that download Kinetics name them (`<youtube_id>_<start, 6 digits>_<end, 6 digits>.mp4`), or whole
-(`<youtube_id>.mp4`).
+The files lie anywhere below the list's folder, or below `--list-root`, also in linked and hidden folders. They are
+cut already, as the tools that download Kinetics name them (`<youtube_id>_<start, 6 digits>_<end, 6 digits>.mp4`), or
+whole (`<youtube_id>.mp4`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..list_lines import refuse_repeated
 from ..plain_values import valid_text
 from ..source_parts import Imported, Recognised
 from ..video_names import is_video_name
-from ..walking import walk
+from ..walking import walk_once
 
 _COLUMNS = {"youtube_id", "time_start", "time_end"}
 
@@ -83,8 +83,8 @@ def _videos_below(folder: Path) -> dict[str, Path]:
     folder."""
     return {
         Path(name).stem: below / name
-        for below, names in sorted(walk(folder), key=lambda walked: str(walked[0]))
-        for name in reversed(names)
+        for below, names in sorted(walk_once(folder), key=lambda walked: str(walked[0]))
+        for name in sorted(names, reverse=True)
         if is_video_name(name)
     }
 
