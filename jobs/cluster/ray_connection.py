@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import shutil
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from subprocess import list2cmdline
 from typing import Any
 
 import ray
@@ -27,7 +30,6 @@ from ...machine_cpus import cpus_to_run_on
 from ...machine_memory import machine_memory_bytes, memory_limit_bytes
 from ...storage.scratch import remove_copies_of_ending
 from ...wording import byte_size, plain
-from ..finding.addresses import shown
 from ..finding.plain_values import valid_text
 from ..units_of_work.gpu_slots import Slots, slots_of, with_machines
 from .asking import PatientQuestion, head_patience_seconds
@@ -127,14 +129,21 @@ def connected(
 
 
 def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
-    with another(utils, "get_entrypoint_name", lambda ask: lambda: shown_command(ask())):
+    with another(utils, "get_entrypoint_name", lambda _own: lambda: shown_command(sys.argv)):
         _join_or_start(cluster, workers, patience_seconds)
 
 
-def shown_command(command: str) -> str:
+def shown_command(arguments: Sequence[str]) -> str:
     """The command of a job for Ray, which keeps it, and shows it on its dashboard: with URLs without what may be a
     secret, and with escapes for what is not UTF-8, which Ray does not take."""
-    return plain(" ".join(map(shown, command.split(" "))))
+    return plain(list2cmdline(map(_without_secrets, arguments)))
+
+
+def _without_secrets(argument: str) -> str:
+    before, mark, after = argument.partition("://")
+    # Whatever follows a query may be a part of it: a name in it may have a blank, or a quote.
+    text = before + mark + re.split(r"[?#]", after, maxsplit=1)[0]
+    return re.sub(r"(?<=://)[^/]*@", "", text)
 
 
 def _join_or_start(cluster: str | None, workers: int | None, patience_seconds: float) -> None:
@@ -171,12 +180,15 @@ def _join_or_start(cluster: str | None, workers: int | None, patience_seconds: f
 
 
 def _remedy(error: Exception) -> str:
-    """What to do where a local Ray does not start, or one does not take a name. It does not say itself that its disk
-    is full."""
+    """What to do where a local Ray does not start, or one does not take the name of a folder. It does not say
+    itself that its disk is full."""
     if isinstance(error, UnicodeEncodeError):
-        return (
-            "Ray takes no folder whose name is not UTF-8, and is told the current one: run the command in another one"
-        )
+        what = "move the program to another one"
+        if (current := os.getcwd()) != valid_text(current):  # noqa: PTH109
+            what = "run the command in another one"
+        elif (folder := os.environ.get("RAY_TMPDIR", "")) != valid_text(folder):
+            what = "set RAY_TMPDIR to another one"
+        return f"Ray takes no folder whose name is not UTF-8: {what}"
     # Ray takes the first of these, also one that Python would pass over because nothing can be written there.
     folder = os.environ.get("RAY_TMPDIR") or _short_tmpdir() or os.environ.get("TMPDIR") or _USUAL_TMPDIR
     with contextlib.suppress(OSError):
