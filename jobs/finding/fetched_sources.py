@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +21,7 @@ from ...prep.part_of_file import Needed, NeedsWholeFileError
 from ...prep.probing.header_estimate import Estimate, estimate
 from ...prep.probing.playlists import SCRIPT_SUFFIXES
 from ...prep.running.attempts import tried_again
+from ...prep.running.mounts import read_in_time
 from ...prep.running.stalls import in_time, stall_limit
 from ...prep.section_survey import SourceSurvey, survey
 from ...prep.shards import ShardWriter
@@ -38,6 +40,7 @@ _T = TypeVar("_T")
 
 # A smaller file is fetched whole, which takes hardly longer than to find out what is needed of it.
 _MIN_PART_BYTES = 1 << 23
+_AGAIN = "looking at it again"
 
 
 @dataclass(frozen=True)
@@ -59,22 +62,28 @@ class SourceFile:
         """SourceError if what lies on a disk is no longer what had this identity when the job looked at it: its rows
         would call it by what it was. A file in a store is known by its ETag, and fetching another one fails."""
         source = self.source
-        if source.in_store is None and self.identity(source.part) != identity:
+        if source.in_store is None and self._in_time(lambda: self._identities([source.part]), _AGAIN) != [identity]:
             raise SourceError(
                 f"{source.path} was changed after the job had looked at it; run the same command again",
                 file=source.path,
             )
 
-    def identity(self, part: SourcePart | None) -> int:
-        """The fingerprint of what lies there now, or of a part of it. SourceError if it cannot be looked at."""
-        path, file, copy = self.source.path, self.source.in_store, self.copy
+    def identities(self, parts: Sequence[SourcePart | None]) -> list[int]:
+        """The fingerprints of parts of what lies there now, of all of it for None. SourceError if it cannot be looked
+        at: it is tried once, for all parts."""
+        with stall_limit(float(self.policy.max_stall_seconds)):
+            return read_in_time(self.source.path, lambda: self._identities(parts), _AGAIN)
 
+    def _identities(self, parts: Sequence[SourcePart | None]) -> list[int]:
+        file, copy = self.source.in_store, self.copy
+
+        @lru_cache(maxsize=1)
         def of_file(path: str) -> Fingerprint:
             if file is None:
                 return identity_of(path)
             return identity_of_file(StoreFile(file.address, None if copy is None else copy.stored))
 
-        return self._in_time(lambda: identity_of_part(path, part, of_file), "looking at it again")[0]
+        return [identity_of_part(self.source.path, part, of_file)[0] for part in parts]
 
     def whole(self) -> str:
         """The path, once all of the file is there. SourceError if it cannot be fetched."""

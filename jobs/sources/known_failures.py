@@ -1,16 +1,17 @@
 """Failures that the dataset already records: whether a failure is new, and which ones to withdraw.
 
 A later row with the same id and no reason withdraws a failure. So nothing has to be deleted, and the latest row counts
-in any order in which parts are merged. A new row is later than all that are there, whatever clocks say: that of a
+in any order in which parts are merged. A new row is later than the one that its id has, whatever clocks say: that of a
 machine may be ahead, or be set back.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,19 +24,26 @@ from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
 from ..finding.addresses import is_store_url, parse
 from ..finding.places import absolute, without_scheme
+from ..finding.source_parts import Member, PictureRows
 from .source_table import SourceTable
 
 WITHDRAWN = ""
+# The ids of LeRobot's episodes (`importers/lerobot.py`).
+_EPISODE = re.compile(r"(?:.*/)?episode_[0-9]{6,}", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class RecordedFailures:
-    """The (id, reason) of each failure in a snapshot, the ids of failures that were withdrawn, and the time of the
-    latest row, in nanoseconds since 1970."""
+    """The (id, reason) of each failure in a snapshot, the ids of failures that were withdrawn, and by id the time of
+    its row, in nanoseconds since 1970."""
 
     failures: frozenset[tuple[str, str]] = frozenset()
     withdrawn: frozenset[str] = frozenset()
-    latest_ns: int = 0
+    times_ns: Mapping[str, int] = field(default_factory=dict)
+
+    def time_of_new_row(self, source_id: str) -> int:
+        """The time that a new row of an id gets, in nanoseconds since 1970: now, and later than that of its row."""
+        return max(time.time_ns(), self.times_ns.get(source_id, 0) + 1)
 
 
 def recorded_failures(dataset: Storage) -> RecordedFailures:
@@ -55,13 +63,8 @@ def _failures_in(dataset: Storage, snapshot: str, _which: str | None) -> Recorde
     return RecordedFailures(
         frozenset(row for row in rows if row[1] != WITHDRAWN),
         frozenset(source_id for source_id, reason in rows if reason == WITHDRAWN),
-        int(table.attempted_ns.max(initial=0)),
+        dict(zip(table.id.texts(), table.attempted_ns.tolist(), strict=True)),
     )
-
-
-def time_of_new_rows(dataset: Storage) -> int:
-    """The time that new rows get, in nanoseconds since 1970: now, and later than that of all that are there."""
-    return max(time.time_ns(), recorded_failures(dataset).latest_ns + 1)
 
 
 def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: SourceTable) -> bool:
@@ -78,8 +81,12 @@ def withdraw_gone(dataset: Storage, arguments: Sequence[str], sources: SourceTab
     gone = _gone(table, arguments, sources)
     if not gone:
         return False
-    now = time_of_new_rows(dataset)
-    rows = [(table.id.text(row), table.source.text(row), WITHDRAWN, now, table.path.text(row)) for row in gone]
+    known = recorded_failures(dataset)
+    rows = [
+        (table.id.text(row), table.source.text(row), WITHDRAWN, known.time_of_new_row(table.id.text(row)),
+         table.path.text(row))
+        for row in gone
+    ]  # fmt: skip
     write_part(dataset, unit_of_content(rows), replace(empty(), failures=failures_table(rows)))
     return True
 
@@ -99,18 +106,22 @@ def _gone(table: Failures, arguments: Sequence[str], sources: SourceTable) -> li
     # There may be a million sources: keep only what concerns these failures.
     stretches = {(path, source_id.rpartition("@")[0]) for _, source_id, path in rows}
     failed_in = {path for _, _, path in rows}
-    beside, cut, taken_apart = set(), set(), set()
+    beside, cut, taken_apart, robot_files = set(), set(), set(), set()
     for source in sources.sources():
         beside.add(os.path.dirname(source.path))  # noqa: PTH120
-        if source.part is not None and not source.is_listed:
+        if isinstance(source.part, Member | PictureRows):
             taken_apart |= {source.path} & failed_in
-        if isinstance(source.part, Stretch) and source.is_listed and not source.id_is_given:
+        elif isinstance(source.part, Stretch) and not source.is_listed:
+            robot_files |= {source.path} & failed_in
+        elif isinstance(source.part, Stretch) and not source.id_is_given:
             cut |= {(source.path, source.id.rpartition("@")[0])} & stretches
 
     def is_gone(source_id: str, name: str) -> bool:
-        # Of a tar or a file of episodes all parts were found. The id of a stretch contains its times, so a list that
-        # corrects the times gives it another id.
-        if name in taken_apart or (name, source_id.rpartition("@")[0]) in cut:
+        # Of a tar, and of a file of LeRobot, all parts were found. Only of its videos lists may name stretches, too.
+        if name in taken_apart or (name in robot_files and _EPISODE.fullmatch(source_id)):
+            return True
+        # The id of a stretch contains its times, so a list that corrects the times gives it another id.
+        if (name, source_id.rpartition("@")[0]) in cut:
             return True
         if is_store_url(name):
             # A file below a folder of this job would have been found. Nothing is known of files elsewhere.

@@ -28,7 +28,7 @@ from ...storage.interface import Storage
 from ..finding.fetched_sources import SourceFile, cut_out, file_of
 from ..finding.source_files import options_of
 from ..finding.store_files import NoRoomError
-from ..sources.known_failures import RecordedFailures, recorded_failures, time_of_new_rows
+from ..sources.known_failures import RecordedFailures, recorded_failures
 from ..units_of_work.task_memory import header_bytes
 from ..units_of_work.unit_results import Failure, OnProgress, UnitProgress, UnitResult
 from ..units_of_work.units import Item, Unit, same_file
@@ -90,12 +90,18 @@ def unchanged(file: SourceFile, item: Item) -> Iterator[None]:
     file.check_unchanged(item.identity)
 
 
-def looked_at(file: SourceFile, item: Item) -> Item:
-    """The item; one that could not be read when the job looked at it is what lies there now, if anything does. It may
-    have been copied there since, or its store did not answer."""
+def _looked_at(file: SourceFile, items: Sequence[Item]) -> Sequence[Item]:
+    """The items of a file; those that could not be read when the job looked at them are what lies there now, if
+    anything does. It may have been copied there since, or its store did not answer."""
+    if all(item.identity for item in items):
+        return items
     with contextlib.suppress(SourceError):
-        return item if item.identity else replace(item, identity=file.identity(item.source.part))
-    return item
+        found = file.identities([item.source.part for item in items])
+        return [
+            item if item.identity else replace(item, identity=identity)
+            for item, identity in zip(items, found, strict=True)
+        ]
+    return items
 
 
 def run_unit(
@@ -137,7 +143,6 @@ def run_unit(
         files = shards.commit()
     rows, unused = in_files(with_revisions(unit, rows), files)
     recorded = _to_record(unit, failures)
-    rows = replace(rows, failures=failures_of(dataset, recorded))
     _write(dataset, unit, rows, recorded, profile=options.profile.to_json(), unused=unused)
     progress.report()
     return replace(result_of(unit, rows), failures=tuple(failures), seconds=time.monotonic() - began)
@@ -161,20 +166,23 @@ def _prepared(  # noqa: PLR0917  # six unrelated inputs
     mark = shards.mark()
     try:
         with file_of(dataset, items[0].source, options.policy, opened) as file:
-            items = [looked_at(file, item) for item in items]
+            items = _looked_at(file, items)
             cuts = [
                 CutOut(video_identity(item), item.source.part)
                 for item in items
                 if isinstance(item.source.part, Stretch)
             ]
-            with unchanged(file, items[0]):
-                if terms.most_bytes is not None:
-                    check_memory(file, options, terms.most_bytes)
-                if cuts:
-                    done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
-                else:
-                    identity, own = video_identity(items[0]), options_of(options, items[0].source)
-                    done = [prepare_video(file.whole(), identity, own, ffmpeg_path, shards, **callbacks)]
+            check_unchanged(file, items[0])
+            if terms.most_bytes is not None:
+                check_memory(file, options, terms.most_bytes)
+            if cuts:
+                done = cut_out(file, cuts, options, ffmpeg_path, shards, **callbacks)
+            else:
+                identity, own = video_identity(items[0]), options_of(options, items[0].source)
+                done = [prepare_video(file.whole(), identity, own, ffmpeg_path, shards, **callbacks)]
+            # What could not be read at all is not waited for once more.
+            if items[0].identity or any(isinstance(each, Manifest) for each in done):
+                file.check_unchanged(items[0].identity)
     except Exception as error:  # one bad source must not fail the others
         if is_of_the_machine(error, terms):
             raise
@@ -217,11 +225,12 @@ def _write(
     profile: Mapping[str, Any] | None = None,
     unused: Unused | None = None,
 ) -> None:
-    """Write a unit's part. `recorded` are the failures in `rows`: a retry that fails for the same reasons writes none,
-    unless they were withdrawn meanwhile."""
+    """Write a unit's part: the rows of its videos, and the failures to record. A retry that fails for the same reasons
+    writes none, unless they were withdrawn meanwhile."""
     known = recorded_failures(dataset) if recorded else RecordedFailures()
     if len(rows.videos) or any((failure.id, failure.reason) not in known.failures for failure in recorded):
         again = any(failure.id in known.withdrawn for failure in recorded)
+        rows = replace(rows, failures=_failures_of(known, recorded))
         write_part(dataset, unit.id, rows, profile, unused=unused, again=again)
 
 
@@ -266,13 +275,17 @@ def give_up(dataset: Storage, unit: Unit, reason: str) -> UnitResult:
     """Commit a unit of which no source could be prepared. `reason` is the reason of each failure."""
     failures = tuple(Failure(item.source.id, item.source.given, reason, item.source.path) for item in unit.items)
     recorded = _to_record(unit, failures)
-    _write(dataset, unit, replace(empty(), failures=failures_of(dataset, recorded)), recorded)
+    _write(dataset, unit, empty(), recorded)
     return UnitResult(unit=unit.id, videos=0, frames=0, bytes=0, failures=failures)
 
 
-def failures_of(dataset: Storage, failures: Sequence[Failure]) -> Failures:
-    now = time_of_new_rows(dataset) if failures else 0
-    return failures_table([(failure.id, failure.source, failure.reason, now, failure.path) for failure in failures])
+def _failures_of(known: RecordedFailures, failures: Sequence[Failure]) -> Failures:
+    return failures_table(
+        [
+            (failure.id, failure.source, failure.reason, known.time_of_new_row(failure.id), failure.path)
+            for failure in failures
+        ]
+    )
 
 
 def failure_of(item: Item, error: Exception) -> Failure:

@@ -93,6 +93,17 @@ def test_failures_leave_and_come_back_when_the_clock_is_set_back(
         assert failed(dataset) == ["bad.mp4", "below/worse.mp4"]
 
 
+def test_a_clock_that_was_ahead_counts_for_the_failures_that_it_dated_alone(folder: Path, tmp_path: Path) -> None:
+    dataset, ahead = tmp_path / "dataset", time.time_ns() + 3_600_000_000_000
+    make_dataset([folder / "good.mp4"], dataset)
+    write_part(DiskStorage(dataset), "u1", merge([failure("elsewhere", "cut short", ahead)]))
+    publish(DiskStorage(dataset))
+    make_dataset([folder], dataset)
+    attempted = recorded_failures(DiskStorage(dataset)).times_ns
+    assert attempted["elsewhere"] == ahead
+    assert attempted["bad.mp4"] < ahead
+
+
 def test_a_glob_that_is_longer_than_names_may_be_is_no_folder(folder: Path, tmp_path: Path) -> None:
     dataset, glob = tmp_path / "dataset", str(folder / f"[gb]{'*' * 300}.mp4")
     make_dataset([glob], dataset)

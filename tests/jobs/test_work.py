@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from shortgop.errors import OutputError
+from shortgop.jobs.finding import fetched_sources
+from shortgop.jobs.finding.fetched_sources import file_of
 from shortgop.jobs.finding.identity import identity_of
+from shortgop.jobs.finding.source_parts import identity_of_part
 from shortgop.jobs.units_of_work.steps import Whole
 from shortgop.jobs.units_of_work.unit_results import UnitProgress
 from shortgop.jobs.units_of_work.units import Item, plan_units
@@ -17,8 +20,9 @@ from shortgop.jobs.working.work import run_unit
 from shortgop.manifests.dataset_files.parts import pack, read_part
 from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.merging.merge import merge
-from shortgop.prep.options import Options
+from shortgop.prep.options import Options, SourcePolicy
 from shortgop.prep.profile import Profile
+from shortgop.prep.timing.stretch import Stretch
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.locate import storage_at
 from shortgop.storage.network import NetworkOptions
@@ -43,6 +47,25 @@ def test_a_unit_that_was_committed_is_not_written_again(constant_video: Syntheti
     assert run_unit(DiskStorage(dataset), unit, Options(profile), seen.append) == first
     assert shard.stat().st_ino == written.st_ino
     assert read_part(DiskStorage(dataset), unit.id).ids == ["constant.mp4"]
+
+
+def test_stretches_of_a_file_that_could_not_be_read_before_are_looked_at_together(
+    constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a mount does not answer, each look waits for as long as the user allows."""
+    (source,) = find_sources([str(constant_video.path)])
+    stretches = [Stretch(Fraction(number), Fraction(number + 1), "a line") for number in range(3)]
+    looks: list[str] = []
+
+    def looked(path: str) -> tuple[int, int]:
+        looks.append(path)
+        return identity_of(path)
+
+    monkeypatch.setattr(fetched_sources, "identity_of", looked)
+    with file_of(DiskStorage(tmp_path), source, SourcePolicy()) as file:
+        found = file.identities(stretches)
+    assert found == [identity_of_part(source.path, stretch, identity_of)[0] for stretch in stretches]
+    assert looks == [source.path]
 
 
 def test_the_part_of_one_video_holds_what_merging_it_would_give(constant_video: SyntheticVideo, tmp_path: Path) -> None:

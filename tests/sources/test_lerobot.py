@@ -16,7 +16,7 @@ import pytest
 import shortgop
 from file_permissions import modes_count
 from lerobot_files import CAMERAS, TASKS, feature, with_pictures, write_lerobot, write_lerobot_2
-from shortgop.errors import SourceError, UsageError
+from shortgop.errors import DatasetWarning, SourceError, UsageError
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.importing import Importing
 from shortgop.jobs.finding.source_parts import PictureRows, identity_of_part
@@ -93,6 +93,16 @@ def test_a_file_that_is_missing_is_a_failure_of_its_episodes(tmp_path: Path) -> 
     (failure,) = report.failures
     assert failure.id == f"{CAMERAS[0]}/episode_000003"
     assert "does not exist" in failure.reason
+
+
+def test_a_failed_stretch_that_a_list_names_stays_where_its_file_is_one_of_a_dataset(tmp_path: Path) -> None:
+    root = write_lerobot(tmp_path / "robot", [20, 20])
+    file = root / f"videos/{CAMERAS[0]}/chunk-000/file-000.mp4"
+    (tmp_path / "clips.csv").write_text(f"path,id,start,end\n{file},my clip,90,95\n")
+    with pytest.warns(DatasetWarning, match="1 of 1 source could not be prepared"):
+        shortgop.prepare([tmp_path / "clips.csv"], tmp_path / "out", runner="inline", cuts="start,end")
+    prepared(root, out=tmp_path / "out")
+    assert [each.id for each in shortgop.open(tmp_path / "out").failures] == ["my clip"]
 
 
 def test_an_episode_of_which_the_file_lacks_frames_is_named(tmp_path: Path) -> None:
