@@ -6,12 +6,12 @@ import contextlib
 import logging
 import os
 import re
+import shlex
 import shutil
 import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from subprocess import list2cmdline
 from typing import Any
 
 import ray
@@ -136,7 +136,7 @@ def _init(cluster: str | None, workers: int | None, patience_seconds: float) -> 
 def shown_command(arguments: Sequence[str]) -> str:
     """The command of a job for Ray, which keeps it, and shows it on its dashboard: with URLs without what may be a
     secret, and with escapes for what is not UTF-8, which Ray does not take."""
-    return plain(list2cmdline(map(_without_secrets, arguments)))
+    return plain(shlex.join(map(_without_secrets, arguments)))
 
 
 def _without_secrets(argument: str) -> str:

@@ -95,7 +95,7 @@ def test_what_ray_is_told_of_the_command_has_no_secret_of_a_url_and_is_text() ->
         "--list-root=https://h/#secret",
     ]
     command = ["shortgop", "prep", *urls, os.fsdecode(b"caf" + bytes([0xE9]))]
-    assert shown_command(command) == r"shortgop prep https://host/a.mp4 s3://b/c.mp4 --list-root=https://h/ caf\udce9"
+    assert shown_command(command) == r"shortgop prep https://host/a.mp4 s3://b/c.mp4 --list-root=https://h/ 'caf\udce9'"
 
 
 def test_a_job_that_is_told_to_end_when_ray_has_ended_ends_tidily(said: list[str]) -> None:
