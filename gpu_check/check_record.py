@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,12 @@ class OutOfTime(Skipped):
 
 class FailedOutOfTimeError(RuntimeError):
     """Raised at its end by a check that had no time for all that it was to find, and found something wrong."""
+
+
+def write_line(report: Path, line: dict[str, Any]) -> None:
+    """Add a line to a report."""
+    with report.open("a") as file:
+        file.write(json.dumps(line, default=str) + "\n")
 
 
 class Record:
@@ -54,8 +61,7 @@ class Record:
         self._write({"result": result, "why": why, "lacked_time": lacked_time})
 
     def _write(self, line: dict[str, Any]) -> None:
-        with self._report.open("a") as file:
-            file.write(json.dumps(line, default=str) + "\n")
+        write_line(self._report, line)
 
 
 def in_time(record: Record, measurements: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
@@ -71,3 +77,25 @@ def in_time(record: Record, measurements: Iterable[tuple[str, T]]) -> Iterator[t
             longest = max(longest, time.perf_counter() - started)
     if lacking:
         raise OutOfTime(f"there was no time to measure {'; '.join(lacking)}")
+
+
+def measure_each(record: Record, measurements: Mapping[str, Callable[[], Mapping[str, float]]]) -> None:
+    """Record the figures of each measurement, in time as by `in_time`, and go on where one fails: the others
+    may tell where to look. RuntimeError, OutOfTime or FailedOutOfTimeError at the end."""
+    errors, no_time = list[str](), ""
+    try:
+        for name, measure in in_time(record, measurements.items()):
+            try:
+                for figure, value in measure().items():
+                    record.figure(f"{name}, {figure}", value)
+            except Skipped:
+                raise
+            except Exception as error:  # noqa: BLE001  # of any library
+                traceback.print_exc()
+                errors.append(f"{name}: {type(error).__name__}: {error}")
+    except OutOfTime as error:
+        if not errors:
+            raise
+        no_time = str(error)
+    if errors:
+        raise (FailedOutOfTimeError if no_time else RuntimeError)("; ".join(filter(None, [*errors, no_time])))

@@ -10,8 +10,8 @@ from functools import partial
 
 import torch
 from busy_gpu import long_kernel
-from check_record import Record, in_time
-from gpu_decoding import SPEED_VIDEOS, Clip, clips_of, decoding_of, ready, threaded_rate
+from check_record import Record, measure_each
+from gpu_decoding import SPEED_VIDEOS, Clip, decoding_of, ready, speed_clips, threaded_rate
 from gpu_driver import require_gpu
 from gpu_memory import Growth
 from gpu_samples import ENCODERS
@@ -29,6 +29,8 @@ from shortgop.readers.plan import Place
 
 _SEED = 0
 _SOAK_GOPS = 1000
+
+_Way = Callable[[Sequence[Clip]], Callable[[], int]]
 
 
 class Sources:
@@ -140,20 +142,28 @@ def speed(record: Record) -> None:
     And what a decoder costs: a new one, one that is open, and one that was open for another video."""
     ready()
     gpu, driver = new_gpu(), require_gpu()
-    todo: dict[str, Callable[[], float]] = {}
+    ways: dict[str, _Way] = {
+        "libnvcuvid": partial(_decoding, gpu=gpu),
+        "libavcodec": partial(decoding_of, driver=driver),
+    }
+    todo: dict[str, Callable[[], dict[str, float]]] = {}
     for codec_name in ENCODERS:
-        gops = gops_of(samples(record, codec_name))
-        record.figure(f"{codec_name}, ms for a GOP", _costs(gops, gpu))
+        todo[f"{codec_name}, ms for a GOP"] = partial(_costs_of, record, codec_name, gpu)
         for video, size in SPEED_VIDEOS.items():
-            clips = clips_of([gop for gop in gops if gop.video == video], count=32)
-            ways = {"libnvcuvid": partial(_decoding, clips, gpu), "libavcodec": partial(decoding_of, clips, driver)}
             # Each thread decodes all clips, so more of them take longer.
             for threads in (16, 4, 1):
                 for name, way in ways.items():
-                    measured = partial(threaded_rate, way, threads)
-                    todo[f"{codec_name} {size}, frames/s, {name}, {threads} threads"] = measured
-    for name, rate in in_time(record, todo.items()):
-        record.figure(name, round(rate()))
+                    measured = partial(_rate, record, codec_name, video, way, threads)
+                    todo[f"{codec_name} {size}, {threads} threads, {name}"] = measured
+    measure_each(record, todo)
+
+
+def _costs_of(record: Record, codec_name: str, gpu: Gpu) -> dict[str, float]:
+    return _costs(gops_of(samples(record, codec_name)), gpu)
+
+
+def _rate(record: Record, codec_name: str, video: str, way: _Way, threads: int) -> dict[str, float]:
+    return {"frames/s": round(threaded_rate(partial(way, speed_clips(record, codec_name, video)), threads))}
 
 
 def _costs(gops: Sequence[Gop], gpu: Gpu) -> dict[str, float]:

@@ -19,7 +19,8 @@ import gpu_reader
 import gpu_samples
 import pytest
 import torch
-from check_record import OutOfTime, Record, Skipped, in_time
+from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped, in_time, measure_each
+from check_report import parse_report
 from differences import EQUAL, difference
 from gpu_conversion import cases, first_wrong
 from gpu_decoding import CLIP_FRAMES, CLIP_STRIDE, clips_of, threaded_rate
@@ -363,3 +364,22 @@ def test_measurements_end_with_the_time_of_their_check(tmp_path: Path) -> None:
     record.measure_until += 60
     measure_until_it_is_over()
     assert measured[1:] == ["first", "second", "third"]
+
+
+def test_measurements_go_on_where_one_fails(tmp_path: Path) -> None:
+    """What one library cannot do says nothing of what the other does."""
+
+    def fails() -> dict[str, float]:
+        raise ValueError("no decoder")
+
+    def is_slow() -> dict[str, float]:
+        time.sleep(0.2)
+        return {}
+
+    record = Record(tmp_path / "report", tmp_path, seconds=60)
+    with pytest.raises(RuntimeError, match="^h264: ValueError: no decoder$"):
+        measure_each(record, {"h264": fails, "hevc": lambda: {"frames/s": 13}})
+    assert parse_report((tmp_path / "report").read_bytes()).figures == {"hevc, frames/s": 13}
+    record = Record(tmp_path / "report", tmp_path, seconds=5.1)
+    with pytest.raises(FailedOutOfTimeError, match="^h264: ValueError: no decoder; there was no time to measure hevc$"):
+        measure_each(record, {"h264": fails, "slow": is_slow, "hevc": dict})

@@ -21,9 +21,9 @@ from typing import Any
 
 import bench_footage
 import gpu_benchmarks
+import gpu_decoding
 import gpu_engines
 import gpu_loading
-import gpu_nvcuvid
 import gpu_reader
 import gpu_samples
 import gpu_torchcodec
@@ -50,7 +50,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::shortgop.DatasetWarning", "igno
 # HEVC is decoded from 144x144 on.
 VIDEOS = {"a.mp4": (160, 144, 100), "b.mp4": (160, 146, 40), "c.mp4": (160, 150, 40), "d.mp4": (176, 144, 100)}
 TESTED_ELSEWHERE = ("environment", "nvdec-", "pyav-", "nvcuvid-p", "nvenc-", "ffmpeg-", "prep-")
-REHEARSED = [check for check in CHECKS if not check.name.startswith(TESTED_ELSEWHERE)]
+REHEARSED = [check for check in CHECKS if check.name == "pyav-speed" or not check.name.startswith(TESTED_ELSEWHERE)]
 # What a check says where it needs what is not here: Triton, another library, or another library with CUDA.
 LACKING = {
     "convert-equal": "Triton",
@@ -86,7 +86,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # A request is not ended when the time is up, and on a busy machine a large one takes seconds.
         for module in (gpu_benchmarks, gpu_engines):
             patched.setattr(module, "random_clips", lambda rng, **asked: random_clips(rng, **{**asked, "count": 2}))
-        patched.setattr(gpu_nvcuvid, "clips_of", lambda gops, count: clips_of(gops, 1))
+        patched.setattr(gpu_decoding, "clips_of", lambda gops, count: clips_of(gops, 1))
         patched.setattr(gpu_reader, "random_requests", lambda *given, **_: random_requests(*given, clips=1, frames=2))
         patched.setattr(gpu_loading, "_SOAK_BATCHES", SOAK_BATCHES)
         patched.setattr(gpu_benchmarks, "_LONG_SECONDS", (20, 60))
