@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
+from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped, write_line
 from error_places import places_of
 
 # This long before the process is killed it prints where each of its threads is.
@@ -32,13 +32,17 @@ def main() -> None:
     end_with_the_harness()
     faulthandler.enable()
     faulthandler.dump_traceback_later(_LONG_IMPORT_SECONDS, exit=False)
-    import_ahead(modules, report)
+    orders = os.dup(0)
+    # What is imported and what the check starts get no input: they would take the order.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    import_ahead(modules, report, orders)
     faulthandler.cancel_dump_traceback_later()
-    if not (line := sys.stdin.readline()):
+    write_line(Path(report), {"imported": True})
+    with open(orders) as asked:  # noqa: PTH123  # it is no path
+        line = asked.readline()
+    if not line:
         return
     order = json.loads(line)
-    # What the check starts gets no input.
-    os.dup2(os.open(os.devnull, os.O_RDONLY), sys.stdin.fileno())
     waited = time.monotonic() - order["asked_at"]
     seconds = order["seconds"] - waited
     faulthandler.dump_traceback_later(max(0.1, seconds - _BEFORE_SECONDS), exit=False)
@@ -60,13 +64,14 @@ def main() -> None:
         record.end("passed", "")
 
 
-def import_ahead(modules: Sequence[str], report: str) -> None:
+def import_ahead(modules: Sequence[str], report: str, orders: int) -> None:
     """Import what the check will probably need. Where that fails, go on as a fresh process, in which the check fails
     with the errors of its own imports: a second import of torch, in one process, says something else than the first."""
     try:
         for module in modules:
             importlib.import_module(module)
     except Exception:  # noqa: BLE001  # of any library
+        os.dup2(orders, 0)
         os.execv(sys.executable, [sys.executable, "-u", __file__, report])  # noqa: S606
 
 

@@ -18,13 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from check_report import GRACE_SECONDS, Check, Ended, parse_report
-from checks import AHEAD, NEED_NO_WHEELS
+from check_report import GRACE_SECONDS, Check, Ended, last_lines
+from checks import AHEAD, NEED_NO_WHEELS, TEMPORARY
 
 CHILD = Path(__file__).with_name("check_child.py")
 # Many checks take less time than their imports, some 5 s: behind one of these a single process would not be ready.
 _MOST_AHEAD = 2
 _LOOK_SECONDS = 0.05
+# A check waits for so long until its process has imported ahead. Then it runs in a new one, with its whole limit.
+_IMPORT_SECONDS = 20.0
+# Of the folder for a check's temporary files. A socket's path has 107 bytes at most, and the processes of a loader add
+# 32 to the folder and more.
+_MOST_TMPDIR_BYTES = 50
 # A check that prints without end would fill the disk.
 _MOST_PRINTED_BYTES = 64_000_000
 _KEPT_BYTES = 1_000_000
@@ -54,7 +59,8 @@ class Processes:
 
     def __init__(self) -> None:
         self._ahead: list[Child] = []
-        self._most_ahead = _MOST_AHEAD
+        self.not_ahead = ""
+        """Why nothing is imported ahead any more; empty where it still is."""
 
     def __enter__(self) -> Self:
         return self
@@ -66,18 +72,35 @@ class Processes:
         while self._ahead:
             end_child(self._ahead.pop())
 
-    def run(self, check: Check, samples: Path, limit_seconds: float, waiting: Sequence[Check]) -> Ended:
-        """See `run_check`. Some of the checks that wait will be next."""
+    def run(self, check: Check, samples: Path, left_seconds: float, waiting: Sequence[Check]) -> tuple[Ended, float]:
+        """See `run_check`. Some of the checks that wait will be next. Returns how long the check might run, too: so
+        long is left for all checks."""
+        started = time.monotonic()
         child = self._ahead.pop(0) if self._ahead and _imports(check) else None
-        for _ in range(len(self._ahead), min(self._most_ahead, sum(map(_imports, waiting)))):
-            self._ahead.append(start_child(AHEAD))
-        ended = run_check(check, samples, limit_seconds, child)
-        if child is None or not parse_report(ended.report).is_cut_off_in_imports:
-            return ended
-        # What most checks import crashes or hangs, which may be of a library that few of them use.
-        self._end_all()
-        self._most_ahead = 0
-        return ended if ended.time_was_up else run_check(check, samples, limit_seconds - ended.seconds)
+        if not self.not_ahead:
+            for _ in range(len(self._ahead), min(_MOST_AHEAD, sum(map(_imports, waiting)))):
+                self._ahead.append(start_child(AHEAD))
+        if child and (why := _why_not_imported(child)):
+            # What most checks import crashes or hangs, which may be of a library that few of them use.
+            self._end_all()
+            said = " | ".join(last_lines(end_child(child)[1]))
+            self.not_ahead = f"nothing is imported ahead any more: a process {why}, and printed last: {said}"
+            child = None
+        left_seconds -= time.monotonic() - started
+        limit = max(0.0, min(check.seconds, left_seconds - GRACE_SECONDS))
+        return run_check(check, samples, limit, child), limit
+
+
+def _why_not_imported(child: Child) -> str:
+    """Wait until a process has imported, which is its first line. Returns why it has not; empty where it has."""
+    deadline = time.monotonic() + _IMPORT_SECONDS
+    while not child.report.stat().st_size:
+        if os.waitid(os.P_PID, child.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return "ended while it imported"
+        if time.monotonic() > deadline:
+            return f"still imported after more than {_IMPORT_SECONDS:.0f} s"
+        time.sleep(_LOOK_SECONDS)
+    return ""
 
 
 def _imports(check: Check) -> bool:
@@ -86,15 +109,19 @@ def _imports(check: Check) -> bool:
 
 def start_child(*modules: str) -> Child:
     """Start a process that imports these modules and waits for its check. `run_check` or `end_child` ends it."""
-    folder = tempfile.TemporaryDirectory(prefix="gpu-check-", ignore_cleanup_errors=True)
+    # Its name is in those of sockets, see above.
+    folder = tempfile.TemporaryDirectory(prefix="gpu-", ignore_cleanup_errors=True)
     report, log = Path(folder.name, "report"), Path(folder.name, "log")
     report.touch()
     reading, asking = os.pipe()
+    env = {**os.environ, TEMPORARY: tempfile.gettempdir()}
+    # A check that is killed leaves files behind, and benchmarks write gigabytes: they go with this folder.
+    if len(os.fsencode(folder.name)) <= _MOST_TMPDIR_BYTES:
+        env["TMPDIR"] = folder.name
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-u", str(CHILD), str(report), *modules],
-            # A check that is killed leaves files behind, and benchmarks write gigabytes: they go with this folder.
-            env={**os.environ, "TMPDIR": folder.name},
+            env=env,
             stdin=reading,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -127,7 +127,8 @@ def outcome_of(check: Check, ended: Ended, limit_seconds: float | None = None) -
         result, why = "skipped", f"time was up after {limit_seconds:.0f} s{_still_there(ended)}"
     seconds, log = round(ended.seconds, 2), last_lines(ended.log)
     hung = ended.time_was_up and not lacked_time
-    lacked_time |= report.lacked_time and result == report.result
+    # With its whole limit it would find no more at another time.
+    lacked_time |= shortened and report.lacked_time and result == report.result
     return Outcome(
         *(check.name, check.question, result, why, seconds, report.figures, log, lacked_time, hung),
         began_after_seconds=report.began_after_seconds,
@@ -176,8 +177,10 @@ def signal_name(number: int) -> str:
 
 
 def last_lines(log: bytes) -> tuple[str, ...]:
-    """The last lines of what a process printed, without control characters."""
+    """The last lines of what a process printed, without control characters, and those of importlib: where imports
+    crash or hang, most would be."""
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", log.decode(errors="replace")).replace("\r", "\n")
+    text = re.sub(r'(?m)^.*"<frozen importlib.*\n?', "", text)
     text = re.sub(r"[^\n\t -~\u00a0-\uffff]", "?", text)[-_LOG_CHARACTERS:]
     return tuple(line for line in text.splitlines() if line.strip())[-_LOG_LINES:]
 

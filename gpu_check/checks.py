@@ -11,6 +11,8 @@ ENVIRONMENT, NVDEC = "environment", "nvdec-caps"
 NEED_NO_WHEELS = (ENVIRONMENT, NVDEC)
 # What the processes of all others import while an earlier check runs.
 AHEAD = "most_imports"
+# The environment variable with this machine's folder for temporary files: each check has one of its own below it.
+TEMPORARY = "GPU_CHECK_TMPDIR"
 
 _OnNvdec = partial(Check, needs_nvdec=True)
 _Libavcodec = partial(_OnNvdec, ways=("libavcodec",))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from check_record import Record, Skipped
+from checks import TEMPORARY
 from gpu_driver import driver_folders, driver_version, load, loaded_file, other_driver, require_gpu
 
 from shortgop.machine_cpus import usable_cpus
@@ -125,8 +126,7 @@ def _version(package: str) -> str | None:
 
 def _devices_and_files(record: Record) -> None:
     record.figure("devices", sorted(str(path) for path in Path("/dev").glob("nvidia*")))
-    # Of files that checks write, and of memory that loaders' workers share.
-    record.figure("room", {folder: _room_in(folder) for folder in (tempfile.gettempdir(), _SHARED_MEMORY)})
+    report_room(record)
     # Triton compiles a small module when it starts.
     header = Path(sysconfig.get_paths()["include"], "Python.h")
     record.figure("Python.h", header.exists())
@@ -140,6 +140,12 @@ def _devices_and_files(record: Record) -> None:
     ]
     record.figure("files_of_driver", sorted(set(files)))
     record.figure("files_for_video", files_below(_SEARCHED, _VIDEO_FILES, _DEEPEST))
+
+
+def report_room(record: Record) -> None:
+    """The room for files that checks write, and for memory that loaders' workers share."""
+    temporary = os.environ.get(TEMPORARY) or tempfile.gettempdir()
+    record.figure("room", {folder: _room_in(folder) for folder in (temporary, _SHARED_MEMORY)})
 
 
 def _room_in(folder: str) -> str:

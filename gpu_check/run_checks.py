@@ -112,7 +112,11 @@ def run_all(
                 outcome = not_started(check, f"only {max(0, left):.0f} s were left", lacked_time=True)
             else:
                 note(f"{time.monotonic() - started:5.0f} s  {check.name}: {check.question}")
-                outcome = outcome_of(check, processes.run(check, samples, limit, waiting), limit)
+                ended, limit = processes.run(check, samples, left, waiting)
+                outcome = outcome_of(check, ended, limit)
+                if processes.not_ahead and "not_ahead" not in head:
+                    head["not_ahead"] = processes.not_ahead
+                    note(f"{time.monotonic() - started:5.0f} s  {processes.not_ahead}")
                 note(f"{time.monotonic() - started:5.0f} s  {outcome.result}{': ' if outcome.why else ''}{outcome.why}")
             if check.name == ENVIRONMENT:
                 path = _renamed(path, results / f"{results_name(outcome.figures.get('gpu'))}.json")

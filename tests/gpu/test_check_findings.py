@@ -21,20 +21,22 @@ def made_up_checks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in paths if path))
 
 
-def came_of(name: str, tmp_path: Path) -> Outcome:
-    check = Check(name, "what happens?", f"made_up_checks:{name}", 20)
-    return outcome_of(check, run_check(check, tmp_path, 20))
+def came_of(name: str, tmp_path: Path, seconds: float = 20) -> Outcome:
+    """Run for 20 s, of so many seconds that it has of its own."""
+    check = Check(name, "what happens?", f"made_up_checks:{name}", seconds)
+    return outcome_of(check, run_check(check, tmp_path, 20), 20)
 
 
 def test_a_check_that_had_no_time_for_all_has_not_passed_and_is_named_to_run_again(tmp_path: Path) -> None:
-    outcome = came_of("measures_a_part", tmp_path)
+    outcome = came_of("measures_a_part", tmp_path, seconds=30)
     assert (outcome.result, outcome.figures, outcome.hung) == ("skipped", {"first": 1}, False)
     assert outcome.why == "there was no time to measure 1 reader: second"
     assert again([outcome]) == "--only measures_a_part"
+    assert again([came_of("measures_a_part", tmp_path)]) == "", "it had its whole limit, and would again"
 
 
 def test_a_check_that_failed_and_had_no_time_for_all_is_named_to_run_again_too(tmp_path: Path) -> None:
-    outcome = came_of("fails_and_measures_a_part", tmp_path)
+    outcome = came_of("fails_and_measures_a_part", tmp_path, seconds=30)
     assert (outcome.result, outcome.lacked_time, outcome.hung) == ("failed", True, False)
     assert outcome.why.endswith("first: wrong; there was no time to measure second")
     assert again([outcome]) == "--only fails_and_measures_a_part"

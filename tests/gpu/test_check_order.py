@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import run_checks
 from check_process import Processes
-from check_report import Check, Ended, Outcome
+from check_report import GRACE_SECONDS, Check, Ended, Outcome
 from checks import CHECKS
 
 HUNG = Ended(-9, 5.0, killed="it took more than 5 s", time_was_up=True)
@@ -27,7 +27,10 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     """Runs checks that end as they are said to, and pass where nothing is said."""
 
     def run(checks: list[Check], ends: Mapping[str, Ended], total_seconds: float = 1000) -> tuple[list[Outcome], Path]:
-        monkeypatch.setattr(Processes, "run", lambda _, check, *__: ends.get(check.name, PASSED))
+        def ended(_: Processes, check: Check, __: Path, left_seconds: float, ___: object) -> tuple[Ended, float]:
+            return ends.get(check.name, PASSED), min(check.seconds, left_seconds - GRACE_SECONDS)
+
+        monkeypatch.setattr(Processes, "run", ended)
         outcomes, path = run_checks.run_all(checks, tmp_path, tmp_path, total_seconds=total_seconds)
         assert path is not None
         return outcomes, path

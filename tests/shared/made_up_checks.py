@@ -7,11 +7,14 @@ import importlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
+import gpu_environment
 from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
 
 from shortgop.errors import ShortGopError
@@ -68,6 +71,17 @@ def waits_for_the_next_process(record: Record) -> None:
     tells_its_process(record)
     while not (record.samples / "imported").exists():
         time.sleep(0.05)
+
+
+def opens_a_socket(record: Record) -> None:
+    """As the processes of a loader do, in a folder of their own."""
+    path = Path(tempfile.mkdtemp(prefix="pymp-"), "listener-12345678")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def tells_room(record: Record) -> None:
+    gpu_environment.report_room(record)
 
 
 def takes_seconds(record: Record) -> None:
