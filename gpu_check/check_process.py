@@ -25,8 +25,9 @@ CHILD = Path(__file__).with_name("check_child.py")
 # Many checks take less time than their imports, some 5 s: behind one of these a single process would not be ready.
 _MOST_AHEAD = 2
 _LOOK_SECONDS = 0.05
-# A check waits for so long until its process has imported ahead. Then it runs in a new one, with its whole limit.
-_IMPORT_SECONDS = 20.0
+# A check waits for so long until its process has imported ahead: torch with CUDA takes half a minute from a cold disk.
+# Then it runs in a new one, with its whole limit.
+_IMPORT_SECONDS = 45.0
 # Of the folder for a check's temporary files. A socket's path has 107 bytes at most, and the processes of a loader add
 # 32 to the folder and more.
 _MOST_TMPDIR_BYTES = 50

@@ -66,8 +66,8 @@ def inside(
     if not sources and any(is_image_name(name) for _, files in folders for name in files):
         raise UsageError(
             f"the folder {str(top)!r} holds pictures and no videos; give their rate with --image-fps, such as "
-            "--image-fps 30, to make a video of each folder of numbered pictures (for a video of each picture give, with "
-            "--image-fps, a list that has an id for each)",
+            "--image-fps 30, to make a video of each folder of numbered pictures (for a video of each picture "
+            "give, with --image-fps, a list that has an id for each)",
             file=str(top),
         )
     return sources
