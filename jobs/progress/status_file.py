@@ -17,6 +17,8 @@ from .tally import Tally
 
 _WRITE_EVERY_SECONDS = 5.0
 _ENDING_SECONDS = 5.0
+# Names that are likely to be a part of a number or of a word that has nothing to do with them.
+_SHORT = re.compile("[0-9A-Za-z]{1,3}")
 
 
 class FollowedJob:
@@ -133,8 +135,10 @@ def _write(dataset: Storage, data: bytes) -> None:
 
 def forget_sources(dataset: Storage, names: Collection[str]) -> None:
     """Take what has one of `names`, ids and paths of sources that were dropped, out of the status that the last job
-    left: these of its tasks, and the reason why it ended. Names count as whole words. The caller holds the writer lock,
-    so a job that seems to run has died; the new file would be a sign of its life, and says that it ended.
+    left: these of its tasks, and the reason why it ended. A name may be a part of a word: it is better to lose a text
+    than to keep one that names what was dropped. In reasons and notes the shortest names count as whole words. The
+    caller holds the writer lock, so a job that seems to run has died; the new file would be a sign of its life, and
+    says that it ended.
 
     UnreadableDataError if the file cannot be read, OutputError if it cannot be written.
     """
@@ -150,11 +154,10 @@ def forget_sources(dataset: Storage, names: Collection[str]) -> None:
         raise not_read(dataset.place(STATUS_KEY), error) from error
 
     def stays(text: str) -> bool:
-        # There may be very many names: a pattern is made only of one that is there.
-        return not any(name in text and re.search(_as_words(name), text) for name in names)
+        return not any(_is_named(name, text) for name in names)
 
     def kept(tasks: Sequence[Task]) -> tuple[Task, ...]:
-        return tuple(task for task in tasks if stays(task.source))
+        return tuple(task for task in tasks if not any(name in task.source for name in names))
 
     left = replace(
         found,
@@ -171,7 +174,8 @@ def forget_sources(dataset: Storage, names: Collection[str]) -> None:
         dataset.replace(STATUS_KEY, _as_file(left), stored.version)
 
 
-def _as_words(name: str) -> str:
-    """A pattern of a name that is no part of a longer word: the id `1` is in `'1'` and not in `100 sources`."""
-    before, after = (r"\b" if re.match(r"\w", edge) else "" for edge in (name[:1], name[-1:]))
-    return f"{before}{re.escape(name)}{after}"
+def _is_named(name: str, text: str) -> bool:
+    """Whether a text has a name. The id `1` is in `'1'` and not in `100 sources`; the id `clip` is in `my_clip.mp4`."""
+    if name not in text or not _SHORT.fullmatch(name):
+        return name in text
+    return re.search(rf"(?<![0-9A-Za-z]){name}(?![0-9A-Za-z])", text) is not None

@@ -18,6 +18,7 @@ from shortgop.cli.app import app
 from shortgop.errors import DatasetBusyError
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, Task, read_status, status_changed
+from shortgop.jobs.progress.status_file import forget_sources
 from shortgop.manifests.dataset_files.parts import finished_parts, read_part
 from shortgop.manifests.operations.collect import collect
 from shortgop.manifests.operations.drop import drop
@@ -93,8 +94,8 @@ def test_the_names_of_what_was_dropped_are_forgotten_and_no_others(dataset: Disk
         ("/videos/one.mp4 has changed", ""),
         ("id-one is there twice", ""),
         ("the first is 'id-one'", ""),
-        # As the id `1` in `3 of 100 sources`.
-        ("id-one2 and grid-one have changed", "id-one2 and grid-one have changed"),
+        # A name is made of it, and may say as much.
+        ("my_id-one_cam2.mp4 has changed", ""),
     ],
 )
 def test_the_reason_stays_unless_it_names_what_was_dropped(dataset: DiskStorage, reason: str, left: str) -> None:
@@ -108,6 +109,28 @@ def test_the_reason_stays_unless_it_names_what_was_dropped(dataset: DiskStorage,
     after = leave(dataset, reason="two.mp4 has changed", slowest=tasks("two.mp4"))
     assert gc(dataset).exit_code == 0
     assert read_status(dataset) == after
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "stays"),
+    [
+        ("1", "3 of 100 sources", True),
+        ("1", "the first is '1'", False),
+        ("1", "cam_1.mp4 has changed", False),
+        ("mp4", "a.mp4 has changed", False),
+        ("é", "café.mp4 has changed", False),
+        ("clip", "clipboard", False),
+    ],
+)
+def test_only_the_shortest_names_are_no_part_of_a_word(
+    dataset: DiskStorage, name: str, text: str, *, stays: bool
+) -> None:
+    leave(dataset, reason=text, note=text, slowest=tasks(text))
+    forget_sources(dataset, [name])
+    found = read_status(dataset)
+    assert (found.reason, found.note) == ((text, text) if stays else ("", ""))
+    # Of tasks one too many is no loss.
+    assert found.slowest == ()
 
 
 def test_what_comes_again_is_not_forgotten(dataset: DiskStorage, root: Path) -> None:
