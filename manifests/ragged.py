@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-# Keys of one width take at most so many bytes a text, or this many times the bytes of the texts.
+# Keys of one width take at most so many bytes a text, or this many times the bytes of the texts. Wider ones take more
+# memory than objects, since a sort copies them.
 _KEY_BYTES, _TIMES_THE_TEXTS = 128, 2
+_WIDEST_KEY_BYTES = 256
 # Numbers that are compared at a time: they and the result stay in a processor's cache.
 _COMPARED_ROWS = 1 << 16
 # Rows of text that are decoded at a time where they need not be in memory together.
@@ -118,11 +120,11 @@ class Ragged:
 
     def sort_keys(self) -> Array:
         """An array in which the rows of text compare as their bytes do, and as Python's strings do: bytes of one width,
-        or objects where some are much longer than others, or end with zero bytes."""
+        or objects where some are long, or much longer than others, or end with zero bytes."""
         lengths = np.diff(self.offsets)
         width = max(1, int(lengths.max(initial=0)))
         most = max(_KEY_BYTES * len(lengths), _TIMES_THE_TEXTS * len(self.values))
-        if width * len(lengths) > most or not self.values.all():
+        if width > _WIDEST_KEY_BYTES or width * len(lengths) > most or not self.values.all():
             return _objects(self)
         matrix = np.zeros((len(lengths), width), dtype="u1")
         matrix[np.arange(width) < lengths[:, None]] = self.values
