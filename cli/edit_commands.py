@@ -93,7 +93,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             )
             if done.added:
                 err.print_line(told_new(done.added))
-            for told in (*done.absent, *done.mixed, *done.hiding):
+            for told in (*done.absent, *done.mixed, *done.became_text, *done.hiding):
                 err.print_line(str(told), style="yellow")
             what = f"{counted(len(done.changed), 'video')} changed"
             rest = f", {done.unchanged} had these columns already" if done.unchanged else ""

@@ -85,7 +85,7 @@ def _problems(report: job.Report) -> list[str]:
             f"{counted(len(rest), 'video')} cannot be read because shards are missing or damaged: {some_of(rest)}; "
             "give the sources to make them again, or copy the shards to the dataset again"
         )
-    lines += map(str, (*report.mixed_columns, *report.hiding_columns))
+    lines += map(str, (*report.mixed_columns, *report.text_columns, *report.hiding_columns))
     lacking = report.lacking_frames
     if report.videos_added and lacking.videos:
         shown = ", ".join(f"{video_id} ({counted(frames, 'frame')})" for video_id, frames in lacking.shown)

@@ -28,7 +28,8 @@ def report_of(
     snapshot: str | None,
     manifest: Manifest,
     num_sources: int,
-    mixed: tuple[MixedColumn | TextColumn, ...],
+    mixed: tuple[MixedColumn, ...],
+    became_text: tuple[TextColumn, ...],
     hiding: tuple[HidingColumn, ...],
 ) -> Report:
     """The report of a job that left this snapshot. `survey` says what became of all sources."""
@@ -62,6 +63,7 @@ def report_of(
         cut_off=cut_off(manifest),
         guessed_rates=guessed_rates(manifest),
         mixed_columns=mixed,
+        text_columns=became_text,
         hiding_columns=hiding,
     )
 

@@ -165,7 +165,7 @@ def _warning_of_failures(run: Callable[_Options, Report]) -> Callable[_Options, 
         report = run(*args, **kwargs)
         if report.failures:
             warn(_failures_text(report))
-        for changed in (*report.mixed_columns, *report.hiding_columns):
+        for changed in (*report.mixed_columns, *report.text_columns, *report.hiding_columns):
             warn(str(changed))
         return report
 

@@ -26,7 +26,8 @@ class Report:
     how many of the dataset's videos NVDEC does not decode, `lacking_frames` which of them lack many frames of their
     sources. `cut_off` are the ids of videos whose sources end before the end that they state, `guessed_rates` of those
     whose sources have neither times nor a rate. `mixed_columns` are those whose values are of several types since this
-    job, `hiding_columns` those of lists that have the name of one of the dataset's own since.
+    job, `text_columns` those that were numbers or truth values before it and are text, `hiding_columns` those of lists
+    that have the name of one of the dataset's own since.
     """
 
     sources: int
@@ -48,7 +49,8 @@ class Report:
     lacking_frames: Lacking = NONE_LACK_FRAMES
     cut_off: tuple[str, ...] = ()
     guessed_rates: tuple[str, ...] = ()
-    mixed_columns: tuple[MixedColumn | TextColumn, ...] = ()
+    mixed_columns: tuple[MixedColumn, ...] = ()
+    text_columns: tuple[TextColumn, ...] = ()
     hiding_columns: tuple[HidingColumn, ...] = ()
 
     @property

@@ -14,7 +14,7 @@ from ..manifests.dataset_files.in_place import changing
 from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.dataset_files.tidy import KEEP_SECONDS, tidy
-from ..manifests.operations.column_changes import column_changes
+from ..manifests.operations.column_changes import column_changes, not_asked_for
 from ..manifests.operations.lost import lost_shards, where_it_is, why_lost
 from ..manifests.operations.verify import damaged_videos, verify
 from ..manifests.shared_memory.host_copies import copies_in
@@ -117,7 +117,8 @@ def prepare(
 
     with SourceTable() as table:
         listing = list_first(table, sources, out, policy, find, window_sources, id_root)
-        return _job(listing, sources, out, how, find_lost)
+        report = _job(listing, sources, out, how, find_lost)
+        return replace(report, text_columns=not_asked_for(report.text_columns, types))
 
 
 def repair(
@@ -222,7 +223,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
             snapshot = root_file.read_root(out).snapshot
             # Where nothing was encoded, nothing has been published since.
             manifest = _current(out).manifest if decided.to_prepare else decided.known.manifest
-            mixed, hiding = column_changes(out, (before.name, before.manifest), snapshot)
+            mixed, became_text, hiding = column_changes(out, (before.name, before.manifest), snapshot)
     num_sources = len(table) if decided.num_sources is None else decided.num_sources
     return report_of(
         decided,
@@ -233,6 +234,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
         manifest=manifest,
         num_sources=num_sources,
         mixed=mixed,
+        became_text=became_text,
         hiding=hiding,
     )
 

@@ -14,6 +14,7 @@ from ...manifests.dataset_files.snapshots import open_current
 from ...manifests.dataset_files.tidy import KEEP_SECONDS
 from ...manifests.operations.annotate import Annotation
 from ...manifests.operations.annotate import annotate as set_columns
+from ...manifests.operations.column_changes import not_asked_for
 from ...manifests.shared_memory.host_copies import copies_in
 from ...storage.interface import Storage
 from ...storage.locate import from_home, storage_at
@@ -81,7 +82,8 @@ def annotate(
         folder = importing.list_root or str(absolute(Path(file)).parent)
         columns = columns_by_id(_with_known_ids(storage_at(dataset), folder, lines))
     done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
-    for told in (*done.absent, *done.mixed, *done.hiding):
+    done = replace(done, became_text=not_asked_for(done.became_text, types))
+    for told in (*done.absent, *done.mixed, *done.became_text, *done.hiding):
         warn(str(told))
     if columns and len(done.unknown) == len(columns):
         warn(

@@ -26,8 +26,9 @@ from .column_changes import AbsentColumn, HidingColumn, MixedColumn, NewColumn, 
 class Annotation:
     """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
     of videos that have the columns already, the name of the current snapshot, the columns that were to be removed and
-    that no video had, those that were set and that no video had, those whose values are of several types or text since,
-    those that hide a column of the dataset since, and ids that look like the first one that is not in the dataset."""
+    that no video had, those that were set and that no video had, those whose values are of several types since, those
+    that were numbers or truth values and are text since, those that hide a column of the dataset since, and ids that
+    look like the first one that is not in the dataset."""
 
     changed: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -35,7 +36,8 @@ class Annotation:
     snapshot: str
     absent: tuple[AbsentColumn, ...] = ()
     added: tuple[NewColumn, ...] = ()
-    mixed: tuple[MixedColumn | TextColumn, ...] = ()
+    mixed: tuple[MixedColumn, ...] = ()
+    became_text: tuple[TextColumn, ...] = ()
     hiding: tuple[HidingColumn, ...] = ()
     near: tuple[str, ...] = ()
 
@@ -61,14 +63,15 @@ def annotate(
         edits = plan_edits(manifest, columns, remove=remove)
         snapshot = root.snapshot
         added: tuple[NewColumn, ...] = ()
-        mixed: tuple[MixedColumn | TextColumn, ...] = ()
+        mixed: tuple[MixedColumn, ...] = ()
+        became_text: tuple[TextColumn, ...] = ()
         hiding: tuple[HidingColumn, ...] = ()
         if edits:
             set_now = dict.fromkeys(name for edit in edits for name in edit.attributes)
             added = new_columns(LabelColumns(dataset, root.snapshot or "", manifest), set_now)
             write_edits(dataset, edits)
             snapshot = publish(dataset)
-            mixed, hiding = column_changes(dataset, (root.snapshot, manifest), snapshot, set_now)
+            mixed, became_text, hiding = column_changes(dataset, (root.snapshot, manifest), snapshot, set_now)
         remove_old_snapshots(dataset, keep_snapshots_seconds)
     there = manifest.row_of_id.of(columns)
     changed = tuple(edit.id for edit in edits)
@@ -86,6 +89,7 @@ def annotate(
         absent=tuple(AbsentColumn(name, tuple(each for each in known if each not in removed)) for name in absent),
         added=added,
         mixed=mixed,
+        became_text=became_text,
         hiding=hiding,
         near=tuple(near_ids(manifest.videos.id, unknown[0])) if unknown else (),
     )

@@ -4,7 +4,7 @@ types or text since, and columns that hide those of the dataset."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
@@ -106,19 +106,20 @@ def column_changes(
     before: tuple[str | None, Manifest],
     snapshot: str | None,
     set_since: Collection[str] | None = None,
-) -> tuple[tuple[MixedColumn | TextColumn, ...], tuple[HidingColumn, ...]]:
-    """The columns of a snapshot whose values are of several types, or text in place of numbers, and those that hide
-    columns of the dataset; in both cases without those of which that is so in the snapshot `before`. `set_since` are
-    the columns that may have got values since, if they are known.
+) -> tuple[tuple[MixedColumn, ...], tuple[TextColumn, ...], tuple[HidingColumn, ...]]:
+    """The columns of a snapshot whose values are of several types, those that are text in place of numbers, and those
+    that hide columns of the dataset; in all cases without those of which that is so in the snapshot `before`.
+    `set_since` are the columns that may have got values since, if they are known.
 
     It reads few bytes where there is none: of what kinds the columns are, a snapshot says.
     """
     old, old_manifest = before
     if snapshot is None or snapshot == old:
-        return (), ()
+        return (), (), ()
     stored = open_column_kinds(dataset, snapshot)
     known = LabelColumns(dataset, old or "", old_manifest)
-    mixed: tuple[MixedColumn | TextColumn, ...] = ()
+    mixed: tuple[MixedColumn, ...] = ()
+    became_text: tuple[TextColumn, ...] = ()
 
     def may_differ(names: Iterable[str]) -> list[str]:
         return [name for name in names if set_since is None or name in set_since]
@@ -138,9 +139,14 @@ def column_changes(
     if old is not None:
         texts = [name for name in names if kinds[name] == "text" and name in known.names]
         were = {name: known.kind(name) for name in texts if known.kind(name) in _NUMBERS}
-        mixed += tuple(text for name, kind in were.items() if (text := _text(dataset, snapshot, name, kind)))
+        became_text = tuple(text for name, kind in were.items() if (text := _text(dataset, snapshot, name, kind)))
     hiding = [name for name in names if name in BUILT_IN and (old is None or name not in known.names)]
-    return mixed, tuple(map(HidingColumn, hiding))
+    return mixed, became_text, tuple(map(HidingColumn, hiding))
+
+
+def not_asked_for(columns: Iterable[TextColumn], types: Mapping[str, str] | None) -> tuple[TextColumn, ...]:
+    """Those of the columns that `types`, which the user gave, do not make text."""
+    return tuple(column for column in columns if (types or {}).get(column.name) != "text")
 
 
 def _text(dataset: Storage, snapshot: str, name: str, before: Kind) -> TextColumn | None:

@@ -297,6 +297,7 @@ class Annotating:
             "absent": [],
             "added": [],
             "mixed": [],
+            "became_text": [],
             "hiding": [],
             "near": [],
         }
@@ -315,6 +316,13 @@ class Annotating:
         assert "text now" not in said("1", "2", "3")
         # On purpose.
         assert "text now" not in said("1", "2", "3", types="weight=text")
+        assert "text now" not in said("1", "2", "3")
+        assert "text now" not in said("1", "2", "heavy", types="weight=text")
+        assert "text now" not in said("1", "2", "3")
+        Path("labels.csv").write_text("id,weight\na.mp4,heavy\nb.mp4,2\nc.mp4,3\n")
+        done = json.loads(run("annotate", dataset.url, "labels.csv", "--json").stdout)
+        assert [each["name"] for each in done["became_text"]] == ["weight"]
+        assert done["mixed"] == []
 
     def test_annotate_removes_a_column(self, root: Path, dataset: Storage) -> None:
         result = run("annotate", dataset.url, "--remove", "label")
