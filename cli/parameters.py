@@ -17,6 +17,15 @@ def on_this_host(path: Path | None) -> Path | None:
     return path
 
 
+def folder_here(text: str) -> Path:
+    """The path of a folder, like `on_this_host`; wrong usage for no text, which a Path takes for the current folder."""
+    if not text:
+        raise typer.BadParameter("no folder is given; give one, or . for the current one")
+    path = Path(text)
+    on_this_host(path)
+    return path
+
+
 DatasetArgument = Annotated[str, typer.Argument(metavar="DATASET", help="The folder or URL that prep wrote to.")]
 VideosOption = Annotated[
     list[str] | None,

@@ -14,13 +14,14 @@ import typer
 from ..errors import DatasetWarning, UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import EXIT_SOMETHING_MISSING, app, err, errors, out
+from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_signals, err, errors, out
 from .edit_commands import FromOption, print_unknown, some_ids_in
 from .parameters import (
     DatasetArgument,
     JsonOption,
     OverwriteOption,
     VideosOption,
+    folder_here,
     on_this_host,
 )
 from .printing import print_json
@@ -83,7 +84,7 @@ def export(  # noqa: PLR0917  # typer makes options of them
     out_path: Annotated[Path | None, typer.Argument(metavar="OUT.mp4", callback=on_this_host)] = None,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FOLDER", callback=on_this_host, help="Where many videos go, in place of VIDEO."),
+        typer.Option("--out", metavar="FOLDER", parser=folder_here, help="Where many videos go, in place of VIDEO."),
     ] = None,
     all_videos: Annotated[bool, typer.Option("--all", help="All videos.")] = False,
     videos: VideosOption = None,
@@ -97,10 +98,10 @@ def export(  # noqa: PLR0917  # typer makes options of them
     that are called like their ids.
 
     A part has whole GOPs: it begins up to a GOP before --start, and ends up to one after --end. A file that is there
-    stays as it is without --overwrite, so the command for many goes on after an interruption.
+    stays as it is without --overwrite, and is not compared, so the command for many goes on after an interruption.
 
-    Exit status: 0 done, 3 some of many videos are not in the dataset, are damaged, or have an id that is no name of a
-    file; the others are written.
+    Exit status: 0 done, 3 some of many videos are not in the dataset, are damaged, or have no file that can be written;
+    the others are written.
     """
     with errors(goes_on=folder is not None and not overwrite):
         if folder is None and video is not None and out_path is not None:
@@ -133,7 +134,10 @@ def _export_one(
     by_number = video.isdecimal() and video not in manifest.row_of_id and int(video) < len(manifest.videos)
     row = int(video) if by_number else manifest.row_of(video)
     video_id = manifest.videos.id.text(row)
-    seconds = (exact_seconds(start or "0", "--start"), None if end is None else exact_seconds(end, "--end"))
+    seconds = (
+        exact_seconds("0" if start is None else start, "--start"),
+        None if end is None else exact_seconds(end, "--end"),
+    )
     first, stop = frame_range(manifest.video(row), *seconds)
     first, stop = write(storage, manifest, row, out_path, start_frame=first, stop_frame=stop, overwrite=overwrite)
     if as_json:
@@ -150,6 +154,7 @@ def _export_many(
     from ..manifests.id_patterns import pattern_of_folder
     from ..manifests.operations.export_many import export_many
 
+    end_tidily_on_signals()
     storage = storage_at(dataset)
     _, manifest = open_current(storage)
     ids, patterns = chosen or (None, ())
@@ -168,7 +173,13 @@ def _export_many(
             err.print_line(
                 f"{len(done.refused) - _REASONS_SHOWN} more were not written; --json lists all", style="yellow"
             )
-        there = f", {len(done.already)} were there already and stay as they are" if done.already else ""
+        count = len(done.already)
+        there = (
+            f"; {counted(count, 'file')} {'was' if count == 1 else 'were'} there already, not compared and left as "
+            f"{'it is' if count == 1 else 'they are'}"
+            if done.already
+            else ""
+        )
         out.print_line(f"{counted(len(done.written), 'video')}, {byte_size(done.num_bytes)} written to {folder}{there}")
     if done.unknown or done.refused:
         raise typer.Exit(EXIT_SOMETHING_MISSING)

@@ -16,8 +16,8 @@ def names_of_exports(ids: Iterable[str]) -> tuple[dict[str, str], dict[str, str]
     """The path of each video's file below the folder, by id, and why there is none of the others.
 
     A path is the id without empty parts, as of `/data/a.mp4` or `s3://bucket/a.mp4`, and with `.mp4` at its end unless
-    the id has that. So it never leads out of the folder. Of ids with the same path the first one gets it, and none gets
-    a path that is a folder of another.
+    the id has that. So only links there lead out of the folder. Of ids with the same path the first one gets it, and
+    none gets a path that is a folder of another.
     """
     names: dict[str, str] = {}
     refused: dict[str, str] = {}

@@ -42,15 +42,8 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
                 f"{out} ends in {out.suffix!r}; give a name that ends in one of {', '.join(known)}",
                 file=str(out),
             )
+        check_is_in_no_dataset(out)
         real = out.resolve()
-        # Links may lead into a dataset, and a dataset may hold links that lead out of it.
-        for folder in (*out.absolute().parents, *real.parents):
-            if _is_root(folder):
-                raise UsageError(
-                    f"{out} lies within the dataset {folder}, which holds only what `shortgop prep` writes; write "
-                    "somewhere else",
-                    file=str(out),
-                )
         if not real.exists():
             return
         identity = file_identity(real)
@@ -66,6 +59,19 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
             )
 
 
+def check_is_in_no_dataset(out: Path) -> None:
+    """UsageError if a file or folder is a dataset or lies in one."""
+    real = out.resolve()
+    # Links may lead into a dataset, and a dataset may hold links that lead out of it.
+    for folder in (out.absolute(), *out.absolute().parents, real, *real.parents):
+        if _is_root(folder):
+            raise UsageError(
+                f"{out} lies within the dataset {folder}, which holds only what `shortgop prep` writes; write "
+                "somewhere else",
+                file=str(out),
+            )
+
+
 @contextlib.contextmanager
 def new_file(out: Path, *, overwrite: bool, new_folders: bool = False) -> Iterator[Path]:
     """Yields a path beside `out` to write to. On success the file there becomes `out`, or the target of `out` if that
@@ -73,10 +79,10 @@ def new_file(out: Path, *, overwrite: bool, new_folders: bool = False) -> Iterat
 
     Call `check_output` first. OutputError if the file cannot be written; then everything is as it was before.
     """
-    with writing(out):
+    with writing(out), contextlib.ExitStack() as kept:
         final = out.resolve()
         if new_folders:
-            final.parent.mkdir(parents=True, exist_ok=True)
+            kept.enter_context(_folders_made(final.parent))
         temporary = final.with_name(f".{uuid4().hex[:12]}.tmp")
         with discarding(temporary):
             yield temporary
@@ -85,6 +91,20 @@ def new_file(out: Path, *, overwrite: bool, new_folders: bool = False) -> Iterat
                 temporary.replace(final)
             else:
                 _publish(temporary, final)
+
+
+@contextlib.contextmanager
+def _folders_made(folder: Path) -> Iterator[None]:
+    """Makes a folder and those that it lies in. If the block fails, those of them that are empty are removed again."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for each in made:
+            with contextlib.suppress(OSError):
+                each.rmdir()
+        raise
 
 
 def sources_of(manifest: Manifest) -> Iterator[str]:
@@ -107,15 +127,21 @@ def sources_by_file(manifest: Manifest) -> Callable[[Path], list[str]]:
     """A function that gives those of `sources_of` that a file may be, for many files: they are gone through once."""
 
     @cache
-    def known() -> tuple[dict[tuple[int, int] | None, str], list[str]]:
+    def known() -> tuple[dict[tuple[int, int] | None, str], dict[str, list[str]]]:
         sources = list(sources_of(manifest))
         named = {file_identity(Path(path)): source for source in sources for path in (source, _written_back(source))}
-        return named, [source for source in sources if not Path(source).is_absolute()]
+        relative: dict[str, list[str]] = {}
+        for source in sources:
+            if not Path(source).is_absolute():
+                relative.setdefault(Path(source).name, []).append(source)
+        return named, relative
 
     def that_may_be(file: Path) -> list[str]:
         named, relative = known()
         identity = file_identity(file)
-        return [*relative, *([named[identity]] if identity is not None and identity in named else ())]
+        # A relative one may be any file at whose path it ends.
+        ends = relative.get(file.resolve().name, [])
+        return [*ends, *([named[identity]] if identity is not None and identity in named else ())]
 
     return that_may_be
 

@@ -92,6 +92,8 @@ def test_a_damaged_video_is_named_and_the_others_are_written(dataset: Path, tmp_
     row = manifest.row_of("kitchen/a.mp4")
     shard = manifest.shards.name.text(int(manifest.segments.shard[manifest.first_segments[row]]))
     (dataset / "shards" / shard).unlink()
+    assert export(dataset, tmp_path / "none", "--videos", "kitchen/a.mp4", status=3)["written"] == {}
+    assert not (tmp_path / "none").exists()
     result = run("export", dataset, "--out", tmp_path / "out", "--videos", "kitchen/*")
     assert result.exit_code == 3
     assert f"kitchen/a.mp4: video 'kitchen/a.mp4': {dataset / 'shards' / shard} is missing" in result.stderr
@@ -109,18 +111,56 @@ def test_names_that_are_one_file_there_are_not_written_over_each_other(dataset: 
     assert shown(tmp_path / "out")["kitchen/a.mp4"] == 0
 
 
-def test_no_source_and_no_file_of_a_dataset_is_written(dataset: Path, made: Path, tmp_path: Path) -> None:
-    sources = tmp_path / "out" / "kitchen"
-    sources.mkdir(parents=True)
-    (sources / "a.mp4").hardlink_to(made / "0.mp4")
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_is_no_export_is_refused_and_the_others_are_written(
+    dataset: Path, made: Path, tmp_path: Path, *, overwrite: bool
+) -> None:
+    """A source, a folder, and a file where a folder is needed."""
+    out = tmp_path / "out"
+    (out / "kitchen" / "b.avi.mp4").mkdir(parents=True)
+    (out / "kitchen" / "a.mp4").hardlink_to(made / "0.mp4")
     before = (made / "0.mp4").read_bytes()
-    result = run("export", dataset, "--out", tmp_path / "out", "--all", "--overwrite")
-    assert (result.exit_code, "is the source of a video" in result.stderr) == (2, True)
+    options = ["--all", *(["--overwrite"] if overwrite else [])]
+    result = export(dataset, out, *options, status=3)
+    assert (list(result["written"]), result["already"]) == (["/data/c"], {})
+    assert "is the source of a video" in result["refused"]["kitchen/a.mp4"]
+    assert "is a folder" in result["refused"]["kitchen/b.avi"]
     assert (made / "0.mp4").read_bytes() == before
+    (tmp_path / "second").mkdir()
+    (tmp_path / "second" / "data").write_text("mine")
+    result = export(dataset, tmp_path / "second", *options, status=3)
+    assert list(result["written"]) == ["kitchen/a.mp4", "kitchen/b.avi"]
+    assert "cannot write" in result["refused"]["/data/c"]
+    assert (tmp_path / "second" / "data").read_text() == "mine"
+
+
+def test_nothing_is_written_within_a_dataset_or_in_place_of_a_file(dataset: Path, tmp_path: Path) -> None:
     files = sorted(dataset.rglob("*"))
-    result = run("export", dataset, "--out", dataset / "shards" / "new", "--all")
-    assert (result.exit_code, "lies within the dataset" in result.stderr) == (2, True)
+    for folder in (dataset, dataset / "shards" / "new"):
+        result = run("export", dataset, "--out", folder, "--all")
+        assert (result.exit_code, "lies within the dataset" in result.stderr) == (2, True)
     assert sorted(dataset.rglob("*")) == files
+    (tmp_path / "file").write_text("mine")
+    result = run("export", dataset, "--out", tmp_path / "file", "--all")
+    assert (result.exit_code, "file is no folder" in result.stderr) == (1, True)
+
+
+def test_each_choice_of_videos_gives_them_the_same_files(made: Path, tmp_path: Path) -> None:
+    """Otherwise the file of one would count as that of another that is there already."""
+    far = "/".join(["far"] * 1200)
+    ids = {"a": 0, "a.mp4": 100, far: 200}
+    lines = [json.dumps({"path": str(made / f"{first}.mp4"), "id": each}) for each, first in ids.items()]
+    (tmp_path / "list.jsonl").write_text("\n".join(lines))
+    make_dataset([tmp_path / "list.jsonl"], tmp_path / "dataset")
+    out = tmp_path / "out"
+    result = export(tmp_path / "dataset", out, "--videos", "a.mp4", status=3)
+    assert "its file would be a.mp4, which is that of 'a'" in result["refused"]["a.mp4"]
+    assert not out.exists()
+    # A path that is too long is no reason to end.
+    result = export(tmp_path / "dataset", out, "--all", status=3)
+    assert (list(result["written"]), sorted(result["refused"])) == (["a"], ["a.mp4", far])
+    assert shown(out) == {"a.mp4": 0}
+    assert [path.name for path in out.iterdir()] == ["a.mp4"]
 
 
 @pytest.mark.parametrize(
@@ -134,6 +174,8 @@ def test_no_source_and_no_file_of_a_dataset_is_written(dataset: Path, made: Path
         ["kitchen/a.mp4", "--out", "out", "--all"],
         ["kitchen/a.mp4", "a.mp4", "--all"],
         ["--out", "out", "--all", "--start", "1"],
+        ["--out", "", "--all"],
+        ["kitchen/a.mp4", "a.mp4", "--start", ""],
         ["--out", "s3://bucket/out", "--all"],
     ],
     ids=" ".join,
