@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 
 from .export import SUFFIXES
 
@@ -33,7 +32,12 @@ def names_of_exports(ids: Iterable[str]) -> tuple[dict[str, str], dict[str, str]
             refused[video_id] = f"its file would be {name}, which is that of {other!r}; {_ALONE}"
         else:
             names[video_id] = name
-    folders = {str(folder) for name in names.values() for folder in PurePosixPath(name).parents}
+    folders: set[str] = set()
+    for name in names.values():
+        folder = name.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
     for video_id, name in list(names.items()):
         if name in folders:
             del names[video_id]

@@ -344,6 +344,8 @@ def test_a_source_that_was_moved_with_its_folder_is_one_still(made_here: Path, m
     footage = moved.read_bytes()
     done = run("export", "moved/dataset", "source.mp4", moved, "--overwrite")
     assert (done.exit_code, "is the source of a video" in done.output) == (2, True), done.output
+    done = run("export", "moved/dataset", "--all", "--out", moved.parent, "--overwrite")
+    assert (done.exit_code, "is the source of a video" in done.output) == (3, True), done.output
     assert moved.read_bytes() == footage
 
 
