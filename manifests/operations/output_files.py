@@ -8,6 +8,7 @@ footage. A file appears whole or not at all.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +44,7 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
                 file=str(out),
             )
         check_is_in_no_dataset(out)
-        real = out.resolve()
+        real = _resolved(out)
         if not real.exists():
             return
         identity = file_identity(real)
@@ -61,7 +62,7 @@ def check_output(out: Path, *, suffixes: Iterable[str], overwrite: bool, sources
 
 def check_is_in_no_dataset(out: Path) -> None:
     """UsageError if a file or folder is a dataset or lies in one."""
-    real = out.resolve()
+    real = _resolved(out)
     # Links may lead into a dataset, and a dataset may hold links that lead out of it.
     for folder in (out.absolute(), *out.absolute().parents, real, *real.parents):
         if _is_root(folder):
@@ -80,7 +81,7 @@ def new_file(out: Path, *, overwrite: bool, new_folders: bool = False) -> Iterat
     Call `check_output` first. OutputError if the file cannot be written; then everything is as it was before.
     """
     with writing(out), contextlib.ExitStack() as kept:
-        final = out.resolve()
+        final = _resolved(out)
         if new_folders:
             kept.enter_context(_folders_made(final.parent))
         temporary = final.with_name(f".{uuid4().hex[:12]}.tmp")
@@ -163,6 +164,14 @@ def _is_source(file: Path, identity: tuple[int, int] | None, source: str) -> boo
 
 def _written_back(text: str) -> str:
     return re.sub(r"\\udc([89a-f][0-9a-f])", lambda match: chr(0xDC00 + int(match[1], 16)), text)
+
+
+def _resolved(path: Path) -> Path:
+    """The path without links. OSError for links that lead to each other; `Path` raises another error before 3.13."""
+    try:
+        return path.resolve()
+    except RuntimeError as error:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
 
 
 def _publish(temporary: Path, final: Path) -> None:

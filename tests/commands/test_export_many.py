@@ -115,7 +115,7 @@ def test_names_that_are_one_file_there_are_not_written_over_each_other(dataset: 
 def test_what_is_no_export_is_refused_and_the_others_are_written(
     dataset: Path, made: Path, tmp_path: Path, *, overwrite: bool
 ) -> None:
-    """A source, a folder, and a file where a folder is needed."""
+    """A source, a folder, a file where a folder is needed, and a link to itself."""
     out = tmp_path / "out"
     (out / "kitchen" / "b.avi.mp4").mkdir(parents=True)
     (out / "kitchen" / "a.mp4").hardlink_to(made / "0.mp4")
@@ -128,9 +128,12 @@ def test_what_is_no_export_is_refused_and_the_others_are_written(
     assert (made / "0.mp4").read_bytes() == before
     (tmp_path / "second").mkdir()
     (tmp_path / "second" / "data").write_text("mine")
+    (tmp_path / "second" / "kitchen").mkdir()
+    (tmp_path / "second" / "kitchen" / "a.mp4").symlink_to("a.mp4")
     result = export(dataset, tmp_path / "second", *options, status=3)
-    assert list(result["written"]) == ["kitchen/a.mp4", "kitchen/b.avi"]
+    assert list(result["written"]) == ["kitchen/b.avi"]
     assert "cannot write" in result["refused"]["/data/c"]
+    assert "kitchen/a.mp4" in result["refused"]
     assert (tmp_path / "second" / "data").read_text() == "mine"
 
 
