@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import warnings
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,20 @@ def test_a_job_tells_of_a_column_that_has_the_name_of_one_of_the_datasets_own(ro
         report = shortgop.prepare("wide.csv", "newer", runner="inline")
     assert [each.name for each in report.hiding_columns] == ["width"]
     assert shortgop.prepare("wide.csv", "newer", runner="inline").hiding_columns == ()
+
+
+def test_a_job_tells_of_a_column_that_became_text_unless_that_was_asked_for(root: Path) -> None:
+    for types, told in (({}, ["weight"]), ({"weight": "text"}, [])):
+        out = f"new{len(types)}"
+        Path("list.csv").write_text("path,weight\na.mp4,1\n")
+        shortgop.prepare("list.csv", out, runner="inline")
+        Path("list.csv").write_text("path,weight\na.mp4,heavy\n")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", DatasetWarning)
+            report = shortgop.prepare("list.csv", out, runner="inline", types=types)
+        assert [each.name for each in report.text_columns] == told
+        assert ["is text now" in str(each.message) for each in caught] == [True] * len(told)
+        assert report.mixed_columns == ()
 
 
 def test_a_column_that_cannot_be_removed_is_told_with_those_that_there_are(root: Path) -> None:
