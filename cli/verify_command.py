@@ -14,6 +14,7 @@ import typer
 
 from ..errors import UsageError
 from ..storage.locate import storage_at
+from ..storage.network import OF_A_JOB
 from ..wording import byte_size, counted
 from .app import EXIT_FAILED, app, end_tidily_on_signals, err, errors, out
 from .job_reports import print_report, recovery_lines, root_lines, some_of
@@ -107,7 +108,8 @@ def verify(  # noqa: PLR0917  # typer makes options of them
             end_tidily_on_signals()
             with job_progress(err) as on_update:
                 report = make_again(
-                    sources, storage, checked.manifest, checked.damaged, policy=policy, where=where,
+                    sources, storage_at(dataset, network=OF_A_JOB), checked.manifest, checked.damaged,
+                    policy=policy, where=where,
                     importing=importing_of(cuts, image_fps, list_root=list_root),
                     keep_snapshots_seconds=keep_seconds, on_update=on_update,
                 )  # fmt: skip

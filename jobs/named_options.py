@@ -17,6 +17,7 @@ from ..manifests.dataset_files.tidy import parse_duration
 from ..prep.options import Number, named_policy
 from ..prep.profile import ENCODERS, changed_profile, named_profile, parse_fps, parse_size
 from ..storage.locate import storage_at
+from ..storage.network import OF_A_JOB
 from ..warned import warn
 from ..wording import counted
 from .dataset_profile import existing_profile
@@ -122,7 +123,7 @@ def prepare_without_warning(
     named_root = None if list_root is None else text_of(list_root)
     importing = importing_of(cuts_text(cuts), rate, on_recognised, named_root)
     keep_seconds = parse_duration(str(keep_snapshots))
-    dataset = storage_at(out)
+    dataset = storage_at(out, network=OF_A_JOB)
     named = {} if profile is None else named_profile(profile, given.get("codec"))
     encoding = changed_profile(existing_profile(dataset), named | given)
     return run_job(

@@ -22,6 +22,7 @@ from ..manifests.tables import Manifest, empty
 from ..prep.options import DEFAULT_POLICY, Options, SourcePolicy
 from ..prep.profile import Profile
 from ..prep.section_plan import SECTION_SECONDS
+from ..storage import outages
 from ..storage.interface import Storage
 from .dataset_profile import begin_dataset, existing_profile
 from .encoding import encode
@@ -199,7 +200,7 @@ def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, fin
         begin_dataset(out, how.options.profile)
         # All that the dataset has is compared with the sources before anything is encoded.
         compares = root_file.read_root(out).snapshot is not None
-        with job_followed(out, tally, at_once=compares) as job:
+        with job_followed(out, tally, at_once=compares) as job, outages.waited_for():
             if compares:
                 if not listing.is_complete:
                     tally.note("finding all sources")

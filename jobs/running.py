@@ -12,6 +12,7 @@ from ..errors import ShortGopError
 from ..manifests.dataset_files.publish import publish
 from ..manifests.dataset_files.tidy import remove_old_snapshots
 from ..prep.options import Options
+from ..storage import outages
 from ..storage.interface import Storage
 from .progress.tally import Tally
 from .sources.where_to_look import Looking
@@ -55,8 +56,9 @@ def run_all(
     videos = frames = num_bytes = 0
     failures: list[Failure] = []
     try:
-        # Closed here, so that Ray ends before the lock on the dataset is released.
-        with closing(_results(order, out, options, where, tally, looking)) as finished:
+        # Closed here, so that Ray ends before the lock on the dataset is released. What ends the job also ends waits
+        # for the store, of the publication below too.
+        with closing(_results(order, out, options, where, tally, looking)) as finished, outages.waited_for():
             for result in finished:
                 videos, frames, num_bytes = videos + result.videos, frames + result.frames, num_bytes + result.bytes
                 failures += result.failures

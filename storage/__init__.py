@@ -11,6 +11,7 @@ objects                       objects in a bucket, or files of a web server; bui
   odd_keys                    listing keys that are no paths
   lease                       the lock of the one job that writes
   retrying, network           requests that are made again, and their limits and counts
+  outages                     until when requests wait for a store that fails for minutes
   connections, object_errors  where credentials and endpoints come from; what obstore's errors mean
   hub                         repositories of the Hugging Face Hub
   scratch, this_process       temporary files on this host, and which process they belong to

@@ -27,7 +27,7 @@ class NetworkOptions:
     made again for `throttled_seconds`, however often. A piece of an upload, and a new file of one piece, is sent again
     for `upload_seconds`, whatever it fails for that may pass: with it the work of a unit would be lost. Any other
     request is made again for `outage_seconds` if the store has done something before, or what asks goes on, as a
-    worker does.
+    worker does. These waits end when a job ends, see `outages`.
 
     As long as the store has answered nothing at all, its address may be wrong, or this machine have no network. Then a
     request is made three times at least, and no more after `first_answer_seconds`.
@@ -41,7 +41,7 @@ class NetworkOptions:
     max_backoff_seconds: float = 10.0
     throttled_seconds: float = 300.0
     upload_seconds: float = 300.0
-    outage_seconds: float = 90.0
+    outage_seconds: float = 0.0
     hedge_after_seconds: float | None = None
     give_up_after_seconds: float | None = None
     first_answer_seconds: float = math.inf
@@ -61,6 +61,8 @@ class NetworkOptions:
 
 AT_THE_START = NetworkOptions(first_answer_seconds=10)
 """For a command or a job that has just begun. What goes on, as a worker of a job, waits for longer."""
+OF_A_JOB = NetworkOptions(first_answer_seconds=10, outage_seconds=90)
+"""For the dataset that a job writes: the job goes on after the store's servers have started again."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from ..errors import UsageError
+from . import outages
 from .network import NetworkOptions, RequestCounter, RequestCounts
 from .object_errors import Failure, error_of, failure
 
@@ -116,7 +117,8 @@ class Requests:
                     what, then = failure(error), time.monotonic() + pause
                     failures += not what.is_throttling
                     self._has_answered = self._has_answered or not what.connection
-                    outage_seconds = self.options.outage_seconds if self._has_served else 0.0
+                    waits = self._has_served and outages.are_waited_for()
+                    outage_seconds = self.options.outage_seconds if waits else 0.0
                     waited_for = self.options.throttled_seconds if what.is_throttling else outage_seconds
                     tried_again = attempt if what.is_throttling else failures - 1
                     is_last = then >= began + max(waited_for, patience_seconds) and tried_again >= self.options.retries
@@ -134,7 +136,7 @@ class Requests:
                     least_seconds = time.monotonic() - asked
                     return answer
                 self.counter.add(RequestCounts(retries=1))
-                time.sleep(pause)
+                outages.pause(pause)
             raise AssertionError("the last attempt returns or raises")
         finally:
             waited_seconds = time.monotonic() - began

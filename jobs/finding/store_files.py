@@ -35,9 +35,9 @@ class StoreFile:
 
 # Errors of a folder for temporary files that is gone, or may not be written to.
 _NO_FOLDER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM)
-# Of a job that has begun. A list may have many URLs of a server that is no more, and a later job tries failures again.
-_PATIENT = NetworkOptions(outage_seconds=0)
-IN_PASSING = NetworkOptions(retries=1, throttled_seconds=0, outage_seconds=0, give_up_after_seconds=5)
+# Of a job that has begun.
+_PATIENT = NetworkOptions()
+IN_PASSING = NetworkOptions(retries=1, throttled_seconds=0, give_up_after_seconds=5)
 """For what a job can do without."""
 # How the environment variables begin that say how stores are reached.
 _SETTINGS = ("AWS_", "GOOGLE_", "AZURE_", "HF_", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")

@@ -16,7 +16,6 @@ from .status_board import StatusBoard
 from .tally import Tally
 
 _WRITE_EVERY_SECONDS = 5.0
-_ENDING_SECONDS = 5.0
 # Names that are likely to be a part of a number or of a word that has nothing to do with them.
 _SHORT = re.compile("[0-9A-Za-z]{1,3}")
 
@@ -104,15 +103,8 @@ def status_kept(
         raise
     finally:
         ended.set()
-
-        def end() -> None:
-            writer.join()
-            _write(dataset, _as_file(board.status(state, reason)) if earlier is None else earlier)
-
-        ending = threading.Thread(target=end, name="status-end", daemon=True)
-        ending.start()
-        # Who interrupts a job does not wait for a store that fails, for which requests are made again for long.
-        ending.join(None if state == "finished" else _ENDING_SECONDS)
+        writer.join()
+        _write(dataset, _as_file(board.status(state, reason)) if earlier is None else earlier)
 
 
 def _why(error: BaseException) -> str:

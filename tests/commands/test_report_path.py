@@ -182,9 +182,7 @@ def test_a_store_that_does_not_answer_is_asked_for_one_folder(s3_proxy: FlakyPro
     """And not for each one above: with a mistyped address that took as many times as long."""
     s3_proxy.faults(Faults(failed=1))
     s3_proxy.forget()
-    page = PageInStore(
-        storage_at(f"{proxied_url}/a/b/c", network=NetworkOptions(retries=1, outage_seconds=0)), "page.html"
-    )
+    page = PageInStore(storage_at(f"{proxied_url}/a/b/c", network=NetworkOptions(retries=1)), "page.html")
     with pytest.raises(OutputError, match=r"page.html: the server answered 50\d"):
         page.check(storage_at(f"{proxied_url}/dataset"), overwrite=False)
     assert {request.key.rpartition("/")[0] for request in s3_proxy.requests()} == {f"{s3_proxy.prefix}/a/b/c"}

@@ -17,13 +17,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flaky_proxy import Faults, FlakyProxy
 from shortgop.cli import app
 from shortgop.cli.status_command import status_lines
 from shortgop.errors import CorruptDataError, TooManyFailuresError, UsageError
 from shortgop.jobs.finding.source import Source
 from shortgop.jobs.prepare import Where, prepare
-from shortgop.jobs.progress import status_file
 from shortgop.jobs.progress.job_status import STATUS_KEY, JobStatus, read_status
 from shortgop.jobs.progress.node_work import NodeWork
 from shortgop.jobs.progress.status_board import StatusBoard
@@ -37,8 +35,6 @@ from shortgop.prep.profile import Profile
 from shortgop.prep.timing.stretch import Stretch
 from shortgop.reporting.dataset_report import read_page
 from shortgop.storage.disk import DiskStorage
-from shortgop.storage.locate import storage_at
-from shortgop.storage.network import NetworkOptions
 from shortgop.wording import byte_size
 from store_helpers import put
 from synthetic import SyntheticVideo, constant_rate_pts, make_video
@@ -339,18 +335,6 @@ def test_a_job_that_was_interrupted_says_so(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), status_kept(DiskStorage(tmp_path), StatusBoard([])):
         raise KeyboardInterrupt
     assert show(tmp_path).splitlines()[0].endswith(": it was interrupted")
-
-
-def test_the_status_of_an_interrupted_job_does_not_delay_its_end(
-    proxied_url: str, s3_proxy: FlakyProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(status_file, "_ENDING_SECONDS", 0.2)
-    place = storage_at(proxied_url, network=NetworkOptions(outage_seconds=8))
-    s3_proxy.faults(Faults(statuses=10**6, status=500))
-    began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), status_kept(place, StatusBoard([])):
-        raise KeyboardInterrupt
-    assert time.monotonic() - began < 4
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"running": 3}', '{"node_work": []}', '{"pid": 1}'])

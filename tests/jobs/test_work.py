@@ -90,7 +90,7 @@ def test_a_dataset_that_does_not_answer_ends_the_job_with_its_name(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     (source,) = find_sources([str(constant_video.path)])
     (unit,) = plan_units([Item(source, *identity_of(source.path))], profile_key="", done={}, shard_bytes=10**9)
-    dataset = storage_at(s3_url, network=NetworkOptions(retries=0, outage_seconds=0))
+    dataset = storage_at(s3_url, network=NetworkOptions(retries=0))
     with pytest.raises(OutputError, match="no connection to http://") as caught:
         run_step(dataset, Whole(unit), Options(Profile()), lambda _: None)
     assert dataset.url in str(caught.value)

@@ -76,7 +76,7 @@ def test_a_store_that_does_not_come_back_is_an_error_that_says_what_was_read(
     monkeypatch.setattr(
         opening,
         "network_of",
-        lambda *_: NetworkOptions(retries=2, first_backoff_seconds=0.01, throttled_seconds=0, outage_seconds=0),
+        lambda *_: NetworkOptions(retries=2, first_backoff_seconds=0.01, throttled_seconds=0),
     )
     dataset = shortgop.open(proxied_url)
     s3_proxy.faults(Faults(statuses=1000, status=503))

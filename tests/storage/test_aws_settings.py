@@ -139,9 +139,7 @@ def test_the_region_of_a_bucket_is_asked_for(s3_endpoint: str) -> None:
 def test_a_region_is_not_guessed_where_amazon_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """A guess stayed for the process: all that it asked for later was said to lie in another region."""
     monkeypatch.delenv("AWS_REGION")
-    place = storage_at(
-        "s3://corpus/dataset", network=NetworkOptions(retries=1, first_backoff_seconds=0.01, outage_seconds=0)
-    )
+    place = storage_at("s3://corpus/dataset", network=NetworkOptions(retries=1, first_backoff_seconds=0.01))
     monkeypatch.setattr(connections, "AMAZON", "http://127.0.0.1:9")
     with pytest.raises(
         OSError, match=r"no connection to http://127.0.0.1:9, which is asked for the region .* \(Connection refused\)"
@@ -176,7 +174,7 @@ def test_whatever_comes_first_asks_for_the_region_again(
     monkeypatch.delenv("AWS_REGION")
     place = storage_at(
         "s3://corpus/dataset",
-        network=NetworkOptions(retries=2, first_backoff_seconds=0.01, upload_seconds=0.01, outage_seconds=0),
+        network=NetworkOptions(retries=2, first_backoff_seconds=0.01, upload_seconds=0.01),
     )
     asked: list[str] = []
     with amazon(asked, "eu-central-1", failures=100) as endpoint:

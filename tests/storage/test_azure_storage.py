@@ -129,7 +129,7 @@ def test_a_large_put_may_take_as_long_as_its_pieces(url: str, proxy: FlakyProxy,
     file.write_bytes(bytes(LARGE_BYTES))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AZURE_STORAGE_ENDPOINT", f"{proxy.endpoint}/{azurite.ACCOUNT}")
-        place = storage_at(url, network=NetworkOptions(timeout_seconds=0.2, retries=0, outage_seconds=0))
+        place = storage_at(url, network=NetworkOptions(timeout_seconds=0.2, retries=0))
         proxy.faults(Faults(latency_seconds=3.0))
         assert place.put_new_file("manifest/000001.zip", file)
 

@@ -28,7 +28,7 @@ from shortgop.storage.network import AT_THE_START, NetworkOptions
 from shortgop.storage.object_errors import failure, system_error
 from shortgop.whole_files import writing
 
-NO_RETRIES = NetworkOptions(retries=0, throttled_seconds=0, outage_seconds=0)
+NO_RETRIES = NetworkOptions(retries=0, throttled_seconds=0)
 
 
 def short(error: BaseException) -> bool:
