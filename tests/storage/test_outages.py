@@ -77,10 +77,10 @@ def test_an_interruption_ends_the_waits_of_all_threads(proxied_url: str, s3_prox
     s3_proxy.faults(Faults(statuses=ENDLESS, status=500))
     began = time.monotonic()
     with ThreadPoolExecutor() as threads:
+        reads = [threads.submit(storage.read, "a") for _ in range(3)]
+        while storage.counts().retries < 3:
+            time.sleep(0.01)
         with pytest.raises(KeyboardInterrupt), outages.waited_for():
-            reads = [threads.submit(storage.read, "a") for _ in range(3)]
-            while storage.counts().retries < 3:
-                time.sleep(0.01)
             raise KeyboardInterrupt
         assert all(isinstance(each.exception(), OSError) for each in reads)
     with pytest.raises(OSError, match="the server answered 500"):
