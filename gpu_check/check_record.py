@@ -89,7 +89,8 @@ def measure_each(record: Record, measurements: Mapping[str, Callable[[], Mapping
                 for figure, value in measure().items():
                     record.figure(f"{name}, {figure}", value)
             except Skipped:
-                raise
+                if not errors:
+                    raise
             except Exception as error:  # noqa: BLE001  # of any library
                 traceback.print_exc()
                 errors.append(f"{name}: {type(error).__name__}: {error}")

@@ -20,8 +20,13 @@ def waited_for() -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _ended.set()
+        end()
         raise
+
+
+def end() -> None:
+    """End the waits now, as where an interruption waits for threads before it leaves that block."""
+    _ended.set()
 
 
 def are_waited_for() -> bool:

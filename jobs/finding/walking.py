@@ -58,11 +58,14 @@ def walk(top: Path) -> Iterator[tuple[Path, list[str]]]:
 
 def walk_once(top: Path) -> Iterator[tuple[Path, list[str]]]:
     """`top` and all folders below it, also hidden and linked ones, with the files in each. A folder comes once, and by
-    a link only if it does not lie below `top`. UsageError where one cannot be read, unless it is hidden."""
+    a link only if it does not lie below `top`. UsageError where one cannot be read, unless it is hidden, or is gone
+    meanwhile, as temporary folders of downloads."""
     seen, waiting = set[tuple[int, int]](), [top]
 
     def refuse(error: OSError) -> None:
         parts = Path(error.filename).relative_to(top).parts
+        if parts and isinstance(error, FileNotFoundError):
+            return
         if not any(part[0] == "." or part in _OF_SYSTEMS for part in parts):
             raise _cannot_be_read(Path(error.filename), error) from error
 
@@ -71,7 +74,11 @@ def walk_once(top: Path) -> Iterator[tuple[Path, list[str]]]:
         for start in waiting:
             for below, folders, files in os.walk(start, onerror=refuse):
                 folder = Path(below)
-                status = folder.stat()
+                try:
+                    status = folder.stat()
+                except FileNotFoundError as error:
+                    refuse(error)
+                    continue
                 if (status.st_dev, status.st_ino) in seen:
                     folders.clear()
                     continue

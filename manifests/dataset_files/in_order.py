@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
+from ...storage import outages
 from ...storage.interface import Storage
 
 _Item = TypeVar("_Item")
@@ -31,6 +32,10 @@ def in_order(dataset: Storage, work: Callable[[_Item], _T], items: Sequence[_Ite
                     yield running.popleft().result()
             while running:
                 yield running.popleft().result()
+        except KeyboardInterrupt:
+            # It leaves the pool only when its threads have ended.
+            outages.end()
+            raise
         finally:
             for each in running:
                 each.cancel()

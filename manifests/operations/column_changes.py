@@ -4,10 +4,10 @@ types or text since, and columns that hide those of the dataset."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,19 +30,11 @@ for _bytes, _type in ((b'"', 1), (b"[", 2), (b"{", 3), (b"tf", 4)):
 _VALUE_CHARACTERS = 40
 
 
-def _can_be(text: str, kind: type[int | float]) -> bool:
-    try:
-        kind(text)
-    except ValueError:
-        return False
-    return True
-
-
-# Whether a text may be a value of a kind.
-_NUMBERS: dict[Kind, Callable[[str], bool]] = {
-    "integer": partial(_can_be, kind=int),
-    "float": partial(_can_be, kind=float),
-    "boolean": lambda text: text.lower() in {"true", "false"},
+# Whether a text may be a value of a kind, as the cells of lists are read.
+_NUMBERS: dict[Kind, re.Pattern[str]] = {
+    "integer": re.compile(r"0|-?[1-9][0-9]{0,18}"),
+    "float": re.compile(r"-?(0|[1-9][0-9]*)?\.[0-9]+([eE][-+]?[0-9]+)?|-?(0|[1-9][0-9]*)\.?([eE][-+]?[0-9]+)?"),
+    "boolean": re.compile(r"true|false", re.IGNORECASE),
 }
 _NAMES_SHOWN = 20
 
@@ -157,7 +149,7 @@ def _text(dataset: Storage, snapshot: str, name: str, before: Kind) -> TextColum
     if not isinstance(texts, Ragged):
         raise TypeError(f"column {name!r} is text without texts")
     for row in np.flatnonzero(column.present).tolist():
-        if (text := texts.text(row)) and not _NUMBERS[before](text):
+        if (text := texts.text(row)) and not _NUMBERS[before].fullmatch(text):
             return TextColumn(name, before, manifest.videos.id.text(row), text)
     return None
 

@@ -68,7 +68,8 @@ def export_many(
     chosen = sorted(row_of)
     names = {each: all_names[each] for each in chosen if each in all_names}
     refused = {each: no_names[each] for each in chosen if each in no_names}
-    sources = sources_by_file(manifest)
+    # What is there and stays may be a source only by being that file: exports are called like sources, too.
+    sources = sources_by_file(manifest, moved=overwrite)
     written: dict[str, Path] = {}
     already: dict[str, Path] = {}
     id_of_file: dict[tuple[int, int] | None, str] = {}

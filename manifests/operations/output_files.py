@@ -124,25 +124,24 @@ def sources_of(manifest: Manifest) -> Iterator[str]:
                 yield os.path.abspath(source)  # noqa: PTH100  # Path takes longer
 
 
-def sources_by_file(manifest: Manifest) -> Callable[[Path], list[str]]:
-    """A function that gives those of `sources_of` that a file may be, for many files: they are gone through once."""
+def sources_by_file(manifest: Manifest, *, moved: bool) -> Callable[[Path], list[str]]:
+    """A function that gives those of `sources_of` that a file is, for many files: they are gone through once. With
+    `moved` also those that it may be, as its path ends like the relative one that the source had."""
 
     @cache
-    def known() -> tuple[dict[tuple[int, int] | None, str], dict[str, list[str]]]:
+    def known() -> tuple[dict[tuple[int, int] | None, str], dict[tuple[str, ...], str]]:
         sources = list(sources_of(manifest))
         named = {file_identity(Path(path)): source for source in sources for path in (source, _written_back(source))}
-        relative: dict[str, list[str]] = {}
-        for source in sources:
-            if not Path(source).is_absolute():
-                relative.setdefault(Path(source).name, []).append(source)
+        relative = {Path(source).parts: source for source in sources if moved and _is_relative(source)}
         return named, relative
 
     def that_may_be(file: Path) -> list[str]:
         named, relative = known()
         identity = file_identity(file)
-        # A relative one may be any file at whose path it ends.
-        ends = relative.get(file.resolve().name, [])
-        return [*ends, *([named[identity]] if identity is not None and identity in named else ())]
+        parts = file.resolve().parts if relative else ()
+        ends = (parts[first:] for first in range(1, len(parts)))
+        found = [relative[end] for end in ends if end in relative]
+        return [*found, *([named[identity]] if identity is not None and identity in named else ())]
 
     return that_may_be
 
@@ -159,7 +158,11 @@ def _is_source(file: Path, identity: tuple[int, int] | None, source: str) -> boo
         return True
     # The path as it was given may be relative to another folder than the current one.
     parts = Path(source).parts
-    return not Path(source).is_absolute() and file.parts[-len(parts) :] == parts
+    return _is_relative(source) and file.parts[-len(parts) :] == parts
+
+
+def _is_relative(source: str) -> bool:
+    return not Path(source).is_absolute() and "://" not in source
 
 
 def _written_back(text: str) -> str:

@@ -87,6 +87,17 @@ def test_the_same_command_again_writes_what_is_not_there(dataset: Path, tmp_path
     assert shown(tmp_path / "out") == {"kitchen/a.mp4": 0, "kitchen/b.avi.mp4": 100}
 
 
+def test_exports_that_are_called_like_sources_which_are_gone_are_there(made: Path, tmp_path: Path) -> None:
+    """The same command again said that they were the sources, and are never replaced."""
+    (tmp_path / "footage").mkdir()
+    shutil.copy(made / "0.mp4", tmp_path / "footage" / "a.mp4")
+    (tmp_path / "footage" / "list.csv").write_text("path\na.mp4\n")
+    make_dataset([tmp_path / "footage" / "list.csv"], tmp_path / "dataset")
+    shutil.rmtree(tmp_path / "footage")
+    assert list(export(tmp_path / "dataset", tmp_path / "out", "--all")["written"]) == ["a.mp4"]
+    assert list(export(tmp_path / "dataset", tmp_path / "out", "--all")["already"]) == ["a.mp4"]
+
+
 def test_a_damaged_video_is_named_and_the_others_are_written(dataset: Path, tmp_path: Path) -> None:
     manifest = current_manifest(dataset)
     row = manifest.row_of("kitchen/a.mp4")

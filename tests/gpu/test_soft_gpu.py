@@ -62,12 +62,25 @@ def test_the_checks_that_need_a_torch_with_cuda(libraries: Path) -> None:
 
 def test_what_checks_import_ahead_leaves_the_driver_alone(libraries: Path) -> None:
     """It is imported while another check measures, on a GPU that may let in one process alone."""
-    look = "import pathlib, most_imports; print(pathlib.Path('/proc/self/maps').read_text())"
     folders = [str(ROOT / name) for name in ("gpu_check", "tests/shared", "benchmarks")]
     env = environment(libraries, PYTHONPATH=os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")]))
-    done = subprocess.run([sys.executable, "-c", look], env=env, capture_output=True, text=True, check=True)
-    assert "libtorch" in done.stdout
-    assert not re.search("libcuda|libnvcuvid|libnvidia", done.stdout)
+    done = subprocess.run([sys.executable, "-c", LOOK], env=env, capture_output=True, text=True, check=True)
+    counted, maps = done.stdout.split("\n", 1)
+    # The driver counts, so it would have counted that. A torch with CUDA loads libcuda, and asks it nothing yet.
+    assert counted == "0 1"
+    assert "libtorch" in maps
+    assert not re.search("libnvcuvid|libnvidia-", maps)
+
+
+# How often the driver was started by the imports, and then by this; and the process's libraries.
+LOOK = """
+import ctypes, pathlib, most_imports
+driver = ctypes.CDLL("libcuda.so.1")
+imports = driver.soft_counted(b"cuInit")
+driver.cuInit(0)
+print(imports, driver.soft_counted(b"cuInit"))
+print(pathlib.Path("/proc/self/maps").read_text())
+"""
 
 
 def test_prep_through_ffmpegs_nvenc(libraries: Path) -> None:

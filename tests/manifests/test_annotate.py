@@ -319,6 +319,9 @@ class Annotating:
         assert "text now" not in said("1", "2", "3")
         assert "text now" not in said("1", "2", "heavy", types="weight=text")
         assert "text now" not in said("1", "2", "3")
+        # What Python would read as a number, and a list does not.
+        assert "video 'b.mp4' has '007'" in said("1", "007", "3")
+        assert "text now" not in said("1", "2", "3")
         Path("labels.csv").write_text("id,weight\na.mp4,heavy\nb.mp4,2\nc.mp4,3\n")
         done = json.loads(run("annotate", dataset.url, "labels.csv", "--json").stdout)
         assert [each["name"] for each in done["became_text"]] == ["weight"]

@@ -207,7 +207,7 @@ FORMS: dict[str, Callable[[list[torch.Tensor]], Any]] = {
     "turned": lambda values: torch.stack(values).mT,
     "sparse": lambda values: {"each": [torch.diag(value).to_sparse() for value in values]},
     "nested": lambda values: [torch.nested.nested_tensor([values[0], values[1][:2]])],
-    "packed": lambda values: pack_sequence([values[0][:1], values[1]], enforce_sorted=False),
+    "packed": lambda values: {"text": pack_sequence([values[0][:1], values[1]], enforce_sorted=False)},
 }
 
 
@@ -225,10 +225,10 @@ def test_tensors_of_any_form_reach_the_device_or_stay(samples: Path, tmp_path: P
                 assert batch[name].device.type == "cuda"
                 assert torch.equal(batch[name].cpu(), expected[name])
             assert [each.device.type for each in [*batch["sparse"]["each"], *batch["nested"]]] == ["cpu"] * 3
-            packed = batch["packed"]
+            packed = batch["packed"]["text"]
             assert (packed.data.device.type, packed.sorted_indices.device.type) == ("cuda", "cuda")
             assert packed.batch_sizes.device.type == "cpu"
-            assert torch.equal(packed.data.cpu(), expected["packed"].data)
+            assert torch.equal(packed.data.cpu(), expected["packed"]["text"].data)
             before = len(waits())
 
 

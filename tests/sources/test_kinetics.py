@@ -11,6 +11,7 @@ import shortgop
 from file_permissions import modes_count
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.importing import Importing
+from shortgop.jobs.finding.walking import walk_once
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
@@ -85,6 +86,15 @@ def test_a_folder_comes_once_and_by_its_own_path(tmp_path: Path) -> None:
     with modes_count():
         (source,) = find_sources([str(write_list(tmp_path, "clapping,aaaaaaaaaaa,0,10,train,0"))])
     assert source.path == str(tmp_path / ".parts/0/aaaaaaaaaaa_000000_000010.mp4")
+
+
+def test_a_folder_that_is_removed_meanwhile_is_passed_over(tmp_path: Path) -> None:
+    """As temporary folders of downloads."""
+    (tmp_path / "list/part").mkdir(parents=True)
+    walked = walk_once(tmp_path / "list")
+    assert next(walked) == (tmp_path / "list", [])
+    (tmp_path / "list/part").rmdir()
+    assert list(walked) == []
 
 
 def test_a_file_that_is_cut_already_comes_before_the_whole_one(tmp_path: Path) -> None:

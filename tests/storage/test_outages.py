@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ import pytest
 from flaky_proxy import Faults, FlakyProxy
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.jobs.progress.tally import Progress
+from shortgop.manifests.dataset_files.in_order import in_order
 from shortgop.prep.profile import Profile
 from shortgop.storage import outages
 from shortgop.storage.interface import Storage
@@ -29,6 +31,13 @@ def begun(url: str, network: NetworkOptions = QUICK) -> Storage:
     storage = storage_at(url, network=network)
     storage.put_new("a", b"content")
     return storage
+
+
+@pytest.fixture(autouse=True)
+def _no_job_has_ended() -> Iterator[None]:
+    """One of another test in this process may have."""
+    with outages.waited_for():
+        yield
 
 
 @pytest.mark.parametrize("status", [500, 502])
@@ -131,3 +140,17 @@ def test_a_job_that_ends_in_an_outage_does_not_wait_to_publish(
     assert time.monotonic() - began < 30
     # None is left that would write over the status of the next job.
     assert not [each.name for each in threading.enumerate() if each.name.startswith("status")]
+
+
+def test_an_interruption_ends_the_waits_for_many_files_of_a_dataset() -> None:
+    """Python leaves them only when all have ended."""
+    began = time.monotonic()
+
+    def work(number: int) -> None:
+        if number == 1:
+            raise KeyboardInterrupt
+        outages.pause(60)
+
+    with pytest.raises(KeyboardInterrupt), outages.waited_for():
+        list(in_order(storage_at("memory://many"), work, [1, 2, 3]))
+    assert time.monotonic() - began < 30

@@ -194,6 +194,16 @@ def test_objects_that_hold_each_other_are_searched() -> None:
     assert [each.tolist() for each in (found["frame"].first, *pictures)] == [[1], [1, 2], [1, 2], [1, 2]]
 
 
+def test_a_tuple_that_holds_itself_is_one_in_the_result() -> None:
+    row, around = torch.tensor([1, 2]), list[Any]()
+    whole = (around, row)
+    around.append(whole)
+    found = kept_apart(whole, row)
+    row[:] = 0
+    assert found[0][0][0] is found[0]
+    assert (found[1].tolist(), found[0][0][1].tolist()) == ([1, 2], [1, 2])
+
+
 def test_what_was_searched_is_freed_with_the_last_use_of_it() -> None:
     """A batch on a GPU would take its memory until Python collects garbage."""
     kept = torch.ones(3)

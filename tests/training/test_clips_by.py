@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -127,7 +128,11 @@ def test_a_set_among_the_arguments_is_told_alike_in_each_process() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.array, torch.tensor])
-@pytest.mark.parametrize("held", [lambda each: each, lambda each: {"starts": [(each, 3)]}], ids=["alone", "in a dict"])
+@pytest.mark.parametrize(
+    "held",
+    [lambda each: each, lambda each: {"starts": [(each, 3)]}, lambda each: OrderedDict(starts=each)],
+    ids=["alone", "in a dict", "in an ordered dict"],
+)
 def test_an_array_among_the_arguments_is_told_by_all_of_its_values(kind: Any, held: Any) -> None:
     """The repr of a large one has the first and the last ones alone: a state was taken on with another table of starts.
     That of a small one has a few digits of each."""

@@ -70,7 +70,8 @@ def check_drawn_from(draws: Sequence[int], dataset: HasClips) -> None:
         return
     raise UsageError(
         f"the sampler is {what}: give the DataLoader the dataset that the sampler was made of, or make a sampler of "
-        "this one (shortgop.MixedClips puts several datasets together)"
+        "this one (shortgop.MixedClips puts several datasets together, and `int(draw) % len(dataset)` is the clip of a "
+        "draw in any epoch)"
     )
 
 

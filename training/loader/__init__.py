@@ -12,7 +12,7 @@ worker      what a worker process does
 notebook    refuses what a notebook defines, which workers do not know
 delivery    one pass over an epoch: plans ahead, gathers, delivers in order
 collating   entries of items that have no tensor in shared memory
-nested      entries that are dicts, lists or tuples
+nested      entries that are dicts, lists, tuples or dataclasses
 core        what the passes of a loader share
 messages    what a loader and its workers send each other; passed_files: the memory of the batches
 to_device   pinned memory and copies to a GPU

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 from ...arguments import fits_int64
 from ...errors import UsageError, WrongTypeError
@@ -150,6 +151,9 @@ def _alone(value: Any, memory: range) -> Any:
         if not is_whole or value.data_ptr() in memory:
             return value.detach().clone()
         return value.detach() if value.requires_grad else value
+    if isinstance(value, PackedSequence):
+        made: Any = PackedSequence
+        return made(*(None if each is None else _alone(each, memory) for each in value))
     # What a file has is in no other memory.
     if isinstance(value, np.ndarray) and value.base is not None and not isinstance(value, np.memmap):
         return value.copy()

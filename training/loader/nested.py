@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import PackedSequence
 
 # None of them holds others.
 _PLAIN = {int, float, bool, str, bytes, type(None), torch.Tensor, np.ndarray}
@@ -18,26 +19,31 @@ _PLAIN = {int, float, bool, str, bytes, type(None), torch.Tensor, np.ndarray}
 def with_values(entry: Any, change: Callable[[Any], Any]) -> Any:
     """An entry with each value changed that is no dict, list, tuple or dataclass: one alone, or those in these, however
     deep. What holds no value that `change` gives another one for is in the result itself, uncopied. A container that
-    the entry has in several places is one in the result, too, and it may hold itself."""
-    return _changed(entry, change, set(), {})
+    the entry has in several places is one in the result, too. What holds itself is copied."""
+    return _changed(entry, change, {})
 
 
-def _changed(value: Any, change: Callable[[Any], Any], begun: set[int], found: dict[int, tuple[Any, Any]]) -> Any:
-    """As `with_values`. `found` has what each container became, by its id, beside that container: its id is no other's
-    meanwhile. No function within one, which would hold all of this until Python collects garbage."""
+def _changed(value: Any, change: Callable[[Any], Any], found: dict[int, tuple[Any, Any]]) -> Any:
+    """As `with_values`. `found` has what each container became, by its id, or None while its parts are changed. It has
+    the container, too: its id is no other's meanwhile. No function within one, which would hold all of this until
+    Python collects garbage."""
     parts = _parts(value)
     if parts is None:
         return change(value)
-    if id(value) in begun and id(value) not in found and not isinstance(value, tuple):
+    made = found.get(id(value), (value, None))[1]
+    if made is None and id(value) in found and not isinstance(value, tuple):
         # It holds itself, so its copy holds that copy.
-        found[id(value)] = value, copy(value)
-    if id(value) in found:
-        return found[id(value)][1]
-    begun.add(id(value))
-    others = {place: other for place, part in parts if (other := _changed(part, change, begun, found)) is not part}
-    if others:
-        found[id(value)] = value, _with_parts(value, others, found.get(id(value), (value, None))[1])
-    return found.setdefault(id(value), (value, value))[1]
+        made = copy(value)
+    found[id(value)] = value, made
+    if made is not None:
+        return made
+    others = {place: other for place, part in parts if (other := _changed(part, change, found)) is not part}
+    made = found[id(value)][1]
+    # A tuple that holds itself is made already, where it was met within.
+    if others and not (isinstance(value, tuple) and made is not None):
+        made = _with_parts(value, others, made)
+    found[id(value)] = value, value if made is None else made
+    return found[id(value)][1]
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
@@ -57,8 +63,15 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 
 def _is_named_tuple(value: Any) -> bool:
-    # A dict may have an attribute of any name.
-    return isinstance(value, tuple) and hasattr(value, "_make")
+    # A dict may have an attribute of any name. A packed sequence is one value: its sizes stay on the CPU.
+    return isinstance(value, tuple) and hasattr(value, "_make") and not isinstance(value, PackedSequence)
+
+
+def is_followed(value: Any) -> bool:
+    """Whether a value is a tensor whose memory torch keeps for a stream (`record_stream`): not a sparse one, nor a
+    nested one of the old kind, whose layout is said to be strided."""
+    is_tensor = isinstance(value, torch.Tensor)
+    return is_tensor and (value.layout == torch.jagged or (value.layout == torch.strided and not value.is_nested))
 
 
 def _with_parts(value: Any, others: Mapping[Any, Any], made: Any) -> Any:

@@ -27,7 +27,7 @@ from .collating import collated
 from .delivery import Delivered
 from .loader_stats import LoaderStats
 from .messages import ReadsItems
-from .nested import with_values
+from .nested import is_followed, with_values
 
 # One batch begins while the last GOPs of the one before are decoded, so that no engine waits.
 _AT_THE_SAME_TIME = 2
@@ -189,7 +189,7 @@ class DeviceReads:
         self._gpu.wait(consumer, event)
 
         def kept(value: Any) -> Any:
-            if isinstance(value, torch.Tensor) and value.device.type == self._device.type:
+            if is_followed(value) and value.device.type == self._device.type:
                 self._gpu.used_on(value, consumer)
             return value
 

@@ -17,7 +17,7 @@ from ...readers.decoders.choose import cuda_device, device_of
 from ...readers.gpu.cuda_driver import devices_in_use, started_driver
 from .arena import Arena
 from .delivery import Delivered
-from .nested import with_values
+from .nested import is_followed, with_values
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,6 @@ def _forget_error() -> None:
     (C10_CUDA_KERNEL_LAUNCH_CHECK in its c10/cuda/CUDAException.h), and would raise it for a kernel of the caller's."""
     with contextlib.suppress(RuntimeError):
         torch.ones(1, device="cuda")
-
-
-def _is_followed(value: Any) -> bool:
-    """Whether a value is a tensor whose memory torch keeps for a stream (`record_stream`): not a sparse one, nor a
-    nested one of the old kind, whose layout is said to be strided."""
-    is_tensor = isinstance(value, torch.Tensor)
-    return is_tensor and (value.layout == torch.jagged or (value.layout == torch.strided and not value.is_nested))
 
 
 @dataclass(frozen=True)
@@ -162,19 +155,15 @@ class DeviceCopies:
         cuda: Any = torch.cuda
         event = cuda.Event()
         with torch.cuda.stream(stream):
-            batch = {name: self._entry_on_device(entry) for name, entry in host.batch.items()}
+            batch = {name: with_values(entry, self._on_device) for name, entry in host.batch.items()}
             event.record(stream)
         return replace(host, batch=batch), event
 
-    def _entry_on_device(self, entry: Any) -> Any:
-        if not isinstance(entry, PackedSequence):
-            return with_values(entry, self._on_device)
-        # Its sizes stay on the CPU. It is a named tuple, of which each value would be moved.
-        packed: Any = entry if entry.is_cuda else entry.pin_memory()
-        return packed.to(self.device, non_blocking=True)
-
     def _on_device(self, value: Any) -> Any:
-        if not _is_followed(value):
+        if isinstance(value, PackedSequence):
+            packed: Any = value if value.is_cuda else value.pin_memory()
+            return packed.to(self.device, non_blocking=True)
+        if not is_followed(value):
             return value
         if value.device.type == "cpu" and value.layout == torch.strided and not value.is_pinned():
             # Small columns lie in other memory, from which the host would wait until those in front are copied. A copy
@@ -189,8 +178,9 @@ class DeviceCopies:
         current.wait_event(event)
 
         def kept(value: Any) -> Any:
-            if _is_followed(value) and value.is_cuda:
-                value.record_stream(current)
+            for tensor in value if isinstance(value, PackedSequence) else (value,):
+                if is_followed(tensor) and tensor.is_cuda:
+                    tensor.record_stream(current)
             return value
 
         return replace(copied, batch=with_values(copied.batch, kept))

@@ -45,6 +45,7 @@ _EPOCHS = 1 << 16
 # so many where they are not rounded ones.
 _MOST_PARTS = 100
 _MOST_ROUNDED_PARTS = 12
+_MOST_ROUNDED_BY = Fraction(1, 1000)
 _MOST_EXACT_PARTS = 1000
 
 
@@ -361,7 +362,8 @@ def _whole_quotas(shares: Sequence[Any]) -> str:
         rounded = [each.limit_denominator(_MOST_ROUNDED_PARTS) for each in exact]
         digits = [Fraction(Decimal(1).scaleb(int(Decimal(str(each)).as_tuple().exponent))) for each in shares]
         if all(
-            near > 0 and abs(near - each) <= digit for near, each, digit in zip(rounded, exact, digits, strict=True)
+            near > 0 and abs(near - each) <= min(digit, _MOST_ROUNDED_BY)
+            for near, each, digit in zip(rounded, exact, digits, strict=True)
         ):
             exact = rounded
         elif parts > _MOST_EXACT_PARTS:

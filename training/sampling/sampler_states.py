@@ -74,9 +74,8 @@ def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips:
 
 def _remedy(then: str, now: str) -> str:
     """What helps where an order has another name than then: its kind, and what it depends on in brackets."""
-    kinds = [each.replace(f"{SEED_FOR_EACH}, ", "").partition("(")[0] for each in (then, now)]
-    if kinds[0] != kinds[1]:
-        return _AS_THEN
-    if SEED_FOR_EACH in now and SEED_FOR_EACH not in then:
+    if then != now and then == now.replace(f"{SEED_FOR_EACH}, ", ""):
         return "an earlier version shuffled each of several datasets otherwise: begin without the state"
+    if then.partition("(")[0] != now.partition("(")[0]:
+        return _AS_THEN
     return "make the dataset and the sampler as they were then, with the same labels or weights, or begin without it"

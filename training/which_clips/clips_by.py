@@ -144,11 +144,12 @@ def _shown(value: Any) -> str:
         return f"{type(value).__name__}({value.dtype}, {tuple(value.shape)}, {_digest(array)})"
     if isinstance(value, (set, frozenset)):
         return f"{type(value).__name__}({', '.join(sorted(map(_shown, value)))})"
-    if type(value) is dict:
-        return f"{{{', '.join(f'{_shown(name)}: {_shown(each)}' for name, each in value.items())}}}"
-    if type(value) in {list, tuple}:
+    kind = "" if type(value) in {dict, list, tuple} else type(value).__name__
+    if isinstance(value, dict):
+        return f"{kind}{{{', '.join(f'{_shown(name)}: {_shown(each)}' for name, each in value.items())}}}"
+    if isinstance(value, (list, tuple)):
         inner = ", ".join(map(_shown, value))
-        return f"[{inner}]" if type(value) is list else f"({inner}{',' if len(value) == 1 else ''})"
+        return f"{kind}[{inner}]" if isinstance(value, list) else f"{kind}({inner}{',' if len(value) == 1 else ''})"
     return repr(value) if isinstance(value, str) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
 
 

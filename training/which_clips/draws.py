@@ -61,10 +61,10 @@ class Draw(int):
         found = int(self) - number
         if self.share is None or not isinstance(found, (int, np.integer)):
             return found
-        return Difference.of(int(found), self.share)
+        return MovedDraw.of(int(found), self.share)
 
 
-class Difference(Draw):
+class MovedDraw(Draw):
     """A draw less a number: no part of the sampler's batch.
 
     A dataset of the user's own that puts several together asks one of them for it. That one refuses it, as a draw of
