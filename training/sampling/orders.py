@@ -361,10 +361,8 @@ def _whole_quotas(shares: Sequence[Any]) -> str:
         # 0.333 is no third, but is meant as one, and so is 0.334 where three are to be 1.
         rounded = [each.limit_denominator(_MOST_ROUNDED_PARTS) for each in exact]
         digits = [Fraction(Decimal(1).scaleb(int(Decimal(str(each)).as_tuple().exponent))) for each in shares]
-        if all(
-            near > 0 and abs(near - each) <= min(digit, _MOST_ROUNDED_BY)
-            for near, each, digit in zip(rounded, exact, digits, strict=True)
-        ):
+        most = [min(digit, _MOST_ROUNDED_BY) for digit in digits]
+        if all(near > 0 and abs(near - each) <= by for near, each, by in zip(rounded, exact, most, strict=True)):
             exact = rounded
         elif parts > _MOST_EXACT_PARTS:
             return ""
