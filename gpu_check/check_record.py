@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from check_report import Result
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 # What a check writes and tidies up after its last figure.
 _END_SECONDS = 5.0
 
@@ -64,7 +64,7 @@ class Record:
         write_line(self._report, line)
 
 
-def in_time(record: Record, measurements: Iterable[tuple[str, T]]) -> Iterator[tuple[str, T]]:
+def in_time(record: Record, measurements: Iterable[tuple[str, _T]]) -> Iterator[tuple[str, _T]]:
     """These named measurements, each while there is time for one that takes as long as the longest so far: those that
     take longest have to come first. OutOfTime at the end, with the names of those that were left out."""
     longest, lacking = 0.0, list[str]()
@@ -88,10 +88,9 @@ def measure_each(record: Record, measurements: Mapping[str, Callable[[], Mapping
             try:
                 for figure, value in measure().items():
                     record.figure(f"{name}, {figure}", value)
-            except Skipped:
-                if not errors:
+            except Exception as error:
+                if isinstance(error, Skipped) and not errors:
                     raise
-            except Exception as error:  # noqa: BLE001  # of any library
                 traceback.print_exc()
                 errors.append(f"{name}: {type(error).__name__}: {error}")
     except OutOfTime as error:

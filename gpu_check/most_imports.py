@@ -1,6 +1,6 @@
 """What most checks import. A process imports it before it is known which check it gets, while another check runs.
 
-Nothing here may use CUDA, or load the driver: the GPU is the other check's.
+Nothing here may use CUDA: the GPU is the other check's. A torch with CUDA loads libcuda, and asks it nothing yet.
 """
 
 from __future__ import annotations

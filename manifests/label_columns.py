@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
@@ -17,6 +18,10 @@ from .ragged import Array, Ragged
 Kind = Literal["boolean", "integer", "float", "text", "json"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DTYPES = {"boolean": "u1", "integer": "<i8", "float": "<f8"}
+
+# Numbers in the cells of lists. Leading zeros and a plus sign belong to codes and phone numbers rather than to numbers.
+INTEGER_TEXT = re.compile(r"0|-?[1-9][0-9]*")
+FLOAT_TEXT = re.compile(r"-?(0|[1-9][0-9]*)?\.[0-9]+([eE][-+]?[0-9]+)?|-?(0|[1-9][0-9]*)\.?([eE][-+]?[0-9]+)?")
 
 # Parsed values take many times the memory of their text.
 PARSED_ROWS = 1 << 16

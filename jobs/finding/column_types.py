@@ -10,17 +10,15 @@ from typing import Any
 
 from ...arguments import fits_int64
 from ...errors import UsageError, WrongTypeError
+from ...manifests.label_columns import FLOAT_TEXT, INTEGER_TEXT
 
 TEXT = "text"
 
-# Leading zeros and a plus sign belong to codes and phone numbers rather than to numbers.
-_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
-_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)?\.[0-9]+([eE][-+]?[0-9]+)?|-?(0|[1-9][0-9]*)\.?([eE][-+]?[0-9]+)?")
 _NOT_FINITE = ("nan", "inf", "-inf", "+inf", "infinity", "-infinity")
 
 
 def _integer(cell: str) -> int:
-    if not _INTEGER.fullmatch(cell) or not fits_int64(int(cell)):
+    if not INTEGER_TEXT.fullmatch(cell) or not fits_int64(int(cell)):
         raise ValueError
     return int(cell)
 
@@ -28,7 +26,7 @@ def _integer(cell: str) -> int:
 def _float(cell: str) -> float | None:
     if cell.lower() in _NOT_FINITE:
         return None
-    if not _FLOAT.fullmatch(cell):
+    if not FLOAT_TEXT.fullmatch(cell):
         raise ValueError
     if cell.removeprefix("-").isdigit():
         # An integer that is too long is a code, and a float would lose digits of it.

@@ -80,16 +80,17 @@ def look_first(given: ToLookAt) -> None:
         return
     given.note(f"looking at {counted(len(table), 'source')}")
 
-    counts, wanted = list[int](), list[bytes]()
-    for window in windows:
-        # Rows come in this order, too. A bit for each: there may be ten million.
-        each = sorted(table.names(window))
-        marks = [True] * len(each) if is_one_window else _wanted_first(each, known, changed)
-        counts.append(sum(marks))
-        # Also where a window has no source: packbits refuses an empty list.
-        wanted.append(np.packbits(np.array(marks, dtype=bool)).tobytes())
+    counts, wanted = [window.count for window in windows], list[bytes]()
+    if not is_one_window:
+        for number, window in enumerate(windows):
+            # Rows come in this order, too. A bit for each: there may be ten million.
+            marks = _wanted_first(sorted(table.names(window)), known, changed)
+            counts[number] = sum(marks)
+            wanted.append(np.packbits(marks).tobytes())
 
     def choose(number: int, rows: Sequence[Row]) -> Iterable[Row]:
+        if is_one_window:
+            return rows
         return compress(rows, np.unpackbits(np.frombuffer(wanted[number], "u1"), count=len(rows)).tolist())
 
     found = _look(given, counts, choose)

@@ -8,7 +8,6 @@ machine may be ahead, or be set back.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,13 +22,12 @@ from ...manifests.tables import Failures, empty, failures_table
 from ...prep.timing.stretch import Stretch
 from ...storage.interface import Storage
 from ..finding.addresses import is_store_url, parse
+from ..finding.importers.lerobot import EPISODE_ID
 from ..finding.places import absolute, without_scheme
 from ..finding.source_parts import Member, PictureRows
 from .source_table import SourceTable
 
 WITHDRAWN = ""
-# The ids of LeRobot's episodes (`importers/lerobot.py`).
-_EPISODE = re.compile(r"(?:.*/)?episode_[0-9]{6,}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ def _gone(table: Failures, arguments: Sequence[str], sources: SourceTable) -> li
 
     def is_gone(source_id: str, name: str) -> bool:
         # Of a tar, and of a file of LeRobot, all parts were found. Only of its videos lists may name stretches, too.
-        if name in taken_apart or (name in robot_files and _EPISODE.fullmatch(source_id)):
+        if name in taken_apart or (name in robot_files and EPISODE_ID.fullmatch(source_id)):
             return True
         # The id of a stretch contains its times, so a list that corrects the times gives it another id.
         if (name, source_id.rpartition("@")[0]) in cut:

@@ -4,20 +4,20 @@ types or text since, and columns that hide those of the dataset."""
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
+from ...arguments import fits_int64
 from ...storage.interface import Storage
 from ...wording import type_option
 from ..dataset_files.snapshot_columns import open_column_kinds
 from ..dataset_files.snapshots import open_manifest
 from ..dataset_files.video_columns import BUILT_IN, LabelColumns
-from ..label_columns import Kind
+from ..label_columns import FLOAT_TEXT, INTEGER_TEXT, Kind
 from ..ragged import Ragged
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest
@@ -29,14 +29,13 @@ for _bytes, _type in ((b'"', 1), (b"[", 2), (b"{", 3), (b"tf", 4)):
     _TYPE_OF_BYTE[list(_bytes)] = _type
 _VALUE_CHARACTERS = 40
 
-
-# Whether a text may be a value of a kind, as the cells of lists are read.
-_NUMBERS: dict[Kind, re.Pattern[str]] = {
-    "integer": re.compile(r"0|-?[1-9][0-9]{0,18}"),
-    "float": re.compile(r"-?(0|[1-9][0-9]*)?\.[0-9]+([eE][-+]?[0-9]+)?|-?(0|[1-9][0-9]*)\.?([eE][-+]?[0-9]+)?"),
-    "boolean": re.compile(r"true|false", re.IGNORECASE),
-}
 _NAMES_SHOWN = 20
+# Whether a text is a value of a kind in a list.
+_IS_OF: dict[Kind, Callable[[str], bool]] = {
+    "integer": lambda text: INTEGER_TEXT.fullmatch(text) is not None and fits_int64(int(text)),
+    "float": lambda text: FLOAT_TEXT.fullmatch(text) is not None,
+    "boolean": lambda text: text.lower() in {"true", "false"},
+}
 
 
 @dataclass(frozen=True)
@@ -130,8 +129,11 @@ def column_changes(
         )
     if old is not None:
         texts = [name for name in names if kinds[name] == "text" and name in known.names]
-        were = {name: known.kind(name) for name in texts if known.kind(name) in _NUMBERS}
-        became_text = tuple(text for name, kind in were.items() if (text := _text(dataset, snapshot, name, kind)))
+        were = {name: known.kind(name) for name in texts if known.kind(name) in _IS_OF}
+        if were:
+            manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
+            columns = LabelColumns(dataset, snapshot, manifest)
+            became_text = tuple(text for name in were if (text := _text(columns, name, were[name], manifest)))
     hiding = [name for name in names if name in BUILT_IN and (old is None or name not in known.names)]
     return mixed, became_text, tuple(map(HidingColumn, hiding))
 
@@ -141,15 +143,14 @@ def not_asked_for(columns: Iterable[TextColumn], types: Mapping[str, str] | None
     return tuple(column for column in columns if (types or {}).get(column.name) != "text")
 
 
-def _text(dataset: Storage, snapshot: str, name: str, before: Kind) -> TextColumn | None:
+def _text(columns: LabelColumns, name: str, before: Kind, manifest: Manifest) -> TextColumn | None:
     """None if all texts can be read as values of the kind that the column had: then it was made text on purpose."""
-    manifest = open_manifest(dataset, snapshot, copies=copies_in(None))
-    column = LabelColumns(dataset, snapshot, manifest)[name]
+    column = columns[name]
     texts = column.values
     if not isinstance(texts, Ragged):
         raise TypeError(f"column {name!r} is text without texts")
     for row in np.flatnonzero(column.present).tolist():
-        if (text := texts.text(row)) and not _NUMBERS[before].fullmatch(text):
+        if (text := texts.text(row)) and not _IS_OF[before](text):
             return TextColumn(name, before, manifest.videos.id.text(row), text)
     return None
 

@@ -10,6 +10,7 @@ own. The pictures of cameras of dtype `image` are a column of the Parquet files 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -264,6 +265,10 @@ def _pictures(robot: _Dataset, camera: str, episode: _Episode, share: Fraction) 
 
 def _place(robot: _Dataset, episode: _Episode) -> str:
     return f"episode {episode.index} of {robot.shown!r}"
+
+
+# The id of an episode, below the folder that ids are made from.
+EPISODE_ID = re.compile(r"(?:.*/)?episode_[0-9]{6,}", re.DOTALL)
 
 
 def _imported(robot: _Dataset, camera: str, episode: _Episode, name: str, part: Stretch | PictureRows) -> Imported:
