@@ -73,7 +73,7 @@ FENCED = {
     ],
     # And those that need a cloud or a cluster: all of its blocks are marked.
     "cluster.md": ["test_cluster_docs.test_the_commands_for_one_machine_and_for_machines_of_ones_own"] * 7
-    + ["test_cluster_docs.test_a_shell_takes_each_block"] * 9,
+    + ["test_cluster_docs.test_a_shell_takes_each_block"] * 8,
 }
 # The modules that run the indented commands of `shortgop`.
 INDENTED = {
