@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .training.robots.robot_clips import LeRobotClips
     from .training.sampling.bucket_sampler import BucketSampler
     from .training.sampling.class_batches import ClassBatches
+    from .training.sampling.continued import Continued
     from .training.sampling.effective import (
         best_chunk,
         chunk_correlation,
@@ -104,6 +105,7 @@ __all__ = [
     "ClipTable",
     "ClipsAt",
     "ClipsBy",
+    "Continued",
     "CorruptDataError",
     "DamagedSourceError",
     "Dataset",
@@ -179,6 +181,7 @@ _MODULES = {
     "readers.video": ("Video",),
     "training.sampling.bucket_sampler": ("BucketSampler",),
     "training.sampling.class_batches": ("ClassBatches",),
+    "training.sampling.continued": ("Continued",),
     "training.datasets.clip_dataset": ("ClipDataset",),
     "training.which_clips.clip_table": ("ClipTable",),
     "training.which_clips.clips_by": ("ClipsBy",),

@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.training.sampling.bound_order import BoundOrder
 from shortgop.training.sampling.class_batches import ClassBatches
+from shortgop.training.sampling.continued import Continued
 from shortgop.training.sampling.orders import (
-    BoundOrder,
     Chunked,
     ClassBalanced,
     Mixture,
@@ -54,7 +55,7 @@ def every_order(videos: int) -> list[Any]:
     return [
         Sequential(), Shuffled(), Chunked(3), Chunked(3, window=7), OneClipPerVideo(), Weighted(weights),
         Systematic(weights), Systematic(weights, num_samples=40), ClassBalanced(weights), Mixture([3]),
-        ClassBatches([0] * videos, 1, 3),
+        ClassBatches([0] * videos, 1, 3), Continued(1),
     ]  # fmt: skip
 
 
@@ -82,7 +83,7 @@ def test_no_draw_comes_twice_in_any_epoch(lengths: list[int], epoch: int) -> Non
 def test_an_epoch_has_every_clip_once(lengths: list[int], epoch: int) -> None:
     clips = clips_of(AllClips(1), lengths)
     assert indices(Sequential(), clips, epoch) == list(range(len(clips)))
-    for order in (Shuffled(), Chunked(4), Chunked(4, window=6), Mixture([1])):
+    for order in (Shuffled(), Chunked(4), Chunked(4, window=6), Mixture([1]), Continued(1)):
         found = indices(order, clips, epoch)
         assert sorted(found) == list(range(len(clips)))
 
@@ -91,7 +92,7 @@ def test_an_epoch_has_every_clip_once(lengths: list[int], epoch: int) -> None:
 def test_every_clip_is_as_likely_at_every_position() -> None:
     """11 clips in chunks of 3 leave two over; even so each clip is at each position in one of 11 epochs."""
     clips = clips_of(AllClips(1), [4, 7])
-    for order in (Shuffled(), Chunked(3), Chunked(3, window=4), Systematic([1, 1])):
+    for order in (Shuffled(), Chunked(3), Chunked(3, window=4), Systematic([1, 1]), Continued(1)):
         seen = np.array([indices(order, clips, epoch) for epoch in range(3000)])
         for position in (0, 5, 10):
             assert chi_square_is_ordinary(np.bincount(seen[:, position], minlength=11)), (order, position)
@@ -269,8 +270,7 @@ def test_datasets_of_the_same_videos_do_not_come_in_pairs() -> None:
     mixed = MixedIndex(parts)
     drawn = mixed.located(draws(Mixture([1, 1]), mixed, 0))
     pairs = sum(drawn[place][1] == drawn[place + 1][1] for place in range(0, len(drawn), 2))
-    # One of 400 by chance, in the mean.
-    assert pairs < 10
+    assert pairs < 10  # one of 400 by chance, in the mean
 
 
 class OfAUser:

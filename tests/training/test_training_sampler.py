@@ -17,7 +17,8 @@ from torch.utils.data import BatchSampler, DistributedSampler
 
 from numbered_clips import numbered
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
-from shortgop.training.sampling.orders import Chunked, Mixture, Order, Sequential, Shuffled, Weighted
+from shortgop.training.sampling.bound_order import Order
+from shortgop.training.sampling.orders import Chunked, Mixture, Sequential, Shuffled, Weighted
 from shortgop.training.sampling.sampler import ElasticSampler
 
 

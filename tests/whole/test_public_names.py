@@ -19,8 +19,8 @@ NAMES = _words("""
     OutputError ShortGopError SourceError SourceNotFoundError Stats TooManyFailuresError ToolError UnreadableDataError
     UsageError Video VideoNotFoundError WrongTypeError __version__ open
     AllClips BucketSampler CenterClips Chunked ClassBalanced ClassBatches ClipDataset ClipLoader ClipTable ClipsAt
-    ClipsBy ElasticSampler LeRobotClips LoaderStats MixedClips Mixture MultiRate Offsets OneClipPerVideo Output
-    RandomClips RandomFrames SegmentFrames Sequential Shuffled Stretches Systematic UniformClips Weighted
+    ClipsBy Continued ElasticSampler LeRobotClips LoaderStats MixedClips Mixture MultiRate Offsets OneClipPerVideo
+    Output RandomClips RandomFrames SegmentFrames Sequential Shuffled Stretches Systematic UniformClips Weighted
     annotate best_chunk chunk_correlation effective_batch_size gops_per_sample measured_chunk_correlation prepare
     ray_dataset
     Failure Progress Report

@@ -17,9 +17,10 @@ from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.mixed import MixedClips, video_names
 from ..datasets.ranks import check_ranks_since, checked_batch, checked_ranks, ranks_of_accelerate
 from ..which_clips.draws import Draw, RankShare
+from .bound_order import Order
 from .buckets import BatchOrder, BucketBatches
 from .kept_buckets import kept_clips
-from .orders import Order, checked_orders, for_each
+from .orders import checked_orders, for_each
 from .sampler import ElasticSampler
 from .slices import BatchKind, PlannedBatch
 

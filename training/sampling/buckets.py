@@ -23,8 +23,8 @@ from ...wording import counted
 from ..which_clips.clips import Clips
 from ..which_clips.keyed import key, permuted
 from ..which_clips.mixing import SEED_FOR_EACH, MixedIndex, seeds_of_datasets
+from .bound_order import BoundOrder, Order
 from .kept_buckets import KeptClips
-from .orders import BoundOrder, Order
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +129,7 @@ class BatchOrder:
                     f"the order of dataset {dataset} shuffles within a window, which batches of other datasets would "
                     "lie between: give it Chunked(chunk) without one"
                 )
+            order.check_part("buckets")
             order.check_batch(size, f"the batch size of dataset {dataset} of MixedClips")
             if self.drop_last and order.length < size:
                 raise UsageError(

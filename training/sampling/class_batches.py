@@ -15,8 +15,9 @@ from ..which_clips.clips import Clips
 from ..which_clips.keyed import key, permuted
 from ..which_clips.offsets import at_least_one
 from ..which_clips.own_values import own
+from .bound_order import BoundOrder
 from .class_labels import class_line
-from .orders import BoundOrder, digest_of, rounds_of
+from .orders import digest_of, rounds_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,4 +90,5 @@ class ClassBatches:
             return np.asarray((epoch * rounds + repeats % rounds) * count + clips.clip_numbers(places))
 
         described = f"{self.num_classes}, {each}, {num_batches}, {digest_of(line)}, {key(*sizes.tolist()):x}"
-        return BoundOrder(num_batches * batch, draws, f"ClassBatches({described})", batch=batch)
+        batches = f"ClassBatches, of batches of {batch} clips (num_classes * clips_per_class)"
+        return BoundOrder(num_batches * batch, draws, f"ClassBatches({described})", batch=batch, batches=batches)

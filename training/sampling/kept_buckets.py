@@ -27,7 +27,8 @@ from ...errors import UsageError
 from ...manifests.ragged import Array
 from ..which_clips.clips import Clips
 from ..which_clips.keyed import hashes, key, permuted
-from .orders import BoundOrder, for_each
+from .bound_order import BoundOrder
+from .orders import for_each
 
 _MOST_PARTS = 1_000_000
 

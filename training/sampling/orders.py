@@ -12,6 +12,7 @@ number of ranks can each work out their own part.
     Systematic      1 5 3 5 0 1 5 5      each as often as its weight says, to within one
     ClassBalanced                        each class as often as the others, to within one
     ClassBatches                         each batch has some clips of each of some classes: see `class_batches`
+    Continued                            each row of a batch goes on where it ended in the one before: see `continued`
     Mixture                              of each block of positions a fixed number from each dataset
 """
 
@@ -19,11 +20,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +36,7 @@ from ..which_clips.keyed import below, hashes, key, permuted, permuted_blocks
 from ..which_clips.mixing import SEED_FOR_EACH, MixedIndex, seeds_of_datasets
 from ..which_clips.offsets import at_least_one, listed
 from ..which_clips.own_values import own
+from .bound_order import BoundOrder, Order
 from .class_labels import class_line
 from .weights import WeightLine, systematic_points, weight_line
 
@@ -47,39 +49,6 @@ _MOST_PARTS = 100
 _MOST_ROUNDED_PARTS = 12
 _MOST_ROUNDED_BY = Fraction(1, 1000)
 _MOST_EXACT_PARTS = 1000
-
-
-@dataclass(frozen=True, eq=False)
-class BoundOrder:
-    """An order of one dataset: how many positions an epoch has, and the draws at positions of an epoch.
-
-    `draws(epoch, positions)` takes and returns int64, (positions,). `fingerprint` differs where draws do. `chunk` is
-    how many neighbours come together, `window` how long the runs of positions are within which they are then shuffled.
-    Batches have to be of a multiple of `batch` samples.
-    """
-
-    length: int
-    draws: Callable[[int, Array], Array]
-    fingerprint: str
-    chunk: int = 1
-    window: int = 1
-    batch: int = 1
-
-    def check_batch(self, size: int, what: str) -> None:
-        """UsageError for batches of this size, of which the message calls the number `what`, that the order is not
-        for."""
-        if size % self.batch:
-            raise UsageError(
-                f"{what} is {size}, and the order is ClassBatches, of batches of {self.batch} clips (num_classes * "
-                f"clips_per_class): make it {self.batch}, or a multiple"
-            )
-
-
-class Order(Protocol):
-    """What ElasticSampler needs of an order."""
-
-    def bound(self, clips: Clips, seed: int) -> BoundOrder:
-        """The order of this dataset under this seed."""
 
 
 @dataclass(frozen=True)
@@ -305,6 +274,7 @@ class Mixture:
         seeds = seeds_of_datasets(len(parts), seed, "dataset of a mixture")
         bound = [order.bound(part, each) for order, part, each in zip(orders, parts, seeds, strict=True)]
         for each, quota in zip(bound, self.quotas, strict=True):
+            each.check_part("a Mixture")
             each.check_batch(quota, "a quota of the mixture")
         block = sum(self.quotas)
         needed = max(-(-each.length // quota) for each, quota in zip(bound, self.quotas, strict=True))
@@ -322,8 +292,10 @@ class Mixture:
             return result
 
         described = f"{SEED_FOR_EACH}, [{', '.join(each.fingerprint for each in bound)}]"
-        whole = block if any(each.batch > 1 for each in bound) else 1
-        return BoundOrder(blocks * block, draws, f"Mixture({self.quotas}, {blocks}, {described})", batch=whole)
+        # Batches of such a mixture are whole blocks.
+        batches = next((f"a Mixture with {each.batches}" for each in bound if each.batch > 1), "")
+        described = f"Mixture({self.quotas}, {blocks}, {described})"
+        return BoundOrder(blocks * block, draws, described, batch=block if batches else 1, batches=batches)
 
 
 def check_order(order: Any, what: str) -> None:

@@ -18,7 +18,8 @@ from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.ranks import check_divided_once, check_ranks_since, checked_batch, checked_ranks
 from ..which_clips.clips import Clips
 from ..which_clips.draws import Draw, RankShare, checked_epoch
-from .orders import BoundOrder, Order, Shuffled, check_order
+from .bound_order import BoundOrder, Order
+from .orders import Shuffled, check_order
 from .sampler_states import STATE_VERSION, place_of
 from .slices import BatchKind, EpochPass, EpochSlices, PlannedBatch
 
@@ -95,8 +96,7 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         rank, world_size = checked_ranks(rank, world_size)
         batch = checked_batch(global_batch_size, world_size, "global_batch_size", drop_last=drop_last)
         super().__init__(dataset, world_size, rank, shuffle=False, seed=integer(seed, "seed"), drop_last=drop_last)  # type: ignore[arg-type]
-        self.global_batch_size = batch
-        self._dataset = dataset
+        self.global_batch_size, self._dataset = batch, dataset
         if order is not None:
             check_order(order, "order")
         self._given_order: Order = Shuffled() if order is None else order

@@ -1,0 +1,142 @@
+"""Continued: rows of batches that go on in their videos, for models that carry a state from batch to batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+import shortgop
+from shortgop.errors import UsageError
+from shortgop.training.sampling.continued import Continued
+from shortgop.training.which_clips.policies import AllClips, ClipsAt
+from shortgop.training.which_clips.table_index import table_index
+from test_training_keyed import chi_square_is_ordinary
+from test_training_orders import indices
+from training_videos import LENGTHS, make_videos, numbers
+from video_tables import clips_of, video_table
+
+# Windows of four frames that follow one another: 10 of video a, 7 of b, of which the last has one frame, and 3 of c.
+WINDOWS = shortgop.AllClips(4, step=4, whole=False, ends="repeat_last")
+
+
+def rows_of(order: Continued, clips: Any, epoch: int) -> np.ndarray[Any, Any]:
+    """The clips of an epoch: (steps, rows)."""
+    return np.array(indices(order, clips, epoch)).reshape(-1, order.rows)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=7), st.integers(1, 6), st.integers(0, 2**15))
+def test_each_row_goes_on_with_the_next_clip_or_begins_a_video(lengths: list[int], rows: int, epoch: int) -> None:
+    """Each video has so many clips, or none. Fewer clips than rows are left out, and none comes twice."""
+    clips = clips_of(AllClips(1, ends="drop"), lengths)
+    if len(clips) < rows:
+        return
+    found = rows_of(Continued(rows), clips, epoch)
+    assert len(set(found.flat)) == found.size == len(clips) // rows * rows
+    firsts, lasts = {*clips.firsts[:-1].tolist()}, {*(clips.firsts[1:] - 1).tolist()}
+    for before, after in zip(found[:-1].flat, found[1:].flat, strict=True):
+        assert after in firsts if before in lasts else after == before + 1
+
+
+def test_rows_begin_anywhere_and_any_video_follows_another() -> None:
+    clips = clips_of(AllClips(1), [4, 7, 9])
+    epochs = np.array([rows_of(Continued(2), clips, epoch) for epoch in range(2000)])
+    for row in range(2):
+        assert chi_square_is_ordinary(np.bincount(epochs[:, 0, row], minlength=20))
+    followers = epochs[:, 1:][epochs[:, :-1] == 3]
+    assert set(followers.tolist()) == {4, 11}
+
+
+def test_clips_of_a_table_go_on_as_the_table_has_them() -> None:
+    """Its clips are not in the order of videos; those of each video come in the order of its lines."""
+    table = ClipsAt(["v1", "v0", "v1", "v0", "v1"], frames=[8, 1, 2, 5, 4])
+    clips = table_index(table, video_table([9, 9]), np.array([1, 0, 1, 0, 1]), seed=0)
+    found = indices(Continued(1), clips, 0)
+    following = [found[(place + 1) % 5] for place in np.argsort(found)]
+    assert following == [2, 3, 4, 0, 1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_videos(tmp_path_factory.mktemp("clips"))
+
+
+class Recurrent:
+    """What a training loop with a state does: for each row it keeps which frame it saw last, of which video."""
+
+    def __init__(self, rows: int) -> None:
+        self.state = torch.full((rows,), -1)
+        self.seen: list[list[int]] = [[] for _ in range(rows)]
+
+    def train(self, batch: Any) -> None:
+        self.state[batch["start"] == 0] = -1
+        for row, frames in enumerate(batch["frames"]):
+            shown = numbers(frames[batch["mask"][row]])
+            if self.state[row] >= 0:
+                assert shown[0] == self.state[row] + 1
+            self.state[row] = shown[-1]
+            self.seen[row].extend(shown)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_state_is_carried_from_batch_to_batch_on_each_rank(folder: Path, world_size: int) -> None:
+    """20 windows in 4 rows of 5: every frame of all videos comes once in an epoch."""
+    clips = shortgop.ClipDataset(folder, WINDOWS)
+    seen = []
+    for rank in range(world_size):
+        sampler = shortgop.ElasticSampler(clips, 4, order=Continued(4), rank=rank, world_size=world_size)
+        with shortgop.ClipLoader(clips, sampler, workers=1) as loader:
+            for epoch in range(2):
+                sampler.set_epoch(epoch)
+                model = Recurrent(4 // world_size)
+                for batch in loader:
+                    model.train(batch)
+                seen.append([frame for row in model.seen for frame in row])
+    every = [1000 * video + frame for video, length in enumerate(LENGTHS) for frame in range(length)]
+    for epoch in range(2):
+        assert sorted(frame for rank in seen[epoch::2] for frame in rank) == every
+
+
+def test_a_run_goes_on_in_mid_epoch_in_either_loader(folder: Path) -> None:
+    """From what the first batches left as state and as `batch.state` the same batches follow."""
+    clips = shortgop.ClipDataset(folder, WINDOWS)
+
+    def sampler() -> shortgop.ElasticSampler:
+        return shortgop.ElasticSampler(clips, 4, order=Continued(4), seed=5)
+
+    batches = list(shortgop.ClipLoader(clips, sampler(), workers=0))
+    state = batches[1].state
+    assert state is not None
+    resumed = sampler()
+    resumed.load_state_dict(state)
+    rest = list(DataLoader(clips, 4, sampler=resumed))
+    assert [batch["draw"].tolist() for batch in rest] == [batch["draw"].tolist() for batch in batches[2:]]
+    model = Recurrent(4)
+    for batch in [*batches[:2], *rest]:
+        model.train(batch)
+    with pytest.raises(UsageError, match=r"another order: 'Continued\(rows=4\)', now 'Continued\(rows=2\)'"):
+        shortgop.ElasticSampler(clips, 2, order=Continued(2), seed=5).load_state_dict(state)
+
+
+def test_batches_that_would_not_go_on_are_refused(folder: Path) -> None:
+    clips = shortgop.ClipDataset(folder, WINDOWS)
+    for size in (2, 8):
+        with pytest.raises(UsageError, match=f"global_batch_size is {size}, and the order is Continued, .* make it 4$"):
+            shortgop.ElasticSampler(clips, size, order=Continued(4))
+    with pytest.raises(UsageError, match="rows is 21, and there are 20 clips"):
+        shortgop.ElasticSampler(clips, 21, order=Continued(21))
+    with pytest.raises(UsageError, match="rows is 0"):
+        Continued(0)
+    two = shortgop.MixedClips([clips, clips])
+    with pytest.raises(UsageError, match="Continued, of 3 rows, and in a Mixture clips of other datasets would come"):
+        shortgop.ElasticSampler(two, 4, order=shortgop.Mixture([3, 1], [Continued(3), shortgop.Shuffled()]))
+    with pytest.raises(UsageError, match="Continued, of 4 rows, and in buckets clips of other datasets would come"):
+        shortgop.BucketSampler(two, 4, orders=Continued(4))
+    # Videos of several datasets go on in one order of all of them.
+    assert shortgop.ElasticSampler(two, 4, order=Continued(4)).num_batches == 10
