@@ -140,3 +140,42 @@ def test_batches_that_would_not_go_on_are_refused(folder: Path) -> None:
         shortgop.BucketSampler(two, 4, orders=Continued(4))
     # Videos of several datasets go on in one order of all of them.
     assert shortgop.ElasticSampler(two, 4, order=Continued(4)).num_batches == 10
+
+
+def test_clips_of_a_video_share_their_crop_and_flip_in_an_epoch(folder: Path) -> None:
+    """Otherwise a state would be carried into a picture that is mirrored, or of another part."""
+    frames = shortgop.Output(size=(32, 48), crop="random", flip=0.5, per="video")
+    small = shortgop.Output(size=(16, 24), shared="frames")
+    clips = shortgop.ClipDataset(folder, WINDOWS, outputs={"frames": frames, "small": small})
+    sampler = shortgop.ElasticSampler(clips, 4, order=Continued(4))
+    views = []
+    for loader in (shortgop.ClipLoader(clips, sampler, workers=0), DataLoader(clips, 4, sampler=sampler)):
+        found: dict[tuple[int, int], set[tuple[int, ...]]] = {}
+        for epoch in range(8):
+            sampler.set_epoch(epoch)
+            for batch in loader:
+                for video, crop, flip in zip(
+                    *(batch[name].tolist() for name in ("video", "crop", "flip")), strict=True
+                ):
+                    found.setdefault((epoch, video), set()).add((*crop, flip))
+        views.append(found)
+    assert views[0] == views[1]
+    assert {len(each) for each in found.values()} == {1}
+    assert len({each for (_, video), of_one in found.items() if video == 0 for each in of_one}) > 4
+    assert len({each for (epoch, _), of_all in found.items() if epoch == 0 for each in of_all}) == 3
+
+
+def test_each_stretch_has_a_crop_of_its_own(folder: Path) -> None:
+    stretches = shortgop.Stretches(["a.mp4"] * 5, frames=[(first, first + 8) for first in range(0, 40, 8)])
+    frames = shortgop.Output(size=(32, 48), crop="random", per="video")
+    clips = shortgop.ClipDataset(folder, WINDOWS, outputs={"frames": frames}, videos=stretches)
+    crops = [tuple(item["crop"].tolist()) for item in clips.items(range(10))]
+    assert crops[::2] == crops[1::2]
+    assert len(set(crops)) == 5
+
+
+def test_what_crops_are_drawn_for_is_checked() -> None:
+    with pytest.raises(UsageError, match="per is 'epoch'; it can be"):
+        shortgop.Output(per="epoch")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="shared='frames' takes crop and flip of that output: leave per out"):
+        shortgop.Output(shared="frames", per="video")

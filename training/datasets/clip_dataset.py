@@ -366,9 +366,9 @@ class ClipDataset(DrawnItems):
 
     def _read(self, clips: list[Clip], rows: Rows | None, *, several: bool) -> dict[str, Read]:
         """`several` says that clips may differ in size also where neither a transform nor the dataset says so."""
-        alone = self._transform is not None and not self._transform_batch
-        several = several or alone or self._is_ragged
-        return read_clips(self._opened, self._outputs, clips, rows, black=self._is_black, several=several)
+        several = several or self._is_ragged or (self._transform is not None and not self._transform_batch)
+        black, num_clips = self._is_black, len(self.clip_index)
+        return read_clips(self._opened, self._outputs, clips, rows, num_clips=num_clips, black=black, several=several)
 
     @property
     def _is_ragged(self) -> bool:

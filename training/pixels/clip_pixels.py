@@ -11,7 +11,7 @@ from ...manifests.ragged import Array
 from ...readers.convert.copies import array_of
 from ...readers.frame_format import PixelFormat
 from ..which_clips.clips import Clip
-from .named_outputs import Outputs, Views
+from .named_outputs import Entry, Outputs, Views
 from .opened import OpenedDataset
 from .rows import Rows
 from .transforms import Read
@@ -23,10 +23,12 @@ def read_clips(
     clips: Sequence[Clip],
     rows: Rows | None,
     *,
+    num_clips: int,
     black: bool,
     several: bool = False,
 ) -> dict[str, Read]:
-    """What is read of these clips, by the names that items have for it: each entry is (clips, ...).
+    """What is read of these clips, of `num_clips` of the dataset, by the names that items have for it: each entry is
+    (clips, ...).
 
     With `rows`, frames are read into these. With `black`, frames that stand in for others are painted black. With
     `several`, clips may differ in the size and the number of their frames, and an entry may be a list. The one place
@@ -35,7 +37,8 @@ def read_clips(
     if rows is not None:
         _check_as_long(opened, clips)
     if outputs is not None:
-        return _read_outputs(opened, outputs, clips, rows, black=black, several=several)
+        entries = [(clip.draw // num_clips, -1 if clip.stretch is None else clip.stretch) for clip in clips]
+        return _read_outputs(opened, outputs, clips, entries, rows, black=black, several=several)
     videos, wanted = _videos_and_frames(clips)
     if rows is None:
         groups = _alike(opened, videos, wanted) if several else [list(range(len(clips)))]
@@ -117,6 +120,7 @@ def _read_outputs(
     opened: OpenedDataset,
     outputs: Outputs,
     clips: Sequence[Clip],
+    entries: Sequence[Entry],
     rows: Rows | None,
     *,
     black: bool,
@@ -125,7 +129,7 @@ def _read_outputs(
     if not clips:
         return {name: torch.empty(0, device="cpu") for name in outputs.named}
     videos, counts = [clip.video for clip in clips], [len(clip.frames) for clip in clips]
-    views = outputs.views([clip.draw for clip in clips], *opened.sizes_and_ids(videos), counts)
+    views = outputs.views([clip.draw for clip in clips], *opened.sizes_and_ids(videos), counts, entries)
     groups = [list(range(len(clips)))]
     if rows is None and several:
         sizes = zip(*([each.size for each in made] for made in views.geometries.values()), strict=True)

@@ -13,6 +13,9 @@ from ...readers.frame_format import Geometry
 from ..which_clips.keyed import key
 from .outputs import RANDOM_CROPS, Output
 
+Entry = tuple[int, int]
+"""Which time the videos of a dataset are gone through, and the number of a stretch, or -1 for a whole video."""
+
 
 @dataclass(frozen=True)
 class Views:
@@ -86,9 +89,10 @@ class Outputs:
         sizes: Sequence[tuple[int, int]],
         ids: Sequence[str],
         counts: Sequence[int] | None = None,
+        entries: Sequence[Entry] = (),
     ) -> Views:
         """The geometries of clips of these draws; `sizes` are (height, width) of their frames, `ids` their videos', and
-        `counts` how many frames they have, where a size depends on it."""
+        `counts` how many frames they have, where a size depends on it. `entries` are what outputs per video go by."""
         made: dict[str, list[Geometry]] = {}
         counts = [1] * len(draws) if counts is None else counts
         # Those that others share the crop of come first.
@@ -98,7 +102,8 @@ class Outputs:
                 count = counts[place] if output.frames is None else len(output.frames)
                 try:
                     if output.shared is None:
-                        geometry = output.sized(count, *size).geometry(*size, key(self._keys[name], draw))
+                        of = (draw,) if output.per == "clip" else (video, *entries[place])
+                        geometry = output.sized(count, *size).geometry(*size, key(self._keys[name], *of))
                     else:
                         part = made[output.shared][place]
                         geometry = output.sized(count, part.height, part.width).sharing(part)
