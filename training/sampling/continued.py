@@ -27,14 +27,16 @@ class Continued:
 
         clips = shortgop.ClipDataset("DATASET", shortgop.AllClips(16, step=16, whole=False, ends="repeat_last"))
         sampler = shortgop.ElasticSampler(clips, 64, order=shortgop.Continued(64))
+        state = torch.zeros(64, width)
         for batch in shortgop.ClipLoader(clips, sampler):
             state[batch["start"] == 0] = 0
             state = train(batch["frames"], batch["mask"], state.detach())
 
     Row r of a batch is the clip that follows row r of the batch before it in its video, or the first clip of another
-    video. Which clip follows is a matter of the policy: take one whose clips follow one another. Rows are equally long,
-    so where an epoch begins, a row may begin within a video; carry no state from one epoch to the next. Fewer than
-    `rows` clips are left out, other ones in each epoch. Each clip is as likely at each position.
+    video. Which clip follows is a matter of the policy: take one whose clips follow one another, and for random crops
+    and flips Output(per="video"). Rows are equally long, so where an epoch begins, a row may begin within a video;
+    carry no state from one epoch to the next. Fewer than `rows` clips are left out, other ones in each epoch. Each clip
+    is as likely at each position.
 
     The sampler's `global_batch_size` is `rows`. Each rank has the same run of the rows in all batches, and a
     DataLoader's `batch_size` is their number. A process keeps some 24 bytes for each video. In a Mixture or in buckets,
