@@ -27,7 +27,8 @@ NO_NVENC = "this GPU has no NVENC"
 # Of A100 and A30; H100, H200 and GH200; B200 and GB200; as NVIDIA's table of encoders has it.
 _WITHOUT_NVENC = {(8, 0), (9, 0), (10, 0)}
 # What NVENC, libavcodec and prep's trials say on a GPU that has no encoder, such as A100, H100 and H200.
-_NO_ENGINE = re.compile(rf"unsupported device|no capable devices found|no encode device|{NO_ENCODER}", re.IGNORECASE)
+# "No capable devices found" is no such answer: FFmpeg ends with it after any error.
+_NO_ENGINE = re.compile(rf"unsupported device|codec not supported|no encode device|{NO_ENCODER}", re.IGNORECASE)
 # FFmpeg's words, and those that prep's trials make of them.
 _NO_LIBRARY = re.compile(r"cannot load libnvidia-encode|libnvidia-encode is missing", re.IGNORECASE)
 
@@ -41,6 +42,7 @@ def ffmpeg_nvdec(record: Record) -> None:
     trial = try_nvdec(path)
     record.figure("-hwaccel cuda", trial.detail)
     if not trial.works:
+        record.figure("ffmpeg said", trial.said.splitlines())
         raise RuntimeError(f"-hwaccel cuda does not decode: {trial.detail}")
 
 
@@ -52,6 +54,8 @@ def ffmpeg_nvenc(record: Record) -> None:
         trial = try_encoder(path, encoder)
         said[encoder] = WORKS if trial.works else trial.detail
         record.figure(encoder, said[encoder])
+        if not trial.works:
+            record.figure(f"ffmpeg said of {encoder}", trial.said.splitlines())
     _record_verdict(record, said)
 
 

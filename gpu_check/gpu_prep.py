@@ -25,9 +25,11 @@ from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
 from gpu_driver import require_gpu
 from gpu_ffmpeg import ffmpeg_of
 from gpu_use import engines, most_of
+from prep_errors import told, written
 
 import shortgop
 import synthetic
+from shortgop.errors import CorruptDataError, EncodeError
 from shortgop.machine_cpus import usable_cpus
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
@@ -86,6 +88,7 @@ def pipelines(record: Record) -> None:
             capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
             trials = time.perf_counter() - started
             record.figure(f"capabilities {codec}", capabilities.to_json())
+            record.figure(f"seconds of the trials {codec}", round(trials, 1))
             found = pipelines_of(capabilities, profile)
             on_gpu += sum(pipeline.uses_gpu for pipeline in found.values())
             for name, pipeline in found.items():
@@ -184,7 +187,7 @@ def failures(wrong: list[str], what: str) -> Iterator[None]:
     try:
         yield
     except FAILURES as error:
-        wrong.append(f"{what}: {error}")
+        wrong.append(f"{what}: {told(error)}")
 
 
 def end(wrong: Sequence[str], lacking: Sequence[str]) -> None:
@@ -246,6 +249,10 @@ def numbered_sources(folder: Path) -> list[Path]:
     return [constant, variable]
 
 
+def _ignore(_frames: int) -> None:
+    """Progress is not wanted."""
+
+
 def prepared(source: Path, folder: Path, pipeline: Pipeline, profile: Profile, ffmpeg: str) -> list[int]:
     """Make a dataset of one source by this pipeline: the pts of the source that each of its frames shows."""
     plan = plan_video(probe(str(source)), Options(profile), ffmpeg)
@@ -253,9 +260,20 @@ def prepared(source: Path, folder: Path, pipeline: Pipeline, profile: Profile, f
     dataset = DiskStorage(folder)
     create(dataset, profile.to_json())
     with closing(ShardWriter(dataset, UNIT, profile.shard_bytes)) as shards:
-        videos = attempt(replace(plan, encode=encode), ffmpeg, shards, lambda _frames: None, on_complaint=None)
+        differences = list[str]()
+        try:
+            videos = attempt(
+                replace(plan, encode=encode), ffmpeg, shards, _ignore, on_complaint=None,
+                on_difference=differences.append,
+            )  # fmt: skip
+        except EncodeError as error:
+            if not isinstance(error.__cause__, CorruptDataError):
+                raise
+            raise RuntimeError(f"{error}; it wrote {written(encode, ffmpeg)}") from error
         if videos is None:
-            raise RuntimeError("ffmpeg showed other frames than planned")
+            raise RuntimeError(
+                f"ffmpeg showed other frames than planned, {differences[0]}; it wrote {written(encode, ffmpeg)}"
+            )
         rows = video_manifest(Identity("source", source.name, str(source), "{}", 0), encode, videos[0])
         files = shards.commit()
     placed = [files[name] for name in rows.shards.name.texts()]
@@ -274,7 +292,7 @@ def check_numbers(source: Path, pipeline: Pipeline, profile: Profile, ffmpeg: st
             (video,) = shortgop.open(Path(folder, "dataset"))
             found = [synthetic.read_number(frame) for frame in video[:]]
         except FAILURES as error:
-            return f"{source.name}: {error}"
+            return f"{source.name}: {told(error)}"
     expected = np.searchsorted(shown_pts if shown_pts is not None else [], timeline).tolist()
     wrong = [frame for frame, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other]
     return f"{source.name}: {len(wrong)} frames show another number, the first is {wrong[0]}" if wrong else "right"
@@ -288,7 +306,7 @@ def same_bytes(source: Path, one: Pipeline, other: Pipeline, profile: Profile, f
             for folder, pipeline in zip(folders, (one, other), strict=True):
                 prepared(source, folder, pipeline, profile, ffmpeg)
         except FAILURES as error:
-            return f"{source.name}: {error}"
+            return f"{source.name}: {told(error)}"
         shards = [[file.read_bytes() for file in sorted((folder / "shards").iterdir())] for folder in folders]
     return "equal" if shards[0] == shards[1] else f"{source.name}: not the CPU's bytes"
 

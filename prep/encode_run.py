@@ -19,7 +19,13 @@ from .command import Encode, encode_argv
 from .given_up import given_up
 from .kept_frames.complaints import first_complaint
 from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo
-from .running.attempts import raise_if_failed, raise_if_killed, raise_if_not_copied, tried_again
+from .running.attempts import (
+    raise_if_changed,
+    raise_if_failed,
+    raise_if_killed,
+    raise_if_picture_lost,
+    tried_again,
+)
 from .running.ffmpeg import RunningFfmpeg, running
 from .running.frame_report import Shown, parse_stats, pts_by_number
 from .shards import ShardWriter
@@ -149,7 +155,9 @@ def _raise_of_ffmpeg(
     if encode.pipeline.uses_gpu:
         # What ffmpeg says of the GPU is not about damage.
         raise_if_failed(run, path, hung_up=hung_up)
-        raise_if_not_copied(run, path)
+        raise_if_picture_lost(run, path)
+    if encode.pipeline.scaling == "scale_cuda":
+        raise_if_changed(run, path)
     if on_complaint is not None:
         if first_complaint(run.stderr.splitlines()):
             on_complaint()

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ...errors import EncodeError
 from .ffmpeg import RunningFfmpeg
-from .gpu_errors import first_reason, not_copied
+from .gpu_errors import first_reason, lost_picture
 from .processes import name_of_signal
 from .stalls import REMEDY, StalledError
 
@@ -72,8 +72,16 @@ def raise_if_stated_twice(run: RunningFfmpeg, path: str) -> None:
         raise_if_failed(run, path)
 
 
-def raise_if_not_copied(run: RunningFfmpeg, path: str) -> None:
-    """Raise an FfmpegFailedError when the driver failed to copy a picture, which ffmpeg takes for no failure."""
-    reason = not_copied(run.stderr)
+def raise_if_picture_lost(run: RunningFfmpeg, path: str) -> None:
+    """Raise an FfmpegFailedError when the driver failed at a picture, which ffmpeg takes for no failure."""
+    reason = lost_picture(run.stderr)
     if reason:
         raise FfmpegFailedError(f"{path}: a picture was lost: {reason}", file=path, stderr=reason)
+
+
+def raise_if_changed(run: RunningFfmpeg, path: str) -> None:
+    """Raise an FfmpegFailedError when a frame had another range or matrix than the first one. The filter scale converts
+    such frames; filters on a GPU do not."""
+    if run.changes:
+        reason = f"scale_cuda does not convert pictures that change: {run.changes[0]}"
+        raise FfmpegFailedError(f"{path}: {reason}", file=path, stderr=reason)

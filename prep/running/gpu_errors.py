@@ -18,8 +18,7 @@ _OUT_OF_MEMORY = "the GPU was out of memory"
 
 _MOST_CHARACTERS = 400
 
-# The first that fits counts: ffmpeg tries all GPUs and ends with "No capable devices found", whatever the cause was.
-# What an encoder lacks it says in a warning, which only trials show.
+# The first that fits counts. What an encoder lacks it says in a warning, which only trials show.
 _CAUSES = (
     (r"Cannot load libcuda|CUDA_ERROR_NO_DEVICE|no CUDA-capable device", NO_GPU),
     (
@@ -32,10 +31,7 @@ _CAUSES = (
     (r"OpenEncodeSessionEx failed: (?:out of memory|incompatible client key)", _REFUSED),
     (r"CUDA_ERROR_OUT_OF_MEMORY|out of memory", _OUT_OF_MEMORY),
     (r"Max B-frames \d+ exceed (\d+)", "this GPU's encoder takes {} B-frames at most"),
-    (
-        r"unsupported device|Codec not supported|No capable devices found|no encode device",
-        NO_ENCODER,
-    ),
+    (r"unsupported device|Codec not supported|no encode device", NO_ENCODER),
     # What filters say of `gpu_filters.only_from`.
     (
         r"Rescaled value for width or height is too big",
@@ -43,11 +39,14 @@ _CAUSES = (
     ),
     (r"No such filter: '?(\w+)", "this ffmpeg has no filter {}"),
     (r"Unknown encoder '?(\w+)", LACKS_ENCODER + " {}"),
-    (r"Unrecognized hwaccel|no device available for decoder", "this ffmpeg was built without CUDA"),
+    # ffmpeg also says that no device was made where the driver failed, but then the driver's error comes first.
+    (r"\A(?:\[\w+\] )?Device creation failed|Unrecognized hwaccel", "this ffmpeg was built without CUDA"),
+    # After an error ffmpeg tries the next GPU, and ends with this whatever the errors were.
+    (r"\A(?:.*\[warning\].*\n)*.*No capable devices found", NO_ENCODER),
 )
 _PASSING = (_REFUSED, _OUT_OF_MEMORY)
-# Copies of pictures out of a GPU's memory or within it, and waiting for them.
-_NOT_COPIED = re.compile(r"cu(?:Memcpy\w*|StreamSynchronize)\(.*\) failed.*")
+# What NVDEC is asked, copies of pictures out of a GPU's memory or within it, and waiting for them.
+_LOST_PICTURE = re.compile(r"cu(?:vid\w+|Memcpy\w*|StreamSynchronize)\(.*\) failed.*|No decoder surfaces left")
 
 
 def first_reason(lines: Sequence[str]) -> str:
@@ -67,10 +66,11 @@ def cause_of(stderr: str) -> str:
     return first_reason([line for line in stderr.splitlines() if line.strip() and "[warning]" not in line])
 
 
-def not_copied(stderr: str) -> str:
-    """What ffmpeg says of a picture that it could not copy, "" if there is none. It goes on with what the memory holds
-    and ends with success: libavutil/hwcontext_cuda.c logs these errors and does not return them."""
-    match = _NOT_COPIED.search(stderr)
+def lost_picture(stderr: str) -> str:
+    """What ffmpeg says of a picture that the driver did not decode, map or copy, "" if there is none. ffmpeg may go on
+    with what the memory holds and end with success: libavutil/hwcontext_cuda.c logs such errors and does not return
+    them, and libavcodec shows a picture at its time, also if NVDEC has refused it before."""
+    match = _LOST_PICTURE.search(stderr)
     return match[0] if match else ""
 
 

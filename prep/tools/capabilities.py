@@ -13,11 +13,12 @@ SCALING = "scale_cuda"
 
 @dataclass(frozen=True)
 class Trial:
-    """Whether a trial ran, and if not, the reason."""
+    """Whether a trial ran, and if not, the reason, and what ffmpeg `said`."""
 
     name: str
     works: bool
     detail: str
+    said: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ..profile import NVENC_ENCODERS, PRESETS, SOFTWARE_ENCODERS, Profile, presets_text
 from ..running.ffmpeg import filter_has, lists, version_of
-from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, cause_of, passes, wanted_driver
+from ..running.gpu_errors import LACKS_ENCODER, NO_GPU, cause_of, lost_picture, passes, wanted_driver
 from ..running.processes import Finished, name_of_signal
 from ..running.trial_runs import run_trial
 from .capabilities import (
@@ -29,6 +29,8 @@ from .gpu_filters import scaled_on_gpu
 from .pipelines import software_preset
 
 _TIMEOUT_SECONDS = 60
+# Characters of what ffmpeg says, from its start.
+_MOST_SAID = 2000
 # How long to wait where others have the GPU's sessions or its memory, before each further attempt.
 _PAUSES_SECONDS = (1.0, 4.0)
 # Twice what NVENC and NVDEC take of every codec, since the trial of scaling halves it.
@@ -213,8 +215,10 @@ def _one_trial(name: str, argv: Sequence[str], stdin: bytes) -> Trial:
         return Trial(name, works=False, detail=f"it did not end within {_TIMEOUT_SECONDS} s")
     except OSError as error:
         return Trial(name, works=False, detail=str(error))
-    works = done.returncode == 0
-    return Trial(name, works=works, detail="runs" if works else _why(done))
+    said = done.stderr.decode(errors="replace")
+    if done.returncode == 0 and not lost_picture(said):
+        return Trial(name, works=True, detail="runs")
+    return Trial(name, works=False, detail=_why(done), said=said[:_MOST_SAID])
 
 
 def _why(failed: Finished) -> str:

@@ -74,7 +74,7 @@ def _nvenc_options(encoder: str, profile: Profile, b_frames: int) -> list[str]:
         # Of the choices that make decoding faster, NVENC has only CAVLC, in H.264.
         *(["-coder", "cavlc"] if profile.fastdecode and encoder == "h264_nvenc" else []),
         *(["-tag:v", "hvc1"] if profile.codec == "hevc" else []),
-        # In an MP4 FFmpeg has NVENC leave the sequence header out, which every key frame needs before it.
+        # Every key frame needs the sequence header before it. Whether NVENC repeats it as asked is not known.
         *(["-bsf:v", "dump_extra=freq=keyframe"] if encoder == "av1_nvenc" else []),
     ]  # fmt: skip
 

@@ -19,7 +19,7 @@ def decoding_options(pipeline: Pipeline) -> list[str]:
     """Input options. With the output format, ffmpeg fails where NVDEC does, and does not decode on the CPU instead.
 
     Filters may hold any number of frames: libavcodec copies them out of NVDEC's surfaces. So these are no more than the
-    stream needs (`-extra_hw_frames` would add to them, and take memory of the GPU).
+    stream needs, and the eight that ffmpeg adds (`-extra_hw_frames` would add more, and take memory of the GPU).
     """
     if pipeline.decoding == "software":
         return []

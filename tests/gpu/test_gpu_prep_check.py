@@ -224,10 +224,18 @@ def test_what_had_no_time_is_named_beside_what_failed() -> None:
 def test_a_pipeline_that_fails_is_reported_and_not_replaced_by_the_cpu(source: Path, tmp_path: Path) -> None:
     skipping = install(tmp_path / "skipping", faults=SKIPS)
     gpu = Pipeline("nvdec", "scale_cuda", "libx264", downloads=True)
-    assert check_numbers(source, gpu, PROFILE, skipping.path).endswith("ffmpeg showed other frames than planned")
-    refusing = install(tmp_path / "refusing", refuse="no such thing", refusals=2)
-    assert "no such thing" in check_numbers(source, gpu, PROFILE, refusing.path)
+    other = "ffmpeg showed other frames than planned, from 0.100 s on"
+    assert check_numbers(source, gpu, PROFILE, skipping.path).startswith(f"clip.mp4: {other}; it wrote KBBBPBBPK")
+    refusing = install(tmp_path / "refusing", refuse="no such thing\nas this", refusals=2)
+    assert check_numbers(source, gpu, PROFILE, refusing.path).endswith("no such thing | [h264_nvenc @ 0x55] as this")
     assert "no such thing" in same_bytes(source, gpu, Pipeline(), PROFILE, refusing.path)
+
+
+def test_of_gops_that_are_not_as_planned_it_is_said_what_was_written(source: Path, tmp_path: Path) -> None:
+    """GOPs of 7 frames in place of 8."""
+    deaf = install(tmp_path / "deaf", forced_keyframes=False)
+    said = check_numbers(source, Pipeline(encoder="h264_nvenc"), PROFILE, deaf.path)
+    assert "it wrote KBBBPBPKBBBPBPKBBBPP as they are shown, and 0K 4 1 2 3 6 5 7K 11 8" in said
 
 
 @pytest.mark.long

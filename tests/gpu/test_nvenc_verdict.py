@@ -13,11 +13,17 @@ def test_nvenc_is_told_from_a_gpu_without_it_and_from_errors() -> None:
     no_engine = "OpenEncodeSessionEx failed: unsupported device (2): (no details)"
     old_driver = "Driver does not support the required nvenc API version. Required: 13.1 Found: 13.0"
     assert verdict({"h264_nvenc": WORKS, "av1_nvenc": no_engine}) == "h264_nvenc encode"
-    assert verdict({"h264_nvenc": no_engine, "hevc_nvenc": "No capable devices found"}) == "this GPU has no NVENC"
+    no_codec = "Codec not supported; No capable devices found"
+    assert verdict({"h264_nvenc": no_engine, "hevc_nvenc": no_codec}) == "this GPU has no NVENC"
     # What prep's trials make of these.
     assert verdict({"h264_nvenc": cause_of(no_engine)}) == "this GPU has no NVENC"
     with pytest.raises(RuntimeError, match="h264_nvenc: Driver does not support"):
         verdict({"h264_nvenc": old_driver, "hevc_nvenc": no_engine})
+    # FFmpeg ends with the same words after any error.
+    other = "OpenEncodeSessionEx failed: generic error (20): (no details)\nNo capable devices found"
+    for said in (other, cause_of(other)):
+        with pytest.raises(RuntimeError, match="generic error"):
+            verdict({"h264_nvenc": said})
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,10 @@ OTHER_SIZE = (
     "NVDEC's pictures had another size than planned, as where a stream is cropped at the left or changes its size"
 )
 LACKING = "the driver is too old for this ffmpeg: it has no cuMemAllocAsync"
+# How ffmpeg goes on where it makes no device, whatever the cause.
+NO_DEVICE = "[error] Device creation failed: -12.\n[dec:h264 @ 0x2] [error] No device available for decoder: device"
+NOT_READY = "cu->cuInit(0) failed -> CUDA_ERROR_SYSTEM_NOT_READY: system not yet initialized"
+TAKEN = "cu->cuCtxCreate(&ctx, 0, device) failed -> CUDA_ERROR_DEVICE_UNAVAILABLE"
 
 
 @pytest.mark.parametrize(
@@ -298,6 +302,10 @@ LACKING = "the driver is too old for this ffmpeg: it has no cuMemAllocAsync"
         ("The minimum required Nvidia driver for nvenc is 610.00 or newer", TOO_OLD, False),
         ("[Parsed_scale_cuda_3 @ 0x1] Rescaled value for width or height is too big.", OTHER_SIZE, False),
         ("[CUDA @ 0x1] Cannot load cuMemAllocAsync\nNo device available for decoder", LACKING, False),
+        (NO_DEVICE, "this ffmpeg was built without CUDA", False),
+        (f"[CUDA @ 0x1] [error] {NOT_READY}\n{NO_DEVICE}", NOT_READY, False),
+        (f"[h264_nvenc @ 0x1] [error] {TAKEN}\n[h264_nvenc @ 0x1] [fatal] No capable devices found", TAKEN, False),
+        ("[av1_nvenc @ 0x1] [warning] x\n[av1_nvenc @ 0x1] [fatal] No capable devices found", NO_ENGINE, False),
         ("[AVHWDeviceContext @ 0x1] [x] moov atom not found\nmore", "moov atom not found", False),
         ("", "it failed without a message", False),
     ],

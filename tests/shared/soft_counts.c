@@ -17,7 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { char name[48]; long long count; int is_call; } counts[256];
 static int num_counts;
 static char complaints[1 << 14];
-static struct { char call[48]; int result, after; } failing;
+static struct { char call[48]; int result, after, times; } failing;
 static int broken;
 static long long allocated_bytes, limit_bytes = 1LL << 40;
 
@@ -77,6 +77,7 @@ void soft_fail(const char *call, int after, int result) {
     snprintf(failing.call, sizeof failing.call, "%s", call);
     failing.after = after;
     failing.result = result;
+    failing.times = 0;
     pthread_mutex_unlock(&lock);
 }
 
@@ -95,7 +96,7 @@ long long soft_bytes(void) { return allocated_bytes; }
 int soft_called(const char *call) {
     count(call, 1, 1);
     pthread_mutex_lock(&lock);
-    int fails = !strcmp(failing.call, call) && failing.after-- <= 0;
+    int fails = !strcmp(failing.call, call) && failing.after-- <= 0 && (!failing.times || failing.after >= -failing.times);
     pthread_mutex_unlock(&lock);
     return fails ? failing.result : SUCCESS;
 }
@@ -160,11 +161,12 @@ int soft_allocated(const void *memory, size_t size) {
     return inside;
 }
 
-/* A process that cannot be told is told by its environment: SOFT_GPU_BYTES, and SOFT_GPU_FAIL="call after result". */
+/* A process that cannot be told is told by its environment: SOFT_GPU_BYTES, and SOFT_GPU_FAIL="call after result times",
+ * of which the last is how many calls fail, or all if it is not given. */
 __attribute__((constructor)) static void read_environment(void) {
     const char *bytes = getenv("SOFT_GPU_BYTES"), *fail = getenv("SOFT_GPU_FAIL");
     if (bytes) limit_bytes = atoll(bytes);
-    if (fail) sscanf(fail, "%47s %d %d", failing.call, &failing.after, &failing.result);
+    if (fail) sscanf(fail, "%47s %d %d %d", failing.call, &failing.after, &failing.result, &failing.times);
 }
 
 /* FFmpeg's libraries, for the decoders and encoders behind the driver. */

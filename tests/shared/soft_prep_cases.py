@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -120,12 +121,17 @@ def test_each_profile_gives_the_cpus_frames(name: str, tmp_path: Path) -> None:
     assert numbers_of(found) == numbers_of(expected)
 
 
+def forget(reports: Path) -> None:
+    """The driver complains where libavcodec shows a picture that it refused, and decodes others by it."""
+    for report in reports.iterdir():
+        report.unlink()
+
+
 FAILING = {
     "no memory": ({"SOFT_GPU_BYTES": "1000000"}, "the GPU was out of memory", 3),
     "no decoder": ({"SOFT_GPU_FAIL": "cuvidCreateDecoder 0 801"}, "CUDA_ERROR_NOT_SUPPORTED", 1),
-    # ffmpeg leaves out the pictures and ends with success.
-    "no more pictures": ({"SOFT_GPU_FAIL": "cuvidDecodePicture 10 999"}, "it showed other frames than planned", 1),
     # ffmpeg takes what the memory holds and ends with success.
+    "no more pictures": ({"SOFT_GPU_FAIL": "cuvidDecodePicture 10 999"}, "cuvidDecodePicture", 1),
     "no copy": ({"SOFT_GPU_FAIL": "cuMemcpy2DAsync 40 700"}, "cuMemcpy2DAsync", 1),
     "an error behind the last picture": ({"SOFT_GPU_FAIL": "cuStreamSynchronize 15 700"}, "cuStreamSynchronize", 1),
 }
@@ -139,8 +145,7 @@ def test_a_gpu_that_fails_leaves_the_source_to_the_cpu(
     variables, why, attempts = FAILING[name]
     source = video(tmp_path / "a.mp4")
     capabilities_of(find_ffmpeg().path, Profile())
-    for report in (tmp_path / "reports").iterdir():
-        report.unlink()
+    forget(tmp_path / "reports")
     monkeypatch.setattr(gpu_attempts, "_PAUSES_SECONDS", (0.0, 0.0))
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
@@ -151,6 +156,53 @@ def test_a_gpu_that_fails_leaves_the_source_to_the_cpu(
     assert recorded["why"].startswith("the GPU failed: ")
     assert why in recorded["why"]
     assert len(list((tmp_path / "reports").iterdir())) == attempts
+
+
+@pytest.mark.parametrize(("codec", "first"), [("libx264", 1), ("libx265", 10)])
+def test_a_picture_that_nvdec_did_not_decode_is_the_cpus(
+    codec: str, first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """libavcodec shows it at its time, also where NVDEC has refused it, so ffmpeg's report is as planned."""
+    source = video(tmp_path / "a.mp4", codec=codec, b_frames=3)
+    capabilities_of(find_ffmpeg().path, Profile(), kinds=SOURCE_KINDS)
+    monkeypatch.setenv("SOFT_GPU_FAIL", f"cuvidDecodePicture {first} 999 1")
+    (found,) = prepared(source, tmp_path / "gpu")
+    assert numbers_of(found) == list(range(FRAMES))
+    (recorded,) = pipelines_of(tmp_path / "gpu")
+    assert (recorded["decoding"], recorded["encoder"]) == ("software", "libx264")
+    assert recorded["why"].startswith("the GPU failed: cuvidDecodePicture(")
+    forget(tmp_path / "reports")
+
+
+def test_a_trial_whose_picture_nvdec_did_not_decode_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capability_trials, "_known", {})
+    monkeypatch.setenv("SOFT_GPU_FAIL", "cuvidDecodePicture 1 999 1")
+    trial = capability_trials.try_nvdec(find_ffmpeg().path, "hevc")
+    assert not trial.works
+    assert "cuvidDecodePicture" in trial.detail
+    assert "hardware accelerator failed to decode picture" in trial.said
+    forget(tmp_path / "reports")
+
+
+def test_a_source_whose_range_changes_is_the_cpus(tmp_path: Path) -> None:
+    """Its decoder on the GPU goes on, and scale_cuda converts no range."""
+    pixels: dict[str, Any] = {"color_range": 1, "b_frames": 0}
+    parts = [video(tmp_path / "limited.mp4", **pixels), video(tmp_path / "full.mp4", **pixels, first_number=FRAMES)]
+    ffmpeg = [find_ffmpeg().path, "-v", "error"]
+    whole = b""
+    for part, flag in zip(parts, (0, 1), strict=True):
+        told = f"h264_mp4toannexb,h264_metadata=video_full_range_flag={flag}"
+        argv = [*ffmpeg, "-i", str(part), "-c", "copy", "-bsf:v", told, "-f", "h264", "pipe:1"]
+        whole += subprocess.run(argv, check=True, capture_output=True).stdout
+    source, times = tmp_path / "both.ts", "setts=pts=N/30/TB:dts=N/30/TB"
+    argv = [*ffmpeg, "-r", "30", "-f", "h264", "-i", "pipe:0", "-c", "copy", "-bsf:v", times, str(source)]
+    subprocess.run(argv, check=True, input=whole)
+    (found,) = prepared(source, tmp_path / "gpu")
+    (expected,) = prepared(source, tmp_path / "cpu", streams_per_gpu=0)
+    assert numbers_of(found) == list(range(2 * FRAMES))
+    assert torch.equal(found[:], expected[:])
+    (recorded,) = pipelines_of(tmp_path / "gpu")
+    assert recorded["why"].startswith("the GPU failed: scale_cuda does not convert pictures that change: ")
 
 
 def test_sections_are_those_of_the_cpu_byte_for_byte(tmp_path: Path, reports: Reports) -> None:
