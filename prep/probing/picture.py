@@ -104,6 +104,7 @@ def picture_of(
         and any(stated.count(kind) > 1 for kind in _STATED_BY_BOTH)
         # Messages also tell of fields, of alpha, and of old versions of x264, whose 4:4:4 decodes otherwise.
         and not (fields != Fields.NO or has_alpha_layer or (codec.name == "h264" and _chroma(pixels) in _FULL_CHROMA)),
+        film_grain="FILM_GRAIN_PARAMS" in kinds,
         left_behind=_left_behind(stream, container),
         tags=tuple(
             text for kind, text in (("STEREO3D", "stereo 3D"), ("SPHERICAL", "360 projection")) if kind in kinds

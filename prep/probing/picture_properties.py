@@ -27,7 +27,8 @@ class SourcePicture:
     would refuse to convert them. `aspect_changes`: the sample aspect ratio changes within the stream.
     `dolby_vision_profile`: the one by which alone its colours are defined, 0 for other videos. `stated_twice`: messages
     in H.264 or HEVC state what the container states too, such as the orientation, and nothing else that is needed; the
-    container counts. `decoder`: the one that ffmpeg has to be given by name, if any.
+    container counts. `film_grain`: headers describe grain, which is no part of the coded pictures, and decoders add it.
+    `decoder`: the one that ffmpeg has to be given by name, if any.
     """
 
     pix_fmt: str = "yuv420p"
@@ -44,6 +45,7 @@ class SourcePicture:
     aspect_changes: bool = False
     dolby_vision_profile: int = 0
     stated_twice: bool = False
+    film_grain: bool = False
     left_behind: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     decoder: str | None = None

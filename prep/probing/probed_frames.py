@@ -25,6 +25,8 @@ from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS
 _LATER_PARTS = (Fraction(1, 4), Fraction(1, 2), Fraction(3, 4))
 _PACKETS_TO_A_FRAME = 64
 _MIXED_FROM_SECONDS = 2
+# FFmpeg's decoders add film grain to their pictures, and tell of it only where they are to leave that to others.
+_TELLING_OF_GRAIN = {"export_side_data": "film_grain"}
 UNREADABLE_REMEDY = "copy or download it again, or decrypt it if it is encrypted"
 
 
@@ -35,7 +37,7 @@ def frame_of(packet: Packet[VideoStream], stream: VideoStream) -> list[VideoFram
         return []
     decoder = stream.codec_context
     # Only its properties are wanted, and threads take longer to start than they save.
-    decoder.thread_count, decoder.options = 1, {"skip_loop_filter": "all"}
+    decoder.thread_count, decoder.options = 1, {"skip_loop_filter": "all", **_TELLING_OF_GRAIN}
     found: list[object] = []
     with contextlib.suppress(av.error.FFmpegError):
         # Without the end of the stream a decoder gives the frame only after several packets.
@@ -83,6 +85,7 @@ def _first_frames(opened: InputContainer, stream_index: int, *, also_corrupt: bo
 
 def _decoded(container: InputContainer, stream_index: int, *, also_corrupt: bool) -> Iterator[VideoFrame]:
     stream = stream_at(container, stream_index)
+    stream.codec_context.options = dict(_TELLING_OF_GRAIN)
     if also_corrupt:
         stream.codec_context.flags |= Flags.output_corrupt
     for packet in packets_of(container, stream):

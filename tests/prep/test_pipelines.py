@@ -24,7 +24,7 @@ from shortgop.prep.profile import Profile, Size
 from shortgop.prep.running.gpu_errors import NO_GPU, cause_of, passes, wanted_driver
 from shortgop.prep.tools.capabilities import Capabilities, Trial, gpu_rank
 from shortgop.prep.tools.doctor import advice_of, choice_of
-from shortgop.prep.tools.pipelines import Pipeline, choose_pipeline, decoded_on_cpu, on_cpu
+from shortgop.prep.tools.pipelines import Pipeline, choose_pipeline, decoded_by_nvdec, decoded_on_cpu, on_cpu
 
 SOURCE = SourceVideo(
     path="clip.mp4", stream_index=0, codec="h264", width=1280, height=720, sample_aspect_ratio=Fraction(1),
@@ -124,6 +124,7 @@ def test_what_the_gpus_filters_lack_is_scaled_on_the_cpu_and_still_decoded_on_th
         ({}, {"alpha_layer": True}, "alpha"),
         ({"codec": "vp9"}, {"decoder": "libvpx-vp9"}, "alpha"),
         ({"crop": ContainerCrop(1280, 736, 0, 8, 1280, 720)}, {}, "cropped by its container"),
+        ({}, {"film_grain": True}, "film grain"),
         ({}, {"chroma": "4:2:2"}, "8 bits of 4:2:2 in h264"),
         ({}, {"bits": 10}, "10 bits of 4:2:0 in h264"),
         ({"codec": "prores"}, {}, "8 bits of 4:2:0 in prores"),
@@ -135,6 +136,14 @@ def test_what_nvdec_lacks_is_decoded_on_the_cpu(change: dict[str, Any], picture:
     pipeline = choose_pipeline(H100, replace(SOURCE, picture=SourcePicture(**picture), **change), SMALL)
     assert steps(pipeline) == ("software", "software", "libx264", False)
     assert pipeline.why == f"h264_nvenc: {NO_ENGINE}; decoding: {why}"
+
+
+@pytest.mark.parametrize(("grain", "decoding"), [(False, "nvdec"), (True, "software")])
+def test_sections_of_av1_with_film_grain_are_decoded_on_the_cpu(grain: bool, decoding: str) -> None:
+    """NVDEC adds the grain, and it is not known whether it does so to the last bit as the CPU does."""
+    source = replace(SOURCE, codec="av1", picture=SourcePicture(film_grain=grain))
+    assert decoded_by_nvdec(Pipeline(), L4, source).decoding == decoding
+    assert choose_pipeline(L4, source, SMALL).decoding == "nvdec"
 
 
 def test_borders_are_added_after_the_frames_have_left_the_gpu() -> None:

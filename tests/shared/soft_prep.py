@@ -16,6 +16,7 @@ from check_record import Record
 
 import shortgop
 from datasets import current_manifest
+from film_grain import add_film_grain
 from shortgop.prep.profile import Size
 from shortgop.prep.running.ffmpeg import find_ffmpeg
 from synthetic import constant_rate_pts, make_video, read_number
@@ -50,15 +51,20 @@ def reported(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Reports]:
     assert [left.get(name, 0) for name in _LEFT] == [0] * len(_LEFT)
 
 
-def video(path: Path, *, cropped: str = "", **options: Any) -> Path:
-    """Make a video whose frames show their numbers; `cropped` says what its stream cuts off, for ffmpeg."""
+def video(path: Path, *, cropped: str = "", grain: str = "", **options: Any) -> Path:
+    """Make a video whose frames show their numbers; `cropped` says what its stream cuts off, for ffmpeg, and `grain` in
+    which codec its headers describe film grain."""
     made = {"size": (240, 180), "pts": constant_rate_pts(RATE, FRAMES), "timebase": 1 / RATE, **options}
     make_video(path, **made)
+    if not (cropped or grain):
+        return path
+    whole = path.rename(path.with_suffix(".whole"))
     if cropped:
-        whole = path.rename(path.with_suffix(".whole"))
         argv = [find_ffmpeg().path, "-v", "error", "-i", str(whole), "-c", "copy"]
         subprocess.run([*argv, "-bsf:v", f"h264_metadata={cropped}", str(path)], check=True)
-        whole.unlink()
+    else:
+        add_film_grain(whole, path, grain)
+    whole.unlink()
     return path
 
 

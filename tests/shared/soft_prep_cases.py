@@ -80,6 +80,8 @@ SOURCES: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
     "4-2-2": ({"pix_fmt": "yuv422p"}, CPU, "decoding: 8 bits of 4:2:2 in h264"),
     "h264 of 10 bits": ({"pix_fmt": "yuv420p10le"}, CPU, "decoding: 10 bits of 4:2:0 in h264"),
     "cropped at the left": ({"cropped": "crop_left=8:crop_top=4"}, CPU, "the GPU failed: NVDEC's pictures had another"),
+    "film grain": ({"grain": "h264"}, CPU, "decoding: film grain"),
+    "film grain of hevc": ({"grain": "hevc", "codec": "libx265"}, CPU, "decoding: film grain"),
     "hevc below NVDEC's sizes": ({"codec": "libx265", "size": (160, 128)}, CPU, "decoding: hevc of 160x128"),
 }
 
