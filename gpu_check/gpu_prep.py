@@ -88,7 +88,6 @@ def pipelines(record: Record) -> None:
             capabilities = capabilities_of(ffmpeg, profile, kinds=SOURCE_KINDS)
             trials = time.perf_counter() - started
             record.figure(f"capabilities {codec}", capabilities.to_json())
-            record.figure(f"seconds of the trials {codec}", round(trials, 1))
             found = pipelines_of(capabilities, profile)
             on_gpu += sum(pipeline.uses_gpu for pipeline in found.values())
             for name, pipeline in found.items():

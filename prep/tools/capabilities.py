@@ -13,12 +13,13 @@ SCALING = "scale_cuda"
 
 @dataclass(frozen=True)
 class Trial:
-    """Whether a trial ran, and if not, the reason, and what ffmpeg `said`."""
+    """Whether a trial ran, and if not, the reason, and what ffmpeg `said`; and how many seconds it took."""
 
     name: str
     works: bool
     detail: str
     said: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ def _gpu_trials(path: str, nvenc: str, preset: str | None, b_frames: int) -> Ite
     yield encoder
     if not encoder.works and b_frames and _may_work_without_b_frames(encoder.detail):
         plain = try_encoder(path, nvenc, preset, 0)
-        yield Trial(without_b_frames(nvenc), plain.works, plain.detail)
+        yield replace(plain, name=without_b_frames(nvenc))
         encoder, b_frames = plain, 0
     if encoder.works and first.works and scaling.works:
         options = trial_options(nvenc, b_frames)
@@ -209,16 +209,18 @@ def _trial(name: str, argv: Sequence[str], stdin: bytes = b"") -> Trial:
 
 
 def _one_trial(name: str, argv: Sequence[str], stdin: bytes) -> Trial:
+    started, said = time.perf_counter(), ""
     try:
         done = run_trial(argv, stdin=stdin, timeout_seconds=_TIMEOUT_SECONDS)
     except TimeoutError:
-        return Trial(name, works=False, detail=f"it did not end within {_TIMEOUT_SECONDS} s")
+        works, detail = False, f"it did not end within {_TIMEOUT_SECONDS} s"
     except OSError as error:
-        return Trial(name, works=False, detail=str(error))
-    said = done.stderr.decode(errors="replace")
-    if done.returncode == 0 and not lost_picture(said):
-        return Trial(name, works=True, detail="runs")
-    return Trial(name, works=False, detail=_why(done), said=said[:_MOST_SAID])
+        works, detail = False, str(error)
+    else:
+        said = done.stderr.decode(errors="replace")
+        works = done.returncode == 0 and not lost_picture(said)
+        detail = "runs" if works else _why(done)
+    return Trial(name, works, detail, "" if works else said[:_MOST_SAID], round(time.perf_counter() - started, 2))
 
 
 def _why(failed: Finished) -> str:

@@ -44,6 +44,7 @@ def test_the_trials_find_what_an_h200_has() -> None:
     works = {trial.name for trial in found.trials if trial.works}
     assert works == {"nvdec h264", "nvdec hevc", "nvdec hevc 10 bits", "nvdec vp9", "scale_cuda", "libx264"}
     assert found.detail("h264_nvenc").startswith("the driver's libnvidia-encode is missing")
+    assert all(trial.seconds > 0 for trial in found.trials)
 
 
 def test_ffmpeg_finds_libraries_that_have_their_whole_names_alone(
