@@ -93,6 +93,16 @@ def test_a_dataset_alone_is_told_as_such_and_not_read(folder: Path) -> None:
     assert clips.stats().gops_decoded == 0
 
 
+def test_what_datasets_read_through_one_opened_dataset_counts_once(folder: Path) -> None:
+    """A loader over nine buckets of one dataset said that nine times as long was decoded, and went by that."""
+    videos = shortgop.open(folder)
+    parts = [shortgop.ClipDataset(videos.where(id=name), shortgop.CenterClips(4)) for name in ("a.mp4", "b.mp4")]
+    other = shortgop.ClipDataset(folder, shortgop.CenterClips(4), videos=["c.mp4"])
+    several = shortgop.MixedClips([*parts, other])
+    several.items(list(shortgop.ElasticSampler(several, 3)))
+    assert several.stats().frames_delivered == videos.stats().frames_delivered + other.stats().frames_delivered == 12
+
+
 def both_of(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> tuple[Any, Any]:
     """Two datasets with these options, and all of their clips in order."""
     both = shortgop.MixedClips([shortgop.ClipDataset(folder, shortgop.CenterClips(2), **each) for each in (one, other)])

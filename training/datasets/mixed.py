@@ -12,6 +12,7 @@ import torch.utils.data
 from ...errors import UsageError, WrongTypeError
 from ...lazy import lazy
 from ...manifests.ragged import Array
+from ...readers.dataset import reader_of
 from ...readers.stats import Stats
 from ...warned import warn
 from ..pixels.rows import Rows
@@ -161,8 +162,9 @@ class MixedClips(DrawnItems):
             yield
 
     def stats(self) -> Stats:
-        """Those of all datasets, added up."""
-        return sum((each.stats() for each in self._datasets), Stats())
+        """Those of all datasets, added up. What several of them take from one `shortgop.open` counts once."""
+        of_readers = {reader_of(each.source): each for each in self._datasets}
+        return sum((each.stats() for each in of_readers.values()), Stats())
 
     def items(self, draws: Sequence[int], rows: Rows | None = None) -> list[Item]:
         """As ClipDataset.items."""
