@@ -46,7 +46,8 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         typer.Argument(
             metavar="LABELS",
             callback=on_this_host,
-            help="A .csv, .tsv, .jsonl or .parquet file with an `id`, or the `path` of each source.",
+            help="A .csv, .tsv, .jsonl or .parquet file with an `id`, or the `path` of each source; or a folder of "
+            "videos with files of their names beside them: .txt, .json, .cls.",
         ),
     ] = None,
     remove: Annotated[
@@ -70,7 +71,10 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         from ..manifests.operations.column_changes import told_new
 
         if labels is None and not remove:
-            raise UsageError("no labels given; name a list with an `id` or `path` column, or columns to --remove")
+            raise UsageError(
+                "no labels given; name a list with an `id` or `path` column, a folder with files beside its videos, or "
+                "columns to --remove"
+            )
         with warnings.catch_warnings():
             # What it says is printed below.
             warnings.simplefilter("ignore", DatasetWarning)
@@ -83,7 +87,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             print_json(dataclasses.asdict(done))
         else:
             fits_nothing = labels is not None and not done.changed and not done.unchanged
-            by_path = fits_nothing and goes_by_paths(str(labels))
+            by_path = fits_nothing and not (labels and labels.is_dir()) and goes_by_paths(str(labels))
             print_unknown(
                 done.unknown,
                 done.near,

@@ -11,7 +11,8 @@ addresses, store_files, fetched_sources  sources in stores: URLs, what lies ther
 source_parts, source_files  sources that are part of a file, or folders of pictures
 importing, importers        datasets of other tools
 source_lists, label_lists   lists of sources and of labels
-lists_beside                lists of labels in a folder that is given, which stands for its video files alone
+lists_beside                labels in a folder that is given, which stands for its video files alone
+files_beside                columns from files beside videos, and from those of samples in tars
 typed_lines, line_values, list_lines, column_types  what both are made of: lines with values by the types of columns,
                             what a line says, the lines of each kind of file, and the types
 plain_values                values as manifests store them

@@ -16,7 +16,7 @@ from .importers.webdataset import samples_of
 from .importing import Importing
 from .list_lines import is_list, refuse_other_list
 from .listed_sources import ReadList, found_in_list
-from .lists_beside import may_have_labels
+from .lists_beside import captioned_in, may_have_labels
 from .other_files import what_else
 from .places import can_be_a_path
 from .plain_values import valid_text
@@ -131,6 +131,9 @@ def _videos_below(top: Path, place: str, prefix_of: Callable[[Path], str], impor
                 yield Found(Source(valid_text(prefix + name), path + name, given + name, "{}"), place, False)
             elif may_have_labels(name):
                 importing.note_list(given + name)
+        captioned = captioned_in(files)
+        if captioned is not None:
+            importing.note_captioned(path + captioned)
 
 
 def _imported(each: Imported, folder: Path | None, naming: Naming) -> Found:

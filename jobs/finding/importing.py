@@ -23,8 +23,9 @@ class Importing:
     frames per second of sequences of pictures; without it there are none. `tell` is called with a line of text for each
     argument that is taken for another tool's format, and if folders have labels that are not read. `list_root` is the
     absolute folder, or the URL of one, in which relative paths of lists begin; without it that is each list's own
-    folder. `note_list` is called with the place of each file in a folder that may be a list of labels. `columns_at`
-    gives the columns of the video that the dataset has of the file at a place."""
+    folder. `note_list` is called with the place of each file in a folder that may be a list of labels, and
+    `note_captioned` with that of a video in each folder with captions beside its videos. `columns_at` gives the columns
+    of the video that the dataset has of the file at a place."""
 
     cuts: tuple[str, str] | None = None
     image_fps: Fraction | None = None
@@ -32,6 +33,7 @@ class Importing:
     in_frames: bool = False
     list_root: str | None = None
     note_list: Callable[[str], None] = field(default=lambda _place: None, compare=False)
+    note_captioned: Callable[[str], None] = field(default=lambda _place: None, compare=False)
     columns_at: Callable[[str], set[str]] = field(default=lambda _place: set(), compare=False)
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
-"""Lists of labels in a folder of videos, as in Hugging Face's VideoFolder. A folder stands for its video files alone:
-whoever gives it is told of the lists. This is a notice, which should cost little: where anything is in doubt there is
-none."""
+"""Labels in a folder of videos: lists, as in Hugging Face's VideoFolder, and captions, such as `a.txt` of `a.mp4`. A
+folder stands for its video files alone: whoever gives it is told of them. This is a notice, which should cost little:
+where anything is in doubt there is none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import glob
 import os
 import posixpath
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,20 @@ from ...wording import counted
 from .addresses import is_store_url, parse
 from .ids import folder_of
 from .list_lines import FILE_NAME, first_lines, first_of_parquet, is_list, names_of
-from .places import can_be_a_path, place_of_listed
+from .places import absolute, can_be_a_path, place_of_listed
 from .store_files import IN_PASSING, StoreFile, asked, head_of
 from .video_names import is_video_name
 from .walking import fixed_part, matching
 
 _TEXTS = frozenset(("metadata.csv", "metadata.jsonl"))
 _NAMES = _TEXTS | {"metadata.parquet"}
+_CAPTION = ".txt"
 _NO_LABELS = frozenset(("id", "path", FILE_NAME))
 
 # So many lists are looked at, so many lines of each, and so much of a text file.
 _LISTS, _LINES, _HEAD_BYTES = 3, 3, 1 << 16
+# So many captions of each folder are looked at.
+_CAPTIONS = 1000
 # A disk that does not answer for so long is not waited for.
 _SECONDS = 5.0
 
@@ -73,6 +77,28 @@ def what_is_lost(places: Collection[str], arguments: Sequence[str], columns_at: 
                 f"({names_of(columns)}) and encodes none again"
             )
     return ""
+
+
+def captioned_in(files: Iterable[str]) -> str | None:
+    """The first video with a caption beside it, among the names in a folder."""
+    captions = (name.removesuffix(_CAPTION) for name in files if name.endswith(_CAPTION))
+    stems = set(islice(captions, _CAPTIONS))
+    videos = (name for name in files if name.rpartition(".")[0] in stems and is_video_name(name))
+    return next(videos, None) if stems else None
+
+
+def captions_lost(videos: Sequence[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]) -> str:
+    """What is said of captions beside videos in the folders of a job with these arguments; "" if there are none, or if
+    the first of the videos has columns in the dataset, of which one may be the caption under another name."""
+    if not videos or columns_at(videos[0]):
+        return ""
+    folders = (str(absolute(Path(from_home(each)))) for each in arguments if can_be_a_path(each))
+    folder = next((each for each in folders if _is_below(each, videos[0])), posixpath.dirname(videos[0]))
+    return (
+        f"{videos[0].rpartition('.')[0]}{_CAPTION}: not read, as a folder stands for its video files alone; "
+        f"`shortgop annotate DATASET {shlex.quote(folder)}`, when they are in the dataset, gives the videos the text "
+        "of such files as the column 'txt', and encodes none again"
+    )
 
 
 def _lists_of(argument: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from .disk_sources import found_on_disk
 from .ids import Folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importing import PLAIN, Importing
 from .list_lines import is_list
-from .lists_beside import what_is_lost
+from .lists_beside import captions_lost, what_is_lost
 from .places import can_be_a_path, without_scheme
 from .source import Found
 from .source_lists import read_list
@@ -68,7 +68,7 @@ def found_in(
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped, and so are
       folders that systems keep, such as `lost+found`. Links to folders are followed. Lists of labels in it (Hugging
-      Face's `metadata.csv`) are not read, and `importing.tell` says so.
+      Face's `metadata.csv`) and captions (`a.txt` of `a.mp4`) are not read, and `importing.tell` says so.
     - A glob, with `**` for any number of folders, stands for the files and folders that match. A glob that ends in a
       literal extension or name (`clips/*.bin`) takes every file that matches; any other (`clips/*`) takes those that
       have a video's extension.
@@ -100,7 +100,8 @@ def found_in(
     arguments = [without_scheme(each) for each in arguments]
     _refuse_options_of_lists(arguments, importing)
     lists: list[str] = []
-    importing = replace(importing, note_list=lists.append)
+    captioned: list[str] = []
+    importing = replace(importing, note_list=lists.append, note_captioned=captioned.append)
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: prefixes_below(base, numbered))
@@ -120,9 +121,12 @@ def found_in(
         else:
             yield from found_on_disk(argument, naming, read, importing)
     check_types(types, set().union(*typed.values()))
-    text = what_is_lost(lists, arguments, importing.columns_at)
-    if text:
-        importing.tell(text)
+    for text in (
+        what_is_lost(lists, arguments, importing.columns_at),
+        captions_lost(captioned, arguments, importing.columns_at),
+    ):
+        if text:
+            importing.tell(text)
 
 
 def _refuse_options_of_lists(arguments: Sequence[str], importing: Importing) -> None:

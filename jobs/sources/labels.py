@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,6 +22,7 @@ from ...storage.locate import from_home, storage_at
 from ...warned import warn
 from ..finding.addresses import is_store_url, parse
 from ..finding.column_types import check_types, known_types
+from ..finding.files_beside import labels_beside
 from ..finding.importing import Importing, cuts_text, importing_of
 from ..finding.label_lists import Labels, columns_by_id, read_labels
 from ..finding.list_lines import is_list
@@ -48,7 +50,8 @@ def annotate(
     """Set columns of a dataset's videos without encoding anything. Readers see them in the next snapshot.
 
     `labels` maps ids to columns (name -> a value that JSON can hold), or is a list (.csv .tsv .jsonl .ndjson .parquet)
-    with an `id`, or a `path`: one from which prep would make the id, or that of a file that was prepared. Columns that
+    with an `id`, or a `path`: one from which prep would make the id, or that of a file that was prepared. Or it is a
+    folder of videos with files beside them, such as `a.txt` of `a.mp4` (`finding/files_beside`). Columns that
     it names are set, `remove` are taken from all videos, and others stay. `types` gives types of columns of CSV and TSV
     lists in place of inferred ones, and `on_types` is called with the types of all columns. `cuts` names the columns
     with the times of stretches, and `list_root` is where relative paths begin, like prep's --cuts and --list-root.
@@ -72,14 +75,21 @@ def annotate(
         columns = _plain_columns(labels)
     elif not isinstance(labels, str | PathLike):
         raise WrongTypeError(
-            f"labels is a {type(labels).__name__}; give a list's path, or a dict of ids and their columns, such as "
-            "table.set_index('id').to_dict('index') of a DataFrame"
+            f"labels is a {type(labels).__name__}; give the path of a list or a folder, or a dict of ids and their "
+            "columns, such as table.set_index('id').to_dict('index') of a DataFrame"
         )
     else:
         file = from_home(str(labels))
         importing = importing_of(cuts_text(cuts), list_root=None if list_root is None else text_of(list_root))
-        lines = _listed(file, types, on_types, importing)
-        folder = importing.list_root or str(absolute(Path(file)).parent)
+        if os.path.isdir(file):  # noqa: PTH112  # Path.is_dir raises where a folder above is not readable
+            if types or cuts or importing.list_root:
+                raise UsageError(
+                    f"{file!r} is a folder, and types, cuts and list_root are for lists; leave them out", file=file
+                )
+            lines, folder = labels_beside(Path(file)), str(absolute(Path(file)))
+        else:
+            lines = _listed(file, types, on_types, importing)
+            folder = importing.list_root or str(absolute(Path(file)).parent)
         columns = columns_by_id(_with_known_ids(storage_at(dataset), folder, lines))
     done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
     done = replace(done, became_text=not_asked_for(done.became_text, types))
@@ -95,7 +105,11 @@ def annotate(
 
 def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing) -> list[Labels]:
     if not is_list(file) or file.lower().endswith(".txt"):
-        raise UsageError(f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file", file=file)
+        raise UsageError(
+            f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file, or a folder of videos with "
+            "files such as .txt beside them",
+            file=file,
+        )
     if not can_be_a_path(file):
         raise UsageError(f"{file!r} is not a path; name a list of labels")
     types = known_types(types)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +16,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import shortgop
+from documents import blocks
 from lerobot_files import write_lerobot
 from s3_server import BUCKET
 from shortgop.cli import app
@@ -118,6 +121,21 @@ def tars(folder: Path) -> None:
         writer.write({"__key__": "clip7", "mp4": data, "cls": 4})
 
 
+def captions(folder: Path) -> None:
+    film(folder / "videos/walk.mp4", 800)
+    run("prep videos --out DATASET")
+    (folder / "videos/walk.txt").write_text("A walk.")
+
+
+def captioned_pictures(folder: Path) -> None:
+    captions(folder)
+    shutil.rmtree(folder / "DATASET")
+    Image.fromarray(burn(62, 96, 64)).save(folder / "videos/1.jpg", quality=95)
+    (folder / "videos/1.txt").write_text("One picture.")
+    (block,) = (block.text for block in blocks(DOCS / "imports.md") if block.language)
+    exec(block, {"Path": Path, "json": json})
+
+
 def pictures(folder: Path) -> None:
     (folder / "frames/walk").mkdir(parents=True)
     for number in range(20):
@@ -137,6 +155,8 @@ IMPORTS: list[tuple[Callable[[Path], None], list[int]]] = [
     (kinetics, [505]),
     (lerobot, [0, 12, 10_000, 10_012]),
     (tars, [300]),
+    (captions, [800]),
+    (captioned_pictures, [62, 800]),
     (pictures, [40]),
     (images_among_videos, [60, 61, 700]),
 ]
@@ -150,7 +170,11 @@ IMPORTS: list[tuple[Callable[[Path], None], list[int]]] = [
 def test_imports(command: str, make: Callable[[Path], None], numbers: list[int], folder: Path) -> None:
     make(folder)
     run(command)
-    assert sorted(read_number(video[0]) for video in shortgop.open("DATASET")) == numbers
+    videos = shortgop.open("DATASET")
+    assert sorted(read_number(video[0]) for video in videos) == numbers
+    if make in {captions, captioned_pictures}:
+        texts = {"walk.mp4": "A walk.", "1.jpg": "One picture."}
+        assert [{*video.attributes.values()} for video in videos] == [{texts[video.id]} for video in videos]
 
 
 def test_stores(folder: Path, s3_url: str) -> None:

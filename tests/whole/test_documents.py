@@ -28,6 +28,7 @@ FENCED = {
     "README.md": ["test_readme.test_the_first_snippet", "test_readme.test_a_dataset_of_ones_own"],
     "format.md": ["test_format.test_the_pages_example_is_a_root"],
     "gpu.md": ["test_documents.test_reading_on_a_device"],
+    "imports.md": ["test_page_commands.test_imports"],
     "labels.md": ["test_annotate.test_the_pages_snippet_runs"],
     "sampling.md": ["test_documents.test_the_size_of_chunks"],
     "stores.md": [*["test_documents.test_reading_from_a_store"] * 2, "test_hub.test_what_the_page_shows_runs"],

@@ -6,7 +6,6 @@ sample, if they follow one another in the tar. The rest of the name says what a 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tarfile
@@ -17,16 +16,11 @@ from typing import Any
 
 from ....errors import UsageError
 from ....wording import counted
-from ..plain_values import plain, valid_text
+from ..files_beside import MAX_COLUMN_BYTES, columns_of, has_columns
 from ..source_parts import Imported, Member, Recognised
 from ..video_names import is_video_name
 
 _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
-# The endings that the library writes as whole numbers and as text.
-_NUMBERS = ("cls", "cls2", "class", "count", "index", "inx", "id")
-_TEXTS = ("txt", "text", "transcript")
-# A column is for a label or a caption.
-_MAX_COLUMN_BYTES = 1_000_000
 
 
 @dataclass
@@ -41,8 +35,7 @@ class _Sample:
 def samples_of(tar: Path) -> Recognised:
     """The videos in a tar: id is the sample's key, or `<key>.<ending>` in samples with several videos.
 
-    The entries of a `.json` object, and the contents of `.cls`, `.txt` and the like, are columns; a file with a longer
-    ending (`.left.json`) is the column of its first part (`left`). UsageError where the tar cannot be read, or has no
+    The other files of a sample make columns (`files_beside`). UsageError where the tar cannot be read, or holds no
     videos.
     """
     sources: list[Imported] = []
@@ -93,7 +86,7 @@ def _samples(tar: Path) -> Iterator[_Sample]:
                     sample = _Sample(key)
                 if is_video_name(member.name):
                     sample.videos.append((ending, member))
-                elif member.size <= _MAX_COLUMN_BYTES:
+                elif member.size <= MAX_COLUMN_BYTES:
                     _add_columns(sample, ending, member, archive, tar)
     except PermissionError as error:
         raise UsageError(
@@ -110,23 +103,7 @@ def _samples(tar: Path) -> Iterator[_Sample]:
 
 
 def _add_columns(sample: _Sample, ending: str, member: tarfile.TarInfo, archive: tarfile.TarFile, tar: Path) -> None:
-    name, _, kind = ending.rpartition(".")
-    if kind not in ("json", *_NUMBERS, *_TEXTS):
-        return
-    stream = archive.extractfile(member)
-    data = b"" if stream is None else stream.read()
-    try:
-        value: Any = data.decode()
-        if kind == "json":
-            value = json.loads(value)
-        elif kind in _NUMBERS:
-            value = int(value)
-        value = plain(value)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(
-            f"{member.name!r} in the tar {str(tar)!r} is no {kind}: {error}; write it again", file=str(tar)
-        ) from error
-    if kind == "json" and not name and isinstance(value, dict):
-        sample.columns.update(value)
-    else:
-        sample.columns[valid_text(name or kind)] = value
+    if has_columns(ending):
+        stream = archive.extractfile(member)
+        data = b"" if stream is None else stream.read()
+        sample.columns.update(columns_of(ending, data, f"{member.name!r} in the tar {str(tar)!r}"))

@@ -1,0 +1,144 @@
+"""Files beside videos, such as captions: `shortgop annotate DATASET FOLDER` makes columns of them, by the rule that
+holds for samples in WebDataset tars, and a job of the folder says that they are there."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shortgop
+from labelled_videos import run
+from object_sources import make
+from shortgop.errors import UsageError
+from shortgop.jobs.finding.files_beside import labels_beside
+from shortgop.jobs.finding.importing import Importing
+from source_arguments import find_sources
+from source_arguments import make as make_empty
+
+
+def columns_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """The columns that the files beside the videos of a folder make, by the id that a path makes."""
+    return {line.id: line.columns for line in labels_beside(folder)}
+
+
+def told(*arguments: str) -> list[str]:
+    """What a job of these arguments is told."""
+    said: list[str] = []
+    find_sources(arguments, importing=Importing(tell=said.append))
+    return said
+
+
+def test_a_job_tells_of_captions_with_the_command_that_takes_them(tmp_path: Path) -> None:
+    folder, dataset = tmp_path / "my videos", tmp_path / "dataset"
+    for number, name in enumerate(("a/1.mp4", "a/2.mp4", "b/1.mp4")):
+        make(folder / name, 500 * number)
+    (folder / "a/1.txt").write_text("A cat.\n")
+    (folder / "b/1.txt").write_text("A dog,\nwhich runs.\n")
+    done = run("prep", folder, "--out", dataset, "--runner", "inline")
+    (line,) = (line for line in done.stderr.splitlines() if "1.txt: not read" in line)
+    command = shlex.split(line.split("`")[1].replace("DATASET", str(dataset)))
+    assert "2 videos changed" in run(*command[1:]).stdout
+    captions = {video.id: video.attributes.get("txt") for video in shortgop.open(dataset)}
+    assert captions == {"a/1.mp4": "A cat.", "a/2.mp4": None, "b/1.mp4": "A dog,\nwhich runs."}
+    # They are there now. One that is corrected is given again.
+    assert "not read" not in run("prep", folder, "--out", dataset, "--runner", "inline").stderr
+    (folder / "a/1.txt").write_text("A tabby cat.")
+    assert "1 video changed, 1 had these columns already" in run("annotate", dataset, folder).stdout
+    assert shortgop.open(dataset)["a/1.mp4"].attributes["txt"] == "A tabby cat."
+
+
+def test_videos_that_are_not_in_the_dataset_are_named_and_others_get_their_columns(tmp_path: Path) -> None:
+    make(tmp_path / "videos/1.mp4")
+    assert run("prep", tmp_path / "videos", "--out", tmp_path / "dataset", "--runner", "inline").exit_code == 0
+    # The corpus lies elsewhere now, and has a video more.
+    (tmp_path / "videos").rename(tmp_path / "moved")
+    make_empty(str(tmp_path / "moved/2.mp4"))
+    for name in ("1.txt", "2.txt"):
+        (tmp_path / "moved" / name).write_text("A cat.")
+    done = run("annotate", tmp_path / "dataset", tmp_path / "moved")
+    assert done.exit_code == 3
+    assert "1 id not in the dataset: 2.mp4" in done.stderr
+    assert shortgop.open(tmp_path / "dataset")[0].attributes == {"txt": "A cat."}
+
+
+def test_a_folder_has_no_types_cuts_or_root_of_paths(tmp_path: Path) -> None:
+    make(tmp_path / "videos/1.mp4")
+    (tmp_path / "videos/1.txt").write_text("A cat.")
+    assert run("prep", tmp_path / "videos", "--out", tmp_path / "dataset", "--runner", "inline").exit_code == 0
+    for option in (["--types", "txt=text"], ["--cuts", "start,end"], ["--list-root", tmp_path]):
+        done = run("annotate", tmp_path / "dataset", tmp_path / "videos", *option)
+        assert done.exit_code == 2
+        assert "is a folder, and types, cuts and list_root are for lists" in done.stderr
+
+
+class TestColumns:
+    def test_of_each_kind_of_file(self, tmp_path: Path) -> None:
+        make_empty(str(tmp_path / "a/1.mp4"))
+        files = {
+            "txt": b"  A cat. \r\n",
+            "cls": b"3\n",
+            "json": b'{"score": 0.5}',
+            "long.txt": b"\xef\xbb\xbfA tabby cat.",
+        }
+        for ending, data in files.items():
+            (tmp_path / f"a/1.{ending}").write_bytes(data)
+        columns = {"txt": "A cat.", "cls": 3, "score": 0.5, "long": "A tabby cat."}
+        assert columns_in(tmp_path) == {"a/1.mp4": columns}
+
+    def test_go_by_the_whole_name_of_the_video(self, tmp_path: Path) -> None:
+        for name in ("1.mp4", "1.left.mp4", "1.right.MKV", "2.mp4", "2.webm", "3.mp4"):
+            make_empty(str(tmp_path / name))
+        for name in ("1.txt", "1.left.txt", "1.right.TXT", "2.txt", "readme.txt", "4.txt", "3.srt", "3.a.b.txt"):
+            (tmp_path / name).write_text(name)
+        assert columns_in(tmp_path) == {
+            "1.mp4": {"txt": "1.txt"}, "1.left.mp4": {"txt": "1.left.txt"}, "1.right.MKV": {"txt": "1.right.TXT"},
+            "2.mp4": {"txt": "2.txt"}, "2.webm": {"txt": "2.txt"},
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("name", "data", "message"),
+        [
+            ("1.json", b"{", r"1\.json is no json: "),
+            ("1.cls", b"three", r"1\.cls is no cls: "),
+            ("1.txt", b"\xff", r"1\.txt is no txt: .*; write it again"),
+            ("1.txt", b"x" * 1_000_001, r"1\.txt' has more than 1,000,000 bytes, too many for a label; move it out"),
+            ("2.txt", b"A cat.", r"no video in the folder .* has a file with its name"),
+        ],
+    )
+    def test_that_are_wrong_name_the_file(self, tmp_path: Path, name: str, data: bytes, message: str) -> None:
+        make_empty(str(tmp_path / "1.mp4"))
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(UsageError, match=message):
+            labels_beside(tmp_path)
+
+    def test_are_none_of_a_pipe(self, tmp_path: Path) -> None:
+        """Opening it waits for a writer."""
+        make_empty(str(tmp_path / "1.mp4"))
+        (tmp_path / "1.cls").write_text("3")
+        os.mkfifo(tmp_path / "1.txt")
+        assert columns_in(tmp_path) == {"1.mp4": {"cls": 3}}
+
+
+@pytest.mark.usefixtures("own_folder")
+class TestWhatIsSaid:
+    def test_names_the_folder_that_was_given(self) -> None:
+        make_empty("videos/a/1.webm")
+        Path("videos/a/1.txt").touch()
+        (line,) = told("videos")
+        assert line.startswith(str(Path("videos/a/1.txt").absolute()))
+        assert f"`shortgop annotate DATASET {Path('videos').absolute()}`" in line
+
+    def test_is_nothing_of_other_texts(self) -> None:
+        make_empty("videos/1.mp4")
+        for name in ("readme.txt", "1.srt", "11.txt"):
+            Path("videos", name).touch()
+        assert told("videos") == []
+
+    def test_is_nothing_where_files_are_given_themselves(self) -> None:
+        make_empty("videos/1.mp4")
+        Path("videos/1.txt").touch()
+        assert told("videos/1.mp4") == []
