@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +16,8 @@ from torch.utils.data import DataLoader
 import shortgop
 from bucket_videos import BATCH_SIZES, BATCHES, EVALUATED, make_bucket_videos, mixed, of_epochs, shown
 from shortgop.errors import DatasetWarning, UsageError, WrongTypeError
+from shortgop.manifests.operations.drop import drop
+from shortgop.storage.disk import DiskStorage
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
@@ -121,6 +124,21 @@ def test_a_state_of_other_batch_sizes_or_datasets_is_refused(folder: Path, bucke
         shortgop.BucketSampler(fewer, BATCH_SIZES[:2]).load_state_dict(state)
     # A copy that was opened anew has the same ones.
     shortgop.BucketSampler(mixed(folder), BATCH_SIZES).load_state_dict(state)
+
+
+def test_a_state_goes_on_with_the_snapshot_that_it_names(folder: Path, tmp_path: Path) -> None:
+    """It named the snapshot once for each bucket, with a + between: there is none of that name."""
+    grows = tmp_path / "grows"
+    shutil.copytree(folder, grows)
+    state = shortgop.BucketSampler(mixed(grows), BATCH_SIZES).state_after(3)
+    then = [*shortgop.BucketSampler(mixed(grows), BATCH_SIZES)][3:]
+    drop(DiskStorage(grows), ["3.mp4"])
+    now = shortgop.MixedClips([shortgop.ClipDataset(grows, shortgop.AllClips(2), videos=[each]) for each in (0, 1)])
+    with pytest.raises(UsageError, match=f"in snapshot '{state['snapshot']}', and this is"):
+        shortgop.BucketSampler(now, 2).load_state_dict(state)
+    again = shortgop.BucketSampler(mixed(shortgop.open(grows, snapshot=state["snapshot"])), BATCH_SIZES)
+    again.load_state_dict(state)
+    assert [*again] == then
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (1, 2), (2, 0), (3, 0), (3, 2)])

@@ -88,8 +88,9 @@ class MixedClips(DrawnItems):
 
     @property
     def snapshot(self) -> str:
-        """The snapshots of the datasets."""
-        return "+".join(each.snapshot for each in self._datasets)
+        """The snapshot that all datasets are of, which `shortgop.open` takes; `+` is between those of several."""
+        of_each = [each.snapshot for each in self._datasets]
+        return of_each[0] if len(set(of_each)) == 1 else "+".join(of_each)
 
     @property
     def videos_fingerprint(self) -> str:
