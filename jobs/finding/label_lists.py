@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import UsageError
 from .line_values import attributes_of_line, id_of_line
-from .list_lines import FILE_NAME, batches_of
+from .list_lines import batches_of, path_key
 from .source_lists import Row, id_of_path
 from .typed_lines import OnTypes, ignore_types, lines_of
 
@@ -38,7 +38,7 @@ def read_labels(
     UsageError names the line that is wrong."""
     found = []
     for place, values in chain.from_iterable(lines_of(file, ("id", "path"), types or {}, on_types)):
-        path, row_id = values.get("path", values.get(FILE_NAME)), id_of_line(place, values.pop("id", None))
+        path, row_id = values.get(path_key(values)), id_of_line(place, values.pop("id", None))
         if not row_id and (not isinstance(path, str) or not path):
             raise UsageError(f"{place} has neither an `id` nor a `path`; give one of them")
         values.pop("path", None)

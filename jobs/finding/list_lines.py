@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 Line = tuple[str, dict[str, Any]]
 """Where a line is, for messages, and its values by the names of columns."""
 
-FILE_NAME = "file_name"
-"""What the lists of Hugging Face's VideoFolder call `path`. In a list that has a `path` it is a column like others."""
+PATHS = ("path", "file_name", "video", "video_path")
+"""What lists call the column of files, ours and those of other tools: Hugging Face's VideoFolder, and codes that train
+on videos and texts. The first that a list has is meant. Of these `path` alone is no column of labels."""
 
 # So few lines are in memory at a time, and so many share what each call costs.
 _BATCH_LINES = 256
@@ -111,7 +112,7 @@ def first_of_parquet(file: str, most: int) -> tuple[list[str], list[Any]]:
     with _open_parquet(file) as table:
         names = table.schema_arrow.names
         _check_columns(file, names, ("path",))
-        key = "path" if "path" in names else FILE_NAME
+        key = path_key(names)
         batch = next(table.iter_batches(batch_size=most, columns=[key]), None)
         return names, batch.column(0).to_pylist() if batch is not None else []
 
@@ -292,7 +293,7 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
             "UTF-8, and unpack those that are packed",
             file=file,
         )
-    if not {*keys, FILE_NAME} & set(columns):
+    if not {*keys, *PATHS} & set(columns):
         what = " or ".join(f"`{key}`" for key in keys)
         of = "files" if keys == ("path",) else "ids"
         separator = next((one for one in ";\t|," if set(keys) & {part.strip() for part in columns[0].split(one)}), "")
@@ -321,6 +322,11 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
             file=file,
         )
     refuse_repeated(file, columns)
+
+
+def path_key(columns: Container[str]) -> str:
+    """Which of the columns of a list, or of a line, has the file. `path` if none has."""
+    return next((name for name in PATHS if name in columns), "path")
 
 
 def refuse_repeated(file: str, columns: Sequence[str]) -> None:

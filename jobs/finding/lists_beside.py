@@ -20,7 +20,7 @@ from ...storage.locate import from_home
 from ...wording import counted
 from .addresses import is_store_url, parse
 from .ids import folder_of
-from .list_lines import FILE_NAME, first_lines, first_of_parquet, is_list, names_of
+from .list_lines import PATHS, first_lines, first_of_parquet, is_list, names_of, path_key
 from .places import absolute, can_be_a_path, place_of_listed
 from .store_files import IN_PASSING, StoreFile, asked, head_of
 from .video_names import is_video_name
@@ -29,7 +29,7 @@ from .walking import fixed_part, matching
 _TEXTS = frozenset(("metadata.csv", "metadata.jsonl"))
 _NAMES = _TEXTS | {"metadata.parquet"}
 _CAPTION = ".txt"
-_NO_LABELS = frozenset(("id", "path", FILE_NAME))
+_NO_LABELS = frozenset(("id", *PATHS))
 
 # So many lists are looked at, so many lines of each, and so much of a text file.
 _LISTS, _LINES, _HEAD_BYTES = 3, 3, 1 << 16
@@ -161,7 +161,7 @@ def _start_of(name: str, head: bytes) -> _Start:
     if len(head) == _HEAD_BYTES:
         head = head[: head.rfind(b"\n") + 1]
     lines = [values for _, values in first_lines(name, head, _LINES)]
-    return set(lines[0]) if lines else set(), [values.get("path", values.get(FILE_NAME)) for values in lines]
+    return set(lines[0]) if lines else set(), [values.get(path_key(values)) for values in lines]
 
 
 def _is_in_store(url: str) -> bool:

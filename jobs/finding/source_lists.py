@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from ...errors import UsageError
 from .addresses import is_store_url, shown
 from .line_values import attributes_of_line, id_of_line
-from .list_lines import FILE_NAME, Line, names_of
+from .list_lines import Line, names_of, path_key
 from .places import can_be_a_path, is_shortest
 from .plain_values import valid_text
 from .typed_lines import OnTypes, ignore_types, lines_of
@@ -37,8 +37,8 @@ def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTyp
 
     A text list has one path on each line; blank lines and lines that start with # are skipped. The other kinds have a
     column, or a key, `path`, and may have `id`: text or a whole number, where null or empty text means no id. Without
-    `path`, `file_name` is taken for it, and is an attribute too. All other columns become attributes, in the order of
-    the columns. JSONL and Parquet have types; those of CSV and TSV columns
+    `path`, the first of `file_name`, `video` and `video_path` is taken for it, and is an attribute too. All other
+    columns become attributes, in the order of the columns. JSONL and Parquet have types; those of CSV and TSV columns
     are inferred from all their cells, unless `types` gives them. `on_types` is told which they are.
     """
     return chain.from_iterable(map(_rows, lines_of(file, ("path",), types or {}, on_types)))
@@ -55,7 +55,7 @@ def id_of_path(path: str) -> str:
 def _rows(lines: list[Line]) -> Iterator[Row]:
     found = []
     for place, values in lines:
-        path = values.pop("path") if "path" in values else values.get(FILE_NAME)
+        path = values.pop("path") if "path" in values else values.get(path_key(values))
         # A message about a line without a path names all its columns.
         found.append((place, path, None if path is None else values.pop("id", None), values))
     texts = _texts([values for _, values in lines])

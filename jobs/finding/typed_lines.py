@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import UsageError
 from ...wording import type_option
 from .column_types import TEXT, ColumnType, typed, typed_cells
-from .list_lines import FILE_NAME, Line, batches_of
+from .list_lines import Line, batches_of, path_key
 
 # Is told the type of each column of a CSV or TSV list other than `path` and `id`.
 OnTypes = Callable[[str, Mapping[str, str]], None]
@@ -49,9 +49,8 @@ def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_t
         if is_first:
             columns = batch[0][1]
             kinds = {name: types.get(name, TEXT) for name in columns if name not in ("path", "id")}
-            # `file_name` is the path where no other column names the video.
-            is_path = FILE_NAME in columns and not {"path", *keys} & columns.keys()
-            named = {*types, FILE_NAME} if is_path else {*types}
+            # Such as `file_name` is the path where no other column names the video.
+            named = {*types} if {"path", *keys} & columns.keys() else {*types, path_key(columns)}
             inferred = {name: ColumnType() for name in kinds if name not in named}
             is_first = False
         for name, column in inferred.items():

@@ -47,20 +47,22 @@ def test_a_list_that_is_no_text_is_called_that(tmp_path: Path, content: bytes) -
         list(read_list(str(tmp_path / "list.csv")))
 
 
+@pytest.mark.parametrize("column", ["file_name", "video", "video_path"])
 @pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl", "metadata.parquet"])
-def test_a_list_of_videofolder_names_files_as_hugging_face_does(tmp_path: Path, name: str) -> None:
+def test_a_list_names_files_as_other_tools_do(tmp_path: Path, name: str, column: str) -> None:
+    """Hugging Face's VideoFolder, and codes that train on videos and texts."""
     make("corpus/train/1.mp4", "corpus/2")
     file = tmp_path / "corpus" / name
     if name == "metadata.csv":
-        file.write_text("file_name,label\ntrain/1.mp4,3\n2,4\n")
+        file.write_text(f"{column},label\ntrain/1.mp4,3\n2,4\n")
     elif name == "metadata.jsonl":
-        file.write_text('{"file_name": "train/1.mp4", "label": 3}\n{"file_name": "2", "label": 4}\n')
+        file.write_text(f'{{"{column}": "train/1.mp4", "label": 3}}\n{{"{column}": "2", "label": 4}}\n')
     else:
-        pq.write_table(pa.table({"file_name": ["train/1.mp4", "2"], "label": [3, 4]}), file)
+        pq.write_table(pa.table({column: ["train/1.mp4", "2"], "label": [3, 4]}), file)
     second, first = find_sources([f"corpus/{name}"])
     assert (first.id, first.path) == ("train/1.mp4", f"{tmp_path}/corpus/train/1.mp4")
     assert (second.id, second.path) == ("2", f"{tmp_path}/corpus/2")
-    columns = {"2": {"file_name": "2", "label": 4}, "train/1.mp4": {"file_name": "train/1.mp4", "label": 3}}
+    columns = {"2": {column: "2", "label": 4}, "train/1.mp4": {column: "train/1.mp4", "label": 3}}
     assert {each.id: json.loads(each.attributes) for each in (second, first)} == columns
     # A list of labels sets the same columns.
     assert {each.id: each.columns for each in read_labels(str(file))} == columns
@@ -80,11 +82,18 @@ def test_a_list_that_is_replaced_while_it_is_read_is_refused(header: str) -> Non
 
 def test_file_name_is_a_column_like_others_beside_a_path_or_an_id() -> None:
     make("a.mp4")
-    Path("list.csv").write_text("path,file_name\na.mp4,7\n")
+    Path("list.csv").write_text("path,file_name,video\na.mp4,7,8\n")
     (source,) = find_sources(["list.csv"])
-    assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", '{"file_name": 7}')
-    Path("labels.csv").write_text("id,file_name\na.mp4,7\n")
-    assert [each.columns for each in read_labels("labels.csv")] == [{"file_name": 7}]
+    assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", '{"file_name": 7, "video": 8}')
+    Path("labels.csv").write_text("id,file_name,video\na.mp4,7,8\n")
+    assert [each.columns for each in read_labels("labels.csv")] == [{"file_name": 7, "video": 8}]
+
+
+def test_of_several_columns_of_files_one_is_taken_for_the_path() -> None:
+    make("a.mp4")
+    Path("list.csv").write_text("video,file_name\n8,a.mp4\n")
+    (source,) = find_sources(["list.csv"])
+    assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", '{"video": 8, "file_name": "a.mp4"}')
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

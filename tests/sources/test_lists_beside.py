@@ -141,7 +141,7 @@ class TestWhatIsSaid:
 
     def test_nothing_of_json_lines_without_paths(self) -> None:
         make_empty("videos/1.mp4")
-        Path("videos/metadata.jsonl").write_text('{"video": "1.mp4", "prompt": "a cat"}\n')
+        Path("videos/metadata.jsonl").write_text('{"clip": "1.mp4", "prompt": "a cat"}\n')
         assert told("videos") == []
 
     @pytest.mark.parametrize("name", ["2.mp4", "1.jpg", "../other/1.mp4"])
