@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -94,10 +95,11 @@ def _labels_in(top: Path, folder: Path, files: list[str]) -> Iterator[Labels]:
 
 def _columns_at(path: Path, ending: str) -> dict[str, Any]:
     try:
+        status = path.stat()
         # Opening a pipe waits for a writer.
-        if not path.is_file():
+        if not stat.S_ISREG(status.st_mode):
             return {}
-        if path.stat().st_size > MAX_COLUMN_BYTES:
+        if status.st_size > MAX_COLUMN_BYTES:
             raise UsageError(
                 f"{str(path)!r} has more than {MAX_COLUMN_BYTES:,} bytes, too many for a label; move it out of the "
                 "folder, or give a list of labels",

@@ -189,7 +189,8 @@ def _check_alike(files: Sequence[str]) -> None:
             (one, size), (other, other_size) = first, here
             raise NotAVideoError(
                 f"{files[0]} is {one} of {_sides(size)}, but {file} is {other} of {_sides(other_size)}; "
-                "the pictures of a video are of one kind and size: convert them, or give lists of those that are",
+                "the pictures of a video are of one kind and size: convert them, or give lists of those that are; for "
+                "a video of each picture, give a list with an `id` for each",
                 file=file,
             )
 
