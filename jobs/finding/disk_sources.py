@@ -131,9 +131,9 @@ def _videos_below(top: Path, place: str, prefix_of: Callable[[Path], str], impor
                 yield Found(Source(valid_text(prefix + name), path + name, given + name, "{}"), place, False)
             elif may_have_labels(name):
                 importing.note_list(given + name)
-        captioned = captioned_in(files)
-        if captioned is not None:
-            importing.note_captioned(path + captioned)
+        for name in captioned_in(files):
+            if importing.image_fps is None or is_video_name(name):
+                importing.note_captioned(path + name)
 
 
 def _imported(each: Imported, folder: Path | None, naming: Naming) -> Found:

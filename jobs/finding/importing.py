@@ -24,8 +24,9 @@ class Importing:
     argument that is taken for another tool's format, and if folders have labels that are not read. `list_root` is the
     absolute folder, or the URL of one, in which relative paths of lists begin; without it that is each list's own
     folder. `note_list` is called with the place of each file in a folder that may be a list of labels, and
-    `note_captioned` with that of a video in each folder with captions beside its videos. `columns_at` gives the columns
-    of the video that the dataset has of the file at a place."""
+    `note_captioned` with those of a video and of a picture in each folder that have captions beside them, of a
+    picture without `image_fps` alone. `columns_at` gives the columns of the video that the dataset has of the file at a
+    place."""
 
     cuts: tuple[str, str] | None = None
     image_fps: Fraction | None = None

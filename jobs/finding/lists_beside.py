@@ -20,6 +20,7 @@ from ...storage.locate import from_home
 from ...wording import counted
 from .addresses import is_store_url, parse
 from .ids import folder_of
+from .importers.images import IMAGE_SUFFIXES
 from .list_lines import PATHS, first_lines, first_of_parquet, is_list, names_of, path_key
 from .places import absolute, can_be_a_path, place_of_listed
 from .store_files import IN_PASSING, StoreFile, asked, head_of
@@ -79,26 +80,41 @@ def what_is_lost(places: Collection[str], arguments: Sequence[str], columns_at: 
     return ""
 
 
-def captioned_in(files: Iterable[str]) -> str | None:
-    """The first video with a caption beside it, among the names in a folder."""
+def captioned_in(files: Iterable[str]) -> list[str]:
+    """The first video with a caption beside it, among the names in a folder, and the first picture with one that is of
+    no video there, as far as there are any."""
     captions = (name.removesuffix(_CAPTION) for name in files if name.endswith(_CAPTION))
     stems = set(islice(captions, _CAPTIONS))
-    videos = (name for name in files if name.rpartition(".")[0] in stems and is_video_name(name))
-    return next(videos, None) if stems else None
+    if not stems:
+        return []
+    shown = [name for name in files if name.rpartition(".")[0] in stems]
+    videos = [name for name in shown if is_video_name(name)]
+    stems -= {name.rpartition(".")[0] for name in videos}
+    pictures = (name for name in shown if name.lower().endswith(IMAGE_SUFFIXES) and name.rpartition(".")[0] in stems)
+    return [*videos[:1], *islice(pictures, 1)]
 
 
-def captions_lost(videos: Sequence[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]) -> str:
-    """What is said of captions beside videos in the folders of a job with these arguments; "" if there are none, or if
-    the first of the videos has columns in the dataset, of which one may be the caption under another name."""
-    if not videos or columns_at(videos[0]):
-        return ""
-    folders = (str(absolute(Path(from_home(each)))) for each in arguments if can_be_a_path(each))
-    folder = next((each for each in folders if _is_below(each, videos[0])), posixpath.dirname(videos[0]))
-    return (
-        f"{videos[0].rpartition('.')[0]}{_CAPTION}: not read, as a folder stands for its video files alone; "
-        f"`shortgop annotate DATASET {shlex.quote(folder)}`, when they are in the dataset, gives the videos the text "
-        "of such files as the column 'txt', and encodes none again"
-    )
+def captions_lost(
+    places: Iterable[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]
+) -> Iterator[str]:
+    """What is said of videos and pictures with captions beside them in the folders of a job with these arguments: of
+    the first of each that has no columns in the dataset, of which one may be the caption under another name."""
+    left = [place for place in places if not columns_at(place)]
+    video = next(filter(is_video_name, left), None)
+    if video is not None:
+        folders = (str(absolute(Path(from_home(each)))) for each in arguments if can_be_a_path(each))
+        folder = next((each for each in folders if _is_below(each, video)), posixpath.dirname(video))
+        yield (
+            f"{video.rpartition('.')[0]}{_CAPTION}: not read, as a folder stands for its video files alone; "
+            f"`shortgop annotate DATASET {shlex.quote(folder)}`, when they are in the dataset, gives the videos the "
+            "text of such files as the column 'txt', and encodes none again"
+        )
+    picture = next((place for place in left if not is_video_name(place)), None)
+    if picture is not None:
+        yield (
+            f"{picture}: left out, though it has a caption, as a folder stands for its video files alone; a list of "
+            "pictures and videos makes videos of both, with --image-fps 1"
+        )
 
 
 def _lists_of(argument: str) -> Iterator[str]:

@@ -121,12 +121,9 @@ def found_in(
         else:
             yield from found_on_disk(argument, naming, read, importing)
     check_types(types, set().union(*typed.values()))
-    for text in (
-        what_is_lost(lists, arguments, importing.columns_at),
-        captions_lost(captioned, arguments, importing.columns_at),
-    ):
-        if text:
-            importing.tell(text)
+    text = what_is_lost(lists, arguments, importing.columns_at)
+    for each in (*([text] if text else []), *captions_lost(captioned, arguments, importing.columns_at)):
+        importing.tell(each)
 
 
 def _refuse_options_of_lists(arguments: Sequence[str], importing: Importing) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,10 @@ def columns_in(folder: Path) -> dict[str, dict[str, Any]]:
     return {line.id: line.columns for line in labels_beside(folder)}
 
 
-def told(*arguments: str) -> list[str]:
+def told(*arguments: str, **options: Any) -> list[str]:
     """What a job of these arguments is told."""
     said: list[str] = []
-    find_sources(arguments, importing=Importing(tell=said.append))
+    find_sources(arguments, importing=Importing(tell=said.append, **options))
     return said
 
 
@@ -131,6 +132,27 @@ class TestWhatIsSaid:
         (line,) = told("videos")
         assert line.startswith(str(Path("videos/a/1.txt").absolute()))
         assert f"`shortgop annotate DATASET {Path('videos').absolute()}`" in line
+
+    def test_is_of_pictures_too_that_a_folder_of_videos_leaves_out(self) -> None:
+        make_empty("videos/1.mp4", "videos/1.jpg", "videos/2.JPG", "videos/3.png")
+        for name in ("1.txt", "2.txt"):
+            Path("videos", name).touch()
+        # That of a video is its preview, and one without a caption may be anything.
+        _, line = told("videos")
+        assert line.startswith(f"{Path('videos/2.JPG').absolute()}: left out, though it has a caption")
+        Path("list.csv").write_text("path\nvideos/1.mp4\nvideos/2.JPG\n")
+        assert line.endswith("--image-fps 1")
+        assert not any("left out" in line for line in told("videos", image_fps=Fraction(1)))
+        sources = find_sources(["list.csv"], importing=Importing(image_fps=Fraction(1)))
+        assert [source.id for source in sources] == ["videos/1.mp4", "videos/2.JPG"]
+
+    def test_is_of_the_first_folder_whose_videos_have_no_columns(self) -> None:
+        make_empty("videos/a/1.mp4", "videos/b/1.mp4")
+        for name in ("a", "b"):
+            Path(f"videos/{name}/1.txt").touch()
+        (line,) = told("videos", columns_at=lambda place: {"caption"} if "/a/" in place else set())
+        assert line.startswith(str(Path("videos/b/1.txt").absolute()))
+        assert told("videos", columns_at=lambda _: {"caption"}) == []
 
     def test_is_nothing_of_other_texts(self) -> None:
         make_empty("videos/1.mp4")
