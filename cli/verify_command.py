@@ -114,7 +114,10 @@ def verify(  # noqa: PLR0917  # typer makes options of them
                     keep_snapshots_seconds=keep_seconds, on_update=on_update,
                 )  # fmt: skip
         if as_json:
-            found = {"gops": len(checked.manifest.gops), "decoded": decode, "problems": checked.lines}
+            found = {
+                "gops": len(checked.manifest.gops), "decoded": decode, "problems": checked.lines,
+                "damaged": sorted(checked.damaged),
+            }  # fmt: skip
             made: tuple[tuple[str, Any], ...] = (("root", root), ("recovered", recovered), ("repair", report))
             print_json(found | {name: dataclasses.asdict(done) for name, done in made if done is not None})
         else:

@@ -137,11 +137,16 @@ def repair(
     """Make the `damaged` videos of a dataset again, and no others.
 
     `damaged` says by id what is wrong with each video, as it was found in the manifest `verified`. Videos that are not
-    among `sources` stay as they are, and so do those whose source has changed. Raises what `prepare` raises, and
-    UsageError if no source is one of the videos.
+    among `sources` stay as they are, and so do those whose source has changed. All videos keep their columns, whatever
+    a list among `sources` says. Raises what `prepare` raises, and UsageError if no source is one of the videos.
     """
+
+    def find(roots: Sequence[str]) -> Iterator[Found]:
+        for found in found_in(sources, roots, importing=importing):
+            # The list may be older than what `annotate` has set since.
+            yield found._replace(source=found.source._replace(attributes="{}"))
+
     with SourceTable() as table:
-        find = partial(found_in, sources, importing=importing)
         listing = list_first(table, sources, dataset, policy, find, WINDOW_SOURCES)
         listing.complete()
         table.keep_only(damaged.keys())
@@ -150,7 +155,8 @@ def repair(
         if not len(table):
             names = ", ".join(repr(video_id) for video_id in sorted(damaged)[:3])
             raise UsageError(
-                f"none of the sources is a damaged video; give the sources of {names}{' ...' * (len(damaged) > 3)}"
+                f"none of the sources is a damaged video; give the sources of {names}{' ...' * (len(damaged) > 3)}, "
+                "and --cuts, --list-root and --image-fps as prep was given them"
             )
         profile = existing_profile(dataset)
         if profile is None:

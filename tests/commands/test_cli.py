@@ -211,7 +211,9 @@ def test_info_lists_videos_with_their_exact_rates(dataset: Path, constant_video:
 def test_verify_finds_a_flipped_bit_and_says_where(constant_video: SyntheticVideo, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     make_dataset([constant_video.path], dataset)
-    assert run_json("verify", dataset, "--decode") == {"gops": 7, "decoded": True, "problems": []}
+    assert run_json("verify", dataset, "--decode") == {
+        "gops": 7, "decoded": True, "problems": [], "damaged": []
+    }  # fmt: skip
     shard = next((dataset / "shards").iterdir())
     data = bytearray(shard.read_bytes())
     data[len(data) // 2] ^= 0x10

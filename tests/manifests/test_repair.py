@@ -250,12 +250,33 @@ def test_a_repair_without_sources_makes_no_videos_again_and_says_what_would(root
     assert "--repair SOURCES` makes them again" in result.stdout
 
 
+def test_a_repair_keeps_the_labels_of_the_dataset_whatever_the_list_says(root: Path) -> None:
+    """A list that was older than `annotate` put its labels back, also those of sound videos."""
+    labels, list_file = {name: {"label": "corrected"} for name in FIRST_NUMBERS}, root / "labels.csv"
+    shortgop.annotate(root / "dataset", labels)
+    list_file.write_text("path,label,more\n" + "".join(f"{name},wrong,new\n" for name in FIRST_NUMBERS))
+    damage(root / "dataset", "b.mp4")
+    arguments = ["verify", str(root / "dataset"), "--repair", str(list_file), "--runner", "inline"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert "new columns" not in result.output
+    assert_whole(root / "dataset")
+    videos = shortgop.open(root / "dataset")
+    assert {name: videos[name].attributes for name in FIRST_NUMBERS} == labels
+
+
+def test_a_script_is_told_which_videos_are_damaged(root: Path) -> None:
+    damage(root / "dataset", "b.mp4")
+    result = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--json"])
+    assert (result.exit_code, json.loads(result.stdout)["damaged"]) == (1, ["b.mp4"])
+
+
 def test_sources_that_are_none_of_the_damaged_videos_are_refused(root: Path) -> None:
     damage(root / "dataset", "b.mp4")
     arguments = ["verify", str(root / "dataset"), "--repair", str(root / "a.mp4"), "--runner", "inline"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
-    assert "none of the sources is a damaged video; give the sources of 'b.mp4'" in result.output
+    assert "none of the sources is a damaged video; give the sources of 'b.mp4', and --cuts, --list-root" in result.output
 
 
 def test_every_frame_that_can_be_is_decoded_beside_a_lost_shard_too(root: Path) -> None:
