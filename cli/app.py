@@ -15,13 +15,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.core
 
-from ..errors import DatasetWarning, ShortGopError, UsageError
+from ..errors import DatasetBusyError, DatasetWarning, ShortGopError, UsageError
 from .printing import PlainConsole, leave_out
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_SOMETHING_MISSING = 3
 EXIT_NOT_HEARD_OF = 4
+# So that a job that is begun each day can tell "yesterday's still runs" from a failure.
+EXIT_BUSY = 5
 # 128 and the number of the signal, as shells say of what a signal ended: here Ctrl-C.
 EXIT_INTERRUPTED = 130
 _OF_SIGNALS = 128
@@ -180,7 +182,13 @@ def errors(*, goes_on: bool = False) -> Iterator[None]:
         yield
     except ShortGopError as error:
         err.print_line(f"error: {error}", style="red")
-        raise typer.Exit(EXIT_USAGE if isinstance(error, UsageError) else EXIT_FAILED) from error
+        raise typer.Exit(_status_of(error)) from error
     except KeyboardInterrupt as error:
         err.print_line(f"interrupted{_GOES_ON if goes_on else ''}")
         raise typer.Exit(EXIT_INTERRUPTED if _Told.by is None else _OF_SIGNALS + _Told.by) from error
+
+
+def _status_of(error: ShortGopError) -> int:
+    if isinstance(error, UsageError):
+        return EXIT_USAGE
+    return EXIT_BUSY if isinstance(error, DatasetBusyError) else EXIT_FAILED

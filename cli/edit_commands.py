@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import io
+import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +36,12 @@ if TYPE_CHECKING:
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing, and print what would be done.")]
 FromOption = Annotated[
     Path | None,
-    typer.Option("--from", metavar="FILE", callback=on_this_host, help="A text file with an id on each line."),
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        callback=on_this_host,
+        help="A text file with an id on each line; - reads them from standard input.",
+    ),
 ]
 
 
@@ -61,7 +68,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Set columns of videos, without encoding anything: those that LABELS names. The others stay.
 
-    Exit status: 0 every id is in the dataset, 3 some are not; the others have their columns.
+    Exit status: 0 every id is in the dataset or was dropped, 3 some are not; the others have their columns.
     """
     with errors():
         from ..jobs.finding.column_types import parse_types
@@ -86,7 +93,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         if as_json:
             print_json(dataclasses.asdict(done))
         else:
-            fits_nothing = labels is not None and not done.changed and not done.unchanged
+            fits_nothing = labels is not None and not (done.changed or done.unchanged or done.dropped)
             by_path = fits_nothing and not (labels and labels.is_dir()) and goes_by_paths(str(labels))
             print_unknown(
                 done.unknown,
@@ -95,6 +102,9 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
                 if by_path
                 else "",
             )
+            if done.dropped:
+                were = "id was" if len(done.dropped) == 1 else "ids were"
+                err.print_line(f"{len(done.dropped)} {were} dropped, and left out: {some_of(done.dropped)}")
             if done.added:
                 err.print_line(told_new(done.added))
             for told in (*done.absent, *done.mixed, *done.became_text, *done.hiding):
@@ -176,12 +186,13 @@ def _videos_and_sources(done: Dropped) -> str:
 
 
 def ids_in(file: Path | None) -> list[str]:
-    """The lines of the file of `--from`. UsageError if it cannot be read."""
+    """The lines of the file of `--from`; of standard input for `-`. UsageError if it cannot be read."""
     if file is None:
         return []
     try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
         # Ids may hold what `str.splitlines` takes for the end of a line. Reading makes \r\n and \r a \n.
-        lines = file.read_text(encoding="utf-8-sig").split("\n")
+        lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read().split("\n")
     except (OSError, UnicodeDecodeError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
         raise UsageError(f"cannot read the ids in {file}: {why}; give a text file with an id on each line") from error

@@ -108,8 +108,8 @@ def prep(  # noqa: PLR0917  # typer makes options of them
 
     An option that is left out has its value in the dataset, or the default in brackets. Exit status: 0 every source is
     in the dataset, 1 the job could not go on (disk full, no encoder; finished work is kept), 2 wrong usage, 3 the
-    dataset is complete and usable but some sources are not in it, or have changed, or some of its videos are lost,
-    130 Ctrl-C, 143 SIGTERM and 129 a closed terminal: finished work is kept.
+    dataset is complete and usable but some sources are not in it, or have changed, or some of its videos are lost, 5
+    another job is writing to the dataset, 130 Ctrl-C, 143 SIGTERM and 129 a closed terminal: finished work is kept.
     """
     end_tidily_on_signals()
     with errors(goes_on=True):

@@ -55,10 +55,10 @@ def annotate(
     it names are set, `remove` are taken from all videos, and others stay. `types` gives types of columns of CSV and TSV
     lists in place of inferred ones, and `on_types` is called with the types of all columns. `cuts` names the columns
     with the times of stretches, and `list_root` is where relative paths begin, like prep's --cuts and --list-root.
-    Returns the ids whose columns changed, those that are not in the
-    dataset, and which columns are new. DatasetWarning where none of the ids is in the dataset, where no video has a
-    column that is to be removed, where the values of a column are of several types since, as 3 is not "3", and where a
-    column has the name of one of the dataset's own.
+    Returns the ids whose columns changed, those that are not in the dataset, those that were dropped, and which columns
+    are new. DatasetWarning where none of the ids is in the dataset, where no video has a column that is to be removed,
+    where the values of a column are of several types since, as 3 is not "3", and where a column has the name of one of
+    the dataset's own.
 
     Raises UsageError for a list that cannot be read or a value that JSON cannot hold, WrongTypeError,
     NotADatasetError, and DatasetBusyError while a job writes to the dataset.

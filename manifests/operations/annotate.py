@@ -17,6 +17,7 @@ from ..dataset_files.tidy import KEEP_SECONDS, remove_old_snapshots
 from ..dataset_files.video_columns import LabelColumns
 from ..merging.edits import Edit, changes_between, edits_table, last_number
 from ..near_ids import near_ids
+from ..row_of_id import RowOfId
 from ..shared_memory.host_copies import copies_in
 from ..tables import Manifest, empty
 from .column_changes import AbsentColumn, HidingColumn, MixedColumn, NewColumn, TextColumn, column_changes, new_columns
@@ -27,8 +28,8 @@ class Annotation:
     """What `annotate` did: the ids of the videos whose columns changed, the ids that are not in the dataset, the number
     of videos that have the columns already, the name of the current snapshot, the columns that were to be removed and
     that no video had, those that were set and that no video had, those whose values are of several types since, those
-    that were numbers or truth values and are text since, those that hide a column of the dataset since, and ids that
-    look like the first one that is not in the dataset."""
+    that were numbers or truth values and are text since, those that hide a column of the dataset since, ids that
+    look like the first one that is not in the dataset, and the ids that were dropped, which `unknown` does not have."""
 
     changed: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -40,6 +41,7 @@ class Annotation:
     became_text: tuple[TextColumn, ...] = ()
     hiding: tuple[HidingColumn, ...] = ()
     near: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
 
 def annotate(
@@ -80,7 +82,8 @@ def annotate(
     # It is no error: the same command again, as after an interruption, has nothing left to remove.
     absent = [name for name in remove if name not in removed | named]
     known = LabelColumns(dataset, root.snapshot or "", manifest).names if absent else ()
-    unknown = tuple(video_id for video_id in columns if video_id not in there)
+    dropped = RowOfId(manifest.drops.id).of(video_id for video_id in columns if video_id not in there)
+    unknown = tuple(video_id for video_id in columns if video_id not in there and video_id not in dropped)
     return Annotation(
         changed=changed,
         unknown=unknown,
@@ -92,6 +95,7 @@ def annotate(
         became_text=became_text,
         hiding=hiding,
         near=tuple(near_ids(manifest.videos.id, unknown[0])) if unknown else (),
+        dropped=tuple(dropped),
     )
 
 

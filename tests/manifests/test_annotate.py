@@ -300,6 +300,7 @@ class Annotating:
             "became_text": [],
             "hiding": [],
             "near": [],
+            "dropped": [],
         }
         assert json.loads(result.stdout) == said
 

@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from example_manifests import video
 from file_permissions import modes_count
+from shortgop.cli import app
 from shortgop.errors import DatasetBusyError, OutputError
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.storage.disk import DiskStorage
@@ -21,6 +23,12 @@ def test_one_job_at_a_time(empty_dataset: Path) -> None:
         pass
     with DiskStorage(empty_dataset).lock():
         pass
+
+
+def test_a_script_can_tell_from_a_failure_that_another_job_writes(empty_dataset: Path) -> None:
+    with DiskStorage(empty_dataset).lock():
+        result = CliRunner().invoke(app, ["annotate", str(empty_dataset), "--remove", "label"])
+    assert (result.exit_code, "another job is writing" in result.stderr) == (5, True)
 
 
 def test_what_a_dead_job_left_is_removed_and_its_lock_is_gone(empty_dataset: Path) -> None:

@@ -245,6 +245,27 @@ def test_the_ids_of_a_file_are_no_patterns(root: Path) -> None:
     assert len(shortgop.open("dataset")) == 3
 
 
+def test_ids_come_through_a_pipe(root: Path) -> None:
+    """As from `shortgop info --json | jq`: `-` was looked for as a file."""
+    done = CliRunner().invoke(app, ["drop", "dataset", "--from", "-"], input="a.mp4\r\n\nb.mp4")
+    assert done.exit_code == 0, done.output
+    assert shortgop.open("dataset").ids == ["c.mp4"]
+
+
+def test_a_list_of_labels_may_name_what_was_dropped(root: Path) -> None:
+    """The list of a corpus goes on naming it: `annotate` failed, and took another id for the one that was meant."""
+    assert run("drop", "dataset", "a.mp4").exit_code == 0
+    Path("labels.csv").write_text("id,seen\na.mp4,1\nb.mp4,2\n")
+    done = run("annotate", "dataset", "labels.csv")
+    assert (done.exit_code, "1 id was dropped, and left out: a.mp4" in done.stderr) == (0, True)
+    assert "Did you mean" not in done.stderr
+    assert {video.id: video.attributes.get("seen") for video in shortgop.open("dataset")} == {"b.mp4": 2, "c.mp4": None}
+    said = json.loads(run("annotate", "dataset", "labels.csv", "--json").stdout)
+    assert (said["dropped"], said["unknown"], said["unchanged"]) == (["a.mp4"], [], 1)
+    Path("labels.csv").write_text("id,seen\na.mp4,1\nelsewhere.mp4,2\n")
+    assert run("annotate", "dataset", "labels.csv").exit_code == 3
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -276,7 +276,9 @@ def test_sources_that_are_none_of_the_damaged_videos_are_refused(root: Path) -> 
     arguments = ["verify", str(root / "dataset"), "--repair", str(root / "a.mp4"), "--runner", "inline"]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 2
-    assert "none of the sources is a damaged video; give the sources of 'b.mp4', and --cuts, --list-root" in result.output
+    assert (
+        "none of the sources is a damaged video; give the sources of 'b.mp4', and --cuts, --list-root" in result.output
+    )
 
 
 def test_every_frame_that_can_be_is_decoded_beside_a_lost_shard_too(root: Path) -> None:
