@@ -116,7 +116,7 @@ race: $(STAMP)
 	@$(PY) tests/shared/root_race.py $(RACE)
 
 # The tests that have more cases with SHORTGOP_SWEEP=1: see tests/shared/sweep.py.
-SWEPT := annotate attempts autoscaler batches changed_sources cluster cluster_chaos cluster_machines collect corpus_life cut_off_machines drop edits \
+SWEPT := annotate attempts autoscaler batches changed_sources cluster cluster_chaos cluster_machines collect corpus_life cut_off_machines drop dry_run edits \
     examples far_section_trouble far_sections frames fuzz gpu_placement gpu_prep gpu_sections guessed_memory hanging_looks interrupted_passes interruption killed_edits kinds_of_machines layers_of_a_life lightning loader_failures \
     long_sources long_stretches lost_head lost_roots lost_snapshots lost_tasks moving publish ray ray_entry reading_stores rollback root_race schedule_simulation shared_tables snapshot_layers source_listing \
     soft_gpu status_watch task_memory time_left training_dataset two_jobs unfit_machines unmarked_starts where writers zarr_small

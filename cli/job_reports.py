@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from ..wording import byte_size, counted
+from ..wording import byte_size, counted, duration
 from .printing import PlainConsole, cell
 
 if TYPE_CHECKING:
@@ -118,8 +118,32 @@ def _problems(report: job.Report) -> list[str]:
     return lines
 
 
+def _planned(planned: job.Planned) -> Iterator[str]:
+    """What a dry run says of what would be prepared."""
+    if not planned.sources:
+        yield "would prepare nothing"
+        return
+    again = f", {planned.made_again} of them for videos that the dataset has" if planned.made_again else ""
+    yield f"would prepare {counted(planned.sources, 'source')}, {byte_size(planned.source_bytes)}{again}"
+    if planned.replaced:
+        yield f"{counted(len(planned.replaced), 'video')} would be replaced: {some_of(planned.replaced)}"
+    if planned.frames:
+        few = planned.sources_with_frames < planned.sources
+        of = f" in the {planned.sources_with_frames} whose headers tell it" if few else ""
+        room = "" if planned.bytes is None else f", {byte_size(planned.bytes)} at the bytes per frame of the dataset"
+        time = "" if planned.seconds is None else f", {duration(planned.seconds)} at the pace of the jobs before"
+        yield f"about {counted(planned.frames, 'frame')}{of}{room}{time}"
+    if planned.silent:
+        yield (
+            f"{counted(len(planned.silent), 'source')} may fail, as the header tells no length: "
+            f"{some_of(planned.silent)}"
+        )
+    if planned.seconds is None:
+        yield "how long it takes: prepare some of them first, and --dry-run tells it of the others"
+
+
 def _results(report: job.Report, dataset: str) -> list[str]:
-    lines = []
+    lines = [] if report.planned is None else [*_planned(report.planned)]
     if report.repaired:
         lines.append(
             f"{counted(len(report.repaired), 'video')} made again because shards were missing or damaged: "
@@ -137,8 +161,9 @@ def _results(report: job.Report, dataset: str) -> list[str]:
             f"({rate:.0f} frames/s)"
         )
     if report.relabelled:
+        got = "got" if report.planned is None else "would get"
         lines.append(
-            f"{counted(report.relabelled, 'video')} already in the dataset got new columns: the list's values, over "
+            f"{counted(report.relabelled, 'video')} already in the dataset {got} new columns: the list's values, over "
             "those that they had"
         )
     if report.dropped:
@@ -151,11 +176,13 @@ def _results(report: job.Report, dataset: str) -> list[str]:
     rest = [there] if report.already_there else []
     failed = len(report.failures) - len(report.outdated)
     if failed:
-        rest.append(f"{failed} could not be prepared")
+        rest.append(f"{failed} could not be prepared" if report.planned is None else f"{failed} cannot be prepared")
     if report.outdated:
         rest.append(f"{len(report.outdated)} changed and not replaced")
     if rest or not lines:
         lines.append("; ".join(rest or ["nothing to do"]))
+    if report.planned is not None:
+        lines.append("nothing was changed; damage within files shows only when they are encoded")
     return [*lines, *_equal(report.equal_contents)]
 
 

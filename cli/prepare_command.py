@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import UsageError
 from .app import EXIT_SOMETHING_MISSING, app, end_if_told, end_tidily_on_signals, err, errors, out
 from .job_reports import print_report, show_types
 from .parameters import (
@@ -101,6 +102,13 @@ def prep(  # noqa: PLR0917  # typer makes options of them
             "--report", metavar="FILE", help="Write a page about the job at its end, like `shortgop report --out`."
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Change nothing, and print what would be prepared, and which sources are not there or have changed.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Re-encode SOURCEs into a dataset. Videos that are in it already are left alone, but get the columns that a list
@@ -112,7 +120,9 @@ def prep(  # noqa: PLR0917  # typer makes options of them
     another job is writing to the dataset, 130 Ctrl-C, 143 SIGTERM and 129 a closed terminal: finished work is kept.
     """
     end_tidily_on_signals()
-    with errors(goes_on=True):
+    with errors(goes_on=not dry_run):
+        if dry_run and report_path is not None:
+            raise UsageError("--report is about a job that is run; leave it or --dry-run out")
         from ..jobs.finding.column_types import parse_types
         from ..jobs.named_options import prepare_without_warning
 
@@ -126,7 +136,7 @@ def prep(  # noqa: PLR0917  # typer makes options of them
                 check=check, address=address, workers=workers, runner=runner, streams_per_gpu=streams_per_gpu,
                 keep_snapshots=keep_snapshots, include_dropped=include_dropped, max_failures=max_failures,
                 retry_failed=retry_failed, types=parse_types(types or []), on_types=show_types, cuts=cuts,
-                list_root=list_root, image_fps=image_fps, on_progress=on_progress,
+                list_root=list_root, image_fps=image_fps, dry_run=dry_run, on_progress=on_progress,
                 on_recognised=err.print_line,
             )  # fmt: skip
         if as_json:

@@ -14,4 +14,5 @@ named_options               `shortgop.prepare`: the options of a job by their na
 preflight, dataset_profile  what is tried before anything is written, and by which profile videos are encoded
 encoding, running           the main thread: runs the units of a window while others are planned, and publishes results
 outcome, job_report         the report of a job
+dry_run                     the report of a job that is not run
 """

@@ -34,10 +34,14 @@ def begin_dataset(out: Storage, profile: Profile) -> None:
 
 def _bind(out: Storage, profile: Profile) -> None:
     """Give a dataset without videos this profile. UsageError if a dataset with videos has another one."""
-    known = existing_profile(out)
-    if known is None:
+    if not refuse_other_profile(out, profile):
         root_file.set_profile(out, profile.to_json())
-    elif known != profile:
+
+
+def refuse_other_profile(out: Storage, profile: Profile) -> bool:
+    """UsageError if there is a dataset with videos of another profile. Returns whether there is one with videos."""
+    known = existing_profile(out)
+    if known is not None and known != profile:
         differences = ", ".join(
             f"{name} {value} there and {profile.to_json()[name]} here"
             for name, value in known.to_json().items()
@@ -46,3 +50,4 @@ def _bind(out: Storage, profile: Profile) -> None:
         raise UsageError(
             f"{out} was prepared with other options ({differences}); leave them out, or choose another --out"
         )
+    return known is not None

@@ -84,6 +84,7 @@ def prepare_without_warning(
     runner: str = "ray",
     streams_per_gpu: int = DEFAULT_STREAMS_PER_GPU,
     keep_snapshots: str | int = "1d",
+    dry_run: bool = False,
     on_types: OnTypes = ignore_types,
     on_recognised: Callable[[str], None] | None = None,
     on_progress: OnProgress | None = None,
@@ -101,7 +102,8 @@ def prepare_without_warning(
     by default each list's own folder, and `image_fps` is the rate of folders and lists of pictures;
     `on_recognised` is called with a text for each source that is a dataset of another tool, and if folders have labels
     that are not read. Each GPU prepares `streams_per_gpu` sources at a time; with 0 no GPU is used.
-    `on_progress` is called with a `Progress` often; what it raises ends the job.
+    `on_progress` is called with a `Progress` often; what it raises ends the job. With `dry_run` nothing is changed, and
+    the report says what would be done, in `planned`.
 
     The report lists sources that could not be prepared. They raise nothing; `shortgop.prepare` gives a DatasetWarning
     with their number. Raises UsageError for options and sources that make no sense, SourceError if a folder of sources
@@ -112,6 +114,7 @@ def prepare_without_warning(
     """
     salvage, include_dropped = _flag(salvage, "salvage"), _flag(include_dropped, "include_dropped")
     retry_failed, check = _flag(retry_failed, "retry_failed"), _flag(check, "check")
+    dry_run = _flag(dry_run, "dry_run")
     where = Where(runner, address, workers, streams_per_gpu)
     given = _fields(
         fps=fps, size=size, fit=fit, upscale=upscale, deinterlace=deinterlace, gop=gop, b_frames=b_frames,
@@ -141,6 +144,7 @@ def prepare_without_warning(
         max_failures=parse_max_failures(max_failures),
         retry_failed=retry_failed,
         types=types,
+        dry_run=dry_run,
         on_types=on_types,
         on_update=on_progress or ignore,
     )

@@ -13,6 +13,28 @@ from .units_of_work.unit_results import Failure
 
 
 @dataclass(frozen=True)
+class Planned:
+    """What a job would prepare, as far as it is known before anything is encoded: so many `sources`, whose files have
+    `source_bytes`. `frames` are those that the headers of `sources_with_frames` of them tell. Of others the header says
+    nothing, or was not read: that of files in stores, where there are a thousand or more. `silent` are the ids of those
+    whose header was read and says nothing: the file is damaged, or of a kind that has no length. `made_again` of them
+    are sources of videos that the dataset has: lost ones, and those that would be `replaced` as their sources have
+    changed. `seconds` is how long the job would take for these frames at the pace of the jobs before it, and `bytes`
+    what they would take in the dataset at its bytes per frame; None where the dataset has nothing to tell it from.
+    """
+
+    sources: int
+    source_bytes: int
+    frames: int
+    sources_with_frames: int
+    silent: tuple[str, ...] = ()
+    made_again: int = 0
+    replaced: tuple[str, ...] = ()
+    seconds: float | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
 class Report:
     """The result of a job. `failures` lists every given source whose present content is not in the dataset.
 
@@ -27,7 +49,8 @@ class Report:
     sources. `cut_off` are the ids of videos whose sources end before the end that they state, `guessed_rates` of those
     whose sources have neither times nor a rate. `mixed_columns` are those whose values are of several types since this
     job, `text_columns` those that were numbers or truth values before it and are text, `hiding_columns` those of lists
-    that have the name of one of the dataset's own since.
+    that have the name of one of the dataset's own since. `planned` is None but for a dry run: that changes nothing, and
+    the report says what there is and what would be done; its `failures` are sources of which that is known.
     """
 
     sources: int
@@ -52,6 +75,7 @@ class Report:
     mixed_columns: tuple[MixedColumn, ...] = ()
     text_columns: tuple[TextColumn, ...] = ()
     hiding_columns: tuple[HidingColumn, ...] = ()
+    planned: Planned | None = None
 
     @property
     def found_no_source(self) -> bool:

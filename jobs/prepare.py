@@ -24,7 +24,8 @@ from ..prep.profile import Profile
 from ..prep.section_plan import SECTION_SECONDS
 from ..storage import outages
 from ..storage.interface import Storage
-from .dataset_profile import begin_dataset, existing_profile
+from .dataset_profile import begin_dataset, existing_profile, refuse_other_profile
+from .dry_run import dry_run as run_dry
 from .encoding import encode
 from .finding.importing import PLAIN, Importing
 from .finding.source import Found
@@ -78,6 +79,7 @@ def prepare(
     types: Mapping[str, str] | None = None,
     section_seconds: float = SECTION_SECONDS,
     window_sources: int = WINDOW_SOURCES,
+    dry_run: bool = False,
     on_types: OnTypes = ignore_types,
     on_update: OnProgress = ignore,
 ) -> Report:
@@ -97,7 +99,8 @@ def prepare(
     dataset has already come last. Sources of a new dataset are encoded while others are still being found.
     `where` says where the units run, by default on a local Ray.
     Ids are paths below `id_root`, by default below the folders that the dataset remembers, see `ids`. Snapshots that
-    have not been current for more than `keep_snapshots_seconds` are removed.
+    have not been current for more than `keep_snapshots_seconds` are removed. A `dry_run` changes nothing, and its
+    report says what the job would do.
 
     Raises UsageError for arguments that make no sense, SourceError if the folders of sources do not answer or with
     "fail", OutputError if the dataset cannot be written, ToolError if ffmpeg or an encoder is missing, DatasetBusyError
@@ -118,6 +121,8 @@ def prepare(
 
     with SourceTable() as table:
         listing = list_first(table, sources, out, policy, find, window_sources, id_root)
+        if dry_run:
+            return _dry_run(listing, out, how, find_lost)
         report = _job(listing, sources, out, how, find_lost)
         return replace(report, text_columns=not_asked_for(report.text_columns, types))
 
@@ -189,6 +194,14 @@ def _lost_by_length(out: Storage, manifest: Manifest) -> dict[str, str]:
 
 def _lost_by_bytes(out: Storage, manifest: Manifest) -> dict[str, str]:
     return damaged_videos(manifest, verify(out, manifest)) | _lost_by_length(out, manifest)
+
+
+def _dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Report:
+    refuse_own_memory(out, how.where)
+    try_tools(how.options.profile, how.where)
+    refuse_other_profile(out, how.options.profile)
+    before = _current(out) if root_file.is_dataset(out) else _Snapshot(None, empty())
+    return run_dry(listing, out, how, find_lost, snapshot=before.name, before=before.manifest)
 
 
 def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, find_lost: FindLost) -> Report:

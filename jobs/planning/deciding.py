@@ -40,8 +40,11 @@ class Decided:
     relabelled: int = 0
 
 
-def decide(listing: Listing, out: Storage, before: Manifest, how: How, find_lost: FindLost) -> Decided:
-    """Compare all sources with the dataset as it was before, and let it have the columns that lists name.
+def decide(
+    listing: Listing, out: Storage, before: Manifest, how: How, find_lost: FindLost, *, dry_run: bool = False
+) -> Decided:
+    """Compare all sources with the dataset as it was before, and let it have the columns that lists name, but for a
+    `dry_run`.
 
     Windows with sources that the dataset lacks come first: whether one of the others has changed is found out while
     these are encoded. Where it lacks none, all sources are looked at here, since most often nothing is to be done.
@@ -61,7 +64,7 @@ def decide(listing: Listing, out: Storage, before: Manifest, how: How, find_lost
             look_at_others(given)
             surveys = list(survey(table, windows, known, how.changed, aside))
             planned = [Due(window, each.to_prepare) for window, each in zip(windows, surveys, strict=True)]
-    relabelled = update_listed(out, before, map(table.labels, windows))
+    relabelled = update_listed(out, before, map(table.labels, windows), dry_run=dry_run)
     return Decided(
         known, sum(each.to_prepare for each in planned), planned, together(surveys), aside, num_sources,
         tuple(left_out), relabelled,

@@ -13,16 +13,18 @@ from ...storage.interface import Storage
 from ..units_of_work.units import Item
 
 
-def update_listed(dataset: Storage, manifest: Manifest, batches: Iterable[Iterable[tuple[str, str]]]) -> int:
+def update_listed(
+    dataset: Storage, manifest: Manifest, batches: Iterable[Iterable[tuple[str, str]]], *, dry_run: bool = False
+) -> int:
     """Give videos that are in the dataset already the columns that the job's lists name. Each batch has ids, with
-    columns as a JSON object. Returns how many videos changed; if any did, there is a new snapshot. The caller holds the
-    writer lock. Memory holds one batch at a time, and what changes."""
+    columns as a JSON object. Returns how many videos changed; if any did, there is a new snapshot, but for a `dry_run`.
+    The caller holds the writer lock. Memory holds one batch at a time, and what changes."""
     edits = []
     for batch in batches:
         columns = dict(batch)
         there = manifest.row_of_id.of(columns)
         edits += plan_edits(manifest, {video_id: json.loads(columns[video_id]) for video_id in there})
-    if edits:
+    if edits and not dry_run:
         write_edits(dataset, edits)
         publish(dataset)
     return len(edits)

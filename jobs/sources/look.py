@@ -38,11 +38,13 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class Expected:
     """About how many frames a source will have, how many seconds one core will take for them, 0 if it is in the dataset
-    or its header does not say, and how many bytes of memory, None if that is not known."""
+    or its header does not say, how many bytes of memory, None if that is not known, and why it cannot be looked at,
+    nothing if it can."""
 
     frames: int = 0
     seconds: float = 0.0
     memory_bytes: int | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,9 +145,9 @@ class _Looker:
         """A source as it is now, also one that cannot be read."""
         try:
             return looked_in_time(source.path, self._options.policy, lambda: self._look_closely(source))
-        except SourceError:
+        except SourceError as error:
             # The file of a video in the dataset may be gone. The failure of any other source is recorded by its unit.
-            return Looked(Item(source, self._there.identities.get(source.id, 0), 0), Expected())
+            return Looked(Item(source, self._there.identities.get(source.id, 0), 0), Expected(problem=str(error)))
 
     def _look_closely(self, source: Source) -> Looked:
         file = source.in_store

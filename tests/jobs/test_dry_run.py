@@ -1,0 +1,159 @@
+"""`shortgop prep --dry-run`: it says what a job would do, and changes nothing."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shortgop
+from dataset_paths import shard_path
+from dataset_places import Places, place_of, versions
+from datasets import current_manifest, make_dataset
+from labelled_videos import run
+from shortgop.jobs.prepare import Where, prepare
+from shortgop.prep.profile import Profile
+from shortgop.storage.disk import DiskStorage
+from shortgop.storage.interface import Storage
+from sweep import only_in_a_sweep
+from synthetic import constant_rate_pts, make_video
+
+RATE = Fraction(25)
+
+
+def video(path: Path, frames: int = 25, first_number: int = 0) -> Path:
+    make_video(path, pts=constant_rate_pts(RATE, frames), timebase=1 / RATE, first_number=first_number)
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A folder with two videos."""
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    video(folder / "a.mp4")
+    video(folder / "b.mp4", 50, first_number=100)
+    return folder
+
+
+def dry(source: Path, dataset: Path | Storage, *options: str) -> Any:
+    """The exit status of a dry run, and what it says to programs."""
+    done = run("prep", source, "--out", place_of(dataset).url, "--dry-run", "--json", *options)
+    return done.exit_code, json.loads(done.stdout)
+
+
+def test_a_new_dataset_is_planned_and_not_made(corpus: Path, tmp_path: Path) -> None:
+    said = run("prep", corpus, "--out", tmp_path / "dataset", "--dry-run")
+    assert said.exit_code == 0, said.output
+    assert "would prepare 2 sources, " in said.stdout
+    assert "about 75 frames\n" in said.stdout
+    assert "nothing was changed" in said.stdout
+    assert not (tmp_path / "dataset").exists()
+    status, report = dry(corpus, tmp_path / "dataset")
+    planned = report["planned"]
+    assert (status, report["sources"], report["already_there"], report["snapshot"]) == (0, 2, 0, None)
+    assert planned["source_bytes"] == sum(each.stat().st_size for each in corpus.iterdir())
+    assert (planned["frames"], planned["seconds"], planned["bytes"]) == (75, None, None)
+
+
+def test_sources_that_are_not_there_are_named_before_anything_is_written(corpus: Path, tmp_path: Path) -> None:
+    listed = tmp_path / "list.csv"
+    listed.write_text("path\na.mp4\nb.mp4\n")
+    status, report = dry(listed, tmp_path / "dataset")
+    assert (status, [each["id"] for each in report["failures"]]) == (3, ["a.mp4", "b.mp4"])
+    said = run("prep", listed, "--out", tmp_path / "dataset", "--dry-run")
+    assert "would prepare nothing" in said.stdout
+    assert "none of the 2 sources is there" in said.stderr
+    assert "--list-root" in said.stderr
+    assert not (tmp_path / "dataset").exists()
+    assert dry(listed, tmp_path / "dataset", "--list-root", str(corpus))[0] == 0
+
+
+def test_sources_whose_headers_say_nothing_are_named(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "cut.mp4").write_bytes((corpus / "b.mp4").read_bytes()[:500])
+    (corpus / "page.mp4").write_text("<html>")
+    said = run("prep", corpus, "--out", tmp_path / "dataset", "--dry-run")
+    assert "2 sources may fail, as the header tells no length: cut.mp4, page.mp4" in said.stdout
+    assert "about 75 frames in the 2 whose headers tell it" in said.stdout
+
+
+class DryRuns:
+    where: str
+
+    def test_what_it_says_is_what_the_job_then_does(self, corpus: Path, places: Places) -> None:
+        dataset = places.new()
+        make_dataset([corpus], dataset)
+        video(corpus / "c.mp4", 30, first_number=200)
+        before = versions(dataset)
+        status, report = dry(corpus, dataset)
+        assert (status, report["already_there"], report["planned"]["sources"]) == (0, 2, 1)
+        assert report["planned"]["seconds"] > 0
+        assert versions(dataset) == before
+        done = make_dataset([corpus], dataset)
+        assert (done.already_there, done.videos_added, done.frames_added) == (2, 1, report["planned"]["frames"])
+        assert 0.5 < report["planned"]["bytes"] / done.bytes_added < 2
+        assert "would prepare nothing" in run("prep", corpus, "--out", dataset.url, "--dry-run").stdout
+
+
+class TestDryRunsOnADisk(DryRuns):
+    where = "disk"
+
+
+@only_in_a_sweep
+class TestDryRunsInS3(DryRuns):
+    where = "s3"
+
+
+def test_changed_and_dropped_sources_and_labels_are_told_and_left_as_they_are(corpus: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    make_dataset([corpus], dataset)
+    assert run("drop", dataset, "b.mp4").exit_code == 0
+    video(corpus / "a.mp4", 30, first_number=300)
+    (corpus / "list.csv").write_text("path,label\na.mp4,1\nb.mp4,2\n")
+    before = versions(DiskStorage(dataset))
+    status, report = dry(corpus / "list.csv", dataset)
+    assert (status, report["outdated"], report["dropped"], report["relabelled"]) == (3, ["a.mp4"], ["b.mp4"], 1)
+    assert (report["sources"], report["planned"]["sources"]) == (2, 0)
+    status, report = dry(corpus / "list.csv", dataset, "--changed", "replace", "--include-dropped")
+    planned = report["planned"]
+    assert (status, planned["sources"], planned["replaced"], planned["made_again"]) == (0, 2, ["a.mp4"], 1)
+    said = run("prep", corpus / "list.csv", "--out", dataset, "--dry-run")
+    assert "1 video already in the dataset would get new columns" in said.stdout
+    assert versions(DiskStorage(dataset)) == before
+    assert shortgop.open(dataset)["a.mp4"].attributes == {}
+
+
+def test_videos_of_lost_shards_count_as_to_be_made_again(corpus: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    make_dataset([corpus], dataset)
+    for name in current_manifest(dataset).shards.name.texts():
+        shard_path(dataset, name).unlink()
+    status, report = dry(corpus / "a.mp4", dataset)
+    assert (status, report["planned"]["made_again"], report["lost"]) == (3, 1, ["b.mp4"])
+
+
+def test_it_needs_no_lock_and_refuses_what_the_job_would_refuse(corpus: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    make_dataset([corpus], dataset)
+    with DiskStorage(dataset).lock():
+        assert dry(corpus, dataset)[0] == 0
+    other = run("prep", corpus, "--out", dataset, "--dry-run", "--gop", "8")
+    assert (other.exit_code, "was prepared with other options" in other.stderr) == (2, True)
+    page = run("prep", corpus, "--out", dataset, "--dry-run", "--report", tmp_path / "page.html")
+    assert (page.exit_code, (tmp_path / "page.html").exists()) == (2, False)
+
+
+def test_a_large_corpus_is_planned_window_by_window(corpus: Path, tmp_path: Path) -> None:
+    for number in range(5):
+        video(corpus / f"{number}.mp4", 10, first_number=400 + 10 * number)
+    dataset = DiskStorage(tmp_path / "dataset")
+    report = prepare([str(corpus)], dataset, Profile(), where=Where("inline"), window_sources=2, dry_run=True)
+    assert report.planned is not None
+    assert (report.sources, report.planned.sources, report.planned.frames) == (7, 7, 125)
+    make_dataset([corpus / "0.mp4", corpus / "a.mp4"], dataset)
+    report = prepare([str(corpus)], dataset, Profile(), where=Where("inline"), window_sources=2, dry_run=True)
+    assert report.planned is not None
+    assert (report.already_there, report.planned.sources, report.planned.frames) == (2, 5, 90)
