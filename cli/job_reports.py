@@ -52,7 +52,9 @@ def _failures(report: job.Report, dataset: str) -> Iterator[str]:
         what = "not replaced" if failure.id in outdated else "not in the dataset"
         yield f"{what}: {failure.id}: {failure.reason}"
     if more := len(report.failures) - len(shown):
-        listing = f"`shortgop info {quote(dataset)}` lists those that are not in the dataset, --json lists all"
+        listing = "--json lists all"
+        if report.planned is None:
+            listing = f"`shortgop info {quote(dataset)}` lists those that are not in the dataset, {listing}"
         yield f"and {more} more: {listing}"
 
 

@@ -66,6 +66,7 @@ def report_at_the_end(out_path: str | None, dataset: str) -> Iterator[None]:
         with contextlib.suppress(KeyboardInterrupt):
             try:
                 if is_dataset(storage_at(dataset)):
-                    write_report(out_path, dataset, clips=clips)
+                    written = write_report(out_path, dataset, clips=clips)
+                    err.print_line(f"report: {out_path}, {byte_size(written.num_bytes)}")
             except ShortGopError as error:
                 err.print_line(f"no report was written: {error}", style="yellow")

@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..storage.network import OF_A_JOB
 from ..wording import byte_size, counted
-from .app import EXIT_FAILED, app, end_tidily_on_signals, err, errors, out
+from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_signals, err, errors, out
 from .job_reports import print_report, recovery_lines, root_lines, some_of
 from .parameters import (
     AddressOption,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _PROBLEMS_SHOWN = 5
 
 
-@app.command()
+@app.command(short_help="Check every GOP's bytes against its CRC and structure.")
 def verify(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     sources: Annotated[
@@ -79,8 +79,11 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     keep_snapshots: KeepSnapshotsOption = "1d",
     as_json: JsonOption = False,
 ) -> None:
-    """Check every GOP's bytes against its CRC and structure. The exit status is 1 if something is wrong, with --repair
-    if something still is. The options of prep count only with --repair."""
+    """Check every GOP's bytes against its CRC and structure. The options of prep count only with --repair.
+
+    Exit status: 0 all is as it was written, or was made again, 3 something is wrong, 1 the dataset could not be
+    checked, as where the store does not answer.
+    """
     with errors(goes_on=repair):
         if not repair and (sources or accept_loss):
             raise UsageError(f"{'SOURCEs need' if sources else '--accept-loss needs'} --repair; give it, too")
@@ -123,7 +126,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         else:
             _print_checked(checked, report, dataset, decode=decode)
         if checked.lines and (report is None or report.lost):
-            raise typer.Exit(EXIT_FAILED)
+            raise typer.Exit(EXIT_SOMETHING_MISSING)
 
 
 def _with_whole_root(storage: Storage, *, says: bool) -> RestoredRoot | None:
@@ -186,8 +189,11 @@ def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, de
     manifest, lines, damaged = checked.manifest, checked.lines, checked.damaged
     for line in (*_first_of_each_file(checked.problems), *lines[len(checked.problems) :]):
         err.print_line(line, style="red")
-    for file in checked.strays:
-        err.print_line(f"note: {file} is not in the current snapshot")
+    if checked.strays:
+        err.print_line(
+            f"note: {counted(len(checked.strays), 'file')} not in the current snapshot, such as {checked.strays[0]}; "
+            f"`shortgop gc {quote(dataset)}` removes what nothing needs"
+        )
     all_well = "all as written" + (", every frame decodes" if decode else "")
     verdict = counted(len(lines), "problem") if lines else all_well
     num_bytes = int(manifest.shards.length.sum())

@@ -68,7 +68,11 @@ def test_sources_that_are_not_there_are_named_before_anything_is_written(corpus:
     assert "would prepare nothing" in said.stdout
     assert "none of the 2 sources is there" in said.stderr
     assert "--list-root" in said.stderr
+    listed.write_text("path\n" + "".join(f"{number}.mp4\n" for number in range(30)))
+    said = run("prep", listed, "--out", tmp_path / "dataset", "--dry-run")
+    assert "and 25 more: --json lists all" in said.stderr
     assert not (tmp_path / "dataset").exists()
+    listed.write_text("path\na.mp4\nb.mp4\n")
     assert dry(listed, tmp_path / "dataset", "--list-root", str(corpus))[0] == 0
 
 

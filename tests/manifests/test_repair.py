@@ -213,7 +213,7 @@ def test_verify_repair_makes_videos_of_missing_shards_again_and_says_what_it_cou
     shard_of(dataset, "a.mp4").unlink()
     arguments = ["verify", str(dataset), "--repair", str(root / "a.mp4"), "--runner", "inline"]
     result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "1 video made again" in result.output
     assert "1 video cannot be read" in result.output
     arguments[3] = str(root / "b.mp4")
@@ -245,7 +245,7 @@ def test_what_belongs_to_a_repair_is_refused_without_one(root: Path, arguments: 
 def test_a_repair_without_sources_makes_no_videos_again_and_says_what_would(root: Path) -> None:
     damage(root / "dataset", "b.mp4")
     result = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--repair"])
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "damaged: 1 of 3 videos: b.mp4" in result.stdout
     assert "--repair SOURCES` makes them again" in result.stdout
 
@@ -268,7 +268,7 @@ def test_a_repair_keeps_the_labels_of_the_dataset_whatever_the_list_says(root: P
 def test_a_script_is_told_which_videos_are_damaged(root: Path) -> None:
     damage(root / "dataset", "b.mp4")
     result = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--json"])
-    assert (result.exit_code, json.loads(result.stdout)["damaged"]) == (1, ["b.mp4"])
+    assert (result.exit_code, json.loads(result.stdout)["damaged"]) == (3, ["b.mp4"])
 
 
 def test_sources_that_are_none_of_the_damaged_videos_are_refused(root: Path) -> None:
@@ -287,7 +287,7 @@ def test_every_frame_that_can_be_is_decoded_beside_a_lost_shard_too(root: Path) 
     shard_of(dataset, "c.mp4").unlink()
     done = CliRunner().invoke(app, ["verify", str(dataset), "--decode", "--json"])
     found = json.loads(done.stdout)
-    assert (done.exit_code, found["decoded"], len(found["problems"])) == (1, True, 1)
+    assert (done.exit_code, found["decoded"], len(found["problems"])) == (3, True, 1)
     assert found["problems"][0].endswith(".shard: is missing")
     options = ["--runner", "inline", "--workers", "1", "--keep-snapshots", "0"]
     done = CliRunner().invoke(app, ["verify", str(dataset), "--repair", *map(str, sources(root)), *options])

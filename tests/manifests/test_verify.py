@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from dataset_paths import shard_path, snapshot_path
 from datasets import make_dataset
+from shortgop.cli import app
 from shortgop.manifests.dataset_files.parts import read_part, write_part
 from shortgop.manifests.dataset_files.publish import publish
 from shortgop.manifests.dataset_files.snapshots import open_current
@@ -271,3 +273,14 @@ def test_files_that_the_manifest_does_not_know_are_no_problem(dataset: Path) -> 
     stray.write_bytes(b"of a unit that was never finished")
     assert problems(dataset) == []
     assert stray_files(DiskStorage(dataset), opened(dataset)) == [str(stray)]
+
+
+def test_many_files_that_the_manifest_does_not_know_are_told_in_one_line(dataset: Path) -> None:
+    """As after `compact`: there was a line for each."""
+    strays = [shard_path(dataset, f"{number:016}-0.shard") for number in range(3)]
+    for stray in strays:
+        stray.write_bytes(b"of an earlier snapshot")
+    done = CliRunner().invoke(app, ["verify", str(dataset)])
+    assert done.exit_code == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"note: 3 files not in the current snapshot, such as {strays[0]}; `shortgop gc ")
