@@ -15,7 +15,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.core
 
-from ..errors import DatasetBusyError, DatasetWarning, ShortGopError, UsageError
+from ..errors import (
+    CorruptDataError,
+    DatasetBusyError,
+    DatasetWarning,
+    MissingDataError,
+    ShortGopError,
+    UsageError,
+)
 from .printing import PlainConsole, leave_out
 
 EXIT_FAILED = 1
@@ -175,20 +182,23 @@ def tell_warnings_plainly() -> None:
 
 
 @contextmanager
-def errors(*, goes_on: bool = False) -> Iterator[None]:
+def errors(*, goes_on: bool = False, if_damaged: int = EXIT_FAILED) -> Iterator[None]:
     """Turn this package's errors into a message and an exit status. `goes_on`: a command that was interrupted has kept
-    what it finished, and does only the rest when it is given again."""
+    what it finished, and does only the rest when it is given again. `if_damaged` is the status for a dataset that is
+    damaged, or lacks files."""
     try:
         yield
     except ShortGopError as error:
         err.print_line(f"error: {error}", style="red")
-        raise typer.Exit(_status_of(error)) from error
+        raise typer.Exit(_status_of(error, if_damaged)) from error
     except KeyboardInterrupt as error:
         err.print_line(f"interrupted{_GOES_ON if goes_on else ''}")
         raise typer.Exit(EXIT_INTERRUPTED if _Told.by is None else _OF_SIGNALS + _Told.by) from error
 
 
-def _status_of(error: ShortGopError) -> int:
+def _status_of(error: ShortGopError, if_damaged: int) -> int:
     if isinstance(error, UsageError):
         return EXIT_USAGE
-    return EXIT_BUSY if isinstance(error, DatasetBusyError) else EXIT_FAILED
+    if isinstance(error, DatasetBusyError):
+        return EXIT_BUSY
+    return if_damaged if isinstance(error, MissingDataError | CorruptDataError) else EXIT_FAILED

@@ -84,7 +84,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     Exit status: 0 all is as it was written, or was made again, 3 something is wrong, 1 the dataset could not be
     checked, as where the store does not answer.
     """
-    with errors(goes_on=repair):
+    with errors(goes_on=repair, if_damaged=EXIT_SOMETHING_MISSING):
         if not repair and (sources or accept_loss):
             raise UsageError(f"{'SOURCEs need' if sources else '--accept-loss needs'} --repair; give it, too")
         from ..manifests.dataset_files.tidy import parse_duration

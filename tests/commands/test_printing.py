@@ -57,7 +57,7 @@ def test_file_names_cannot_command_the_terminal(constant_video: SyntheticVideo, 
         ("info", 0, dataset),
         ("read", 1, dataset, f"{name}?", "--frames", "0", "--out", tmp_path / "x.png"),
         ("export", 0, dataset, f"{name}.mp4", tmp_path / f"{name}.mp4"),
-        ("verify", 1, dataset),
+        ("verify", 3, dataset),
     ):
         if command == "verify":
             shard = next((dataset / "shards").iterdir())

@@ -76,7 +76,7 @@ class LostSnapshots:
             ):
                 make_dataset([videos / "list.jsonl"], dataset)
         status, said = verified(dataset)
-        assert status == 1
+        assert status == 3
         assert f"shortgop verify {dataset} --repair" in said
 
         status, said = verified(dataset, "--repair")
