@@ -132,16 +132,19 @@ def _planned(planned: job.Planned) -> Iterator[str]:
     if planned.frames:
         few = planned.sources_with_frames < planned.sources
         of = f" in the {planned.sources_with_frames} whose headers tell it" if few else ""
-        room = "" if planned.bytes is None else f", {byte_size(planned.bytes)} at the bytes per frame of the dataset"
-        time = "" if planned.seconds is None else f", {duration(planned.seconds)} at the pace of the jobs before"
-        yield f"about {counted(planned.frames, 'frame')}{of}{room}{time}"
+        yield f"about {counted(planned.frames, 'frame')}{of}"
     if planned.silent:
         yield (
             f"{counted(len(planned.silent), 'source')} may fail, as the header tells no length: "
             f"{some_of(planned.silent)}"
         )
-    if planned.seconds is None:
-        yield "how long it takes: prepare some of them first, and --dry-run tells it of the others"
+    if planned.seconds is None or planned.bytes is None:
+        yield "how long it takes, and how much room: prepare some of them first, and --dry-run tells it of the others"
+    else:
+        yield (
+            f"about {duration(planned.seconds)} and {byte_size(planned.bytes)} in the dataset, if it goes by the bytes "
+            "of sources as in the jobs before"
+        )
 
 
 def _results(report: job.Report, dataset: str) -> list[str]:

@@ -4,16 +4,17 @@ written, and no Ray is started."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from ..errors import ShortGopError
 from ..manifests.tables import Manifest
+from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
 from .outcome import Planned, Report
 from .planning.deciding import FindLost, decide
 from .planning.how import How
-from .planning.survey import together
+from .planning.survey import Survey, together
 from .planning.window_plans import WindowPlan, WindowPlanner
 from .progress.job_status import read_status
 from .progress.tally import Tally, ignore
@@ -33,20 +34,13 @@ def dry_run(
     # Without a dataset there are no failures that could be set aside.
     how = replace(how, retry_failed=how.retry_failed or snapshot is None)
     decided = decide(listing, out, before, how, find_lost, dry_run=True)
-    # The number of frames is not yet told here as progress: none of them will be done.
-    planner = WindowPlanner(
-        listing, decided, replace(how, tally=Tally(ignore)), Looking(many_sources=how.window_sources)
-    )
-    plans = list(planner.plans(bool))
-    survey, lost = together(plan.survey for plan in plans), decided.known.lost
-    planned, unreadable = _planned(plans)
-    planned = replace(
-        planned,
-        made_again=len(survey.replaced | lost.keys() & _ids(plans)),
-        replaced=tuple(sorted(survey.replaced)),
-        seconds=_seconds(out, planned.frames),
-        bytes=_bytes(before, planned.frames),
-    )
+    # No progress counts the frames: none of them is encoded.
+    planner = WindowPlanner(listing, decided, replace(how, tally=Tally(ignore)), Looking(how.window_sources))
+    sums = _Sums(decided.known.lost)
+    for plan in planner.plans(bool):
+        sums.add(plan)
+    survey, lost, source_bytes = together(sums.surveys), sums.lost, sum(sums.sizes.values())
+    seconds, num_bytes = _as_before(out, source_bytes) or (None, None)
     return Report(
         sources=len(listing.table) + len(decided.left_out),
         already_there=survey.there,
@@ -55,57 +49,74 @@ def dry_run(
         bytes_added=0,
         seconds=how.tally.seconds,
         failures=(
-            *unreadable,
+            *sums.unreadable,
             *(changed_failure(item, lost) for item in survey.kept),
             *decided.aside.values(),
         ),
         snapshot=snapshot,
-        lost=tuple(sorted(lost.keys() - _ids(plans))),
+        lost=tuple(sorted(lost.keys() - sums.again)),
         outdated=tuple(item.source.id for item in survey.kept),
         relabelled=decided.relabelled,
         dropped=decided.left_out,
-        planned=planned,
+        planned=Planned(
+            sources=sums.sources,
+            source_bytes=source_bytes,
+            frames=sums.frames,
+            sources_with_frames=sums.with_frames,
+            silent=tuple(sorted(sums.silent)),
+            made_again=len(survey.replaced | sums.again),
+            replaced=tuple(sorted(survey.replaced)),
+            seconds=seconds,
+            bytes=num_bytes,
+        ),
     )
 
 
-def _ids(plans: Iterable[WindowPlan]) -> set[str]:
-    return {item.source.id for plan in plans for unit in plan.units for item in unit.items}
+@dataclass
+class _Sums:
+    """What the windows of a job would prepare. A large corpus has a thousand windows, and memory holds one. `lost` says
+    what is wrong with the lost videos of the dataset; those of `again` would be made again. `unreadable` are sources
+    that cannot be looked at. Several videos may be stretches of one file, so `sizes` are by file."""
 
+    lost: Mapping[str, str]
+    surveys: list[Survey] = field(default_factory=list)
+    again: set[str] = field(default_factory=set)
+    unreadable: list[Failure] = field(default_factory=list)
+    sizes: dict[tuple[str, str], int] = field(default_factory=dict)
+    silent: list[str] = field(default_factory=list)
+    sources: int = 0
+    frames: int = 0
+    with_frames: int = 0
 
-def _planned(plans: Iterable[WindowPlan]) -> tuple[Planned, list[Failure]]:
-    """The sums of what the plans would prepare, and the sources that cannot be looked at."""
-    unreadable: list[Failure] = []
-    silent: list[str] = []
-    # Several videos may be stretches of one file.
-    sizes: dict[tuple[str, str], int] = {}
-    sources = frames = with_frames = 0
-    for plan in plans:
+    def add(self, plan: WindowPlan) -> None:
+        self.surveys.append(plan.survey)
         without_frames = []
         for item in (item for unit in plan.units for item in unit.items):
             source, expected = item.source, plan.expected[item.source.id]
             if expected.problem:
-                unreadable.append(Failure(source.id, source.given, expected.problem, source.path))
+                self.unreadable.append(Failure(source.id, source.given, expected.problem, source.path))
                 continue
-            sizes[source.file] = item.size_bytes
-            sources, frames = sources + 1, frames + expected.frames
-            if expected.frames:
-                with_frames += 1
-            else:
+            self.again |= {source.id} & self.lost.keys()
+            self.sizes[source.file] = item.size_bytes
+            self.sources, self.frames = self.sources + 1, self.frames + expected.frames
+            if expected.frames or expected.seconds:
+                self.with_frames += 1
+            elif source.part is None or isinstance(source.part, Stretch):
+                # Of samples of tars and of pictures no header is read.
                 without_frames.append(source.id)
         # Of a window with too many files in stores no header was read.
         if any(each.frames for each in plan.expected.values()):
-            silent += without_frames
-    return Planned(sources, sum(sizes.values()), frames, with_frames, tuple(sorted(silent))), unreadable
+            self.silent += without_frames
 
 
-def _seconds(out: Storage, frames: int) -> float | None:
+def _as_before(out: Storage, source_bytes: int) -> tuple[float, int] | None:
+    """How many seconds the jobs before would have taken for so many bytes of sources, and how many bytes they would
+    have made of them. None if there were none: the costs that are expected of sources say nothing of seconds by the
+    clock."""
     with contextlib.suppress(ShortGopError, OSError):
-        history = [each for each in read_status(out).history if each.frames > 0]
-        if history:
-            return frames * sum(each.seconds for each in history) / sum(each.frames for each in history)
+        history = read_status(out).history
+        before = sum(each.bytes_in for each in history)
+        if before and any(each.bytes_out for each in history):
+            share = source_bytes / before
+            return share * sum(each.seconds for each in history), int(share * sum(each.bytes_out for each in history))
     return None
-
-
-def _bytes(before: Manifest, frames: int) -> int | None:
-    there = int(before.videos.num_frames.sum())
-    return int(frames * int(before.gops.length.sum()) / there) if there else None

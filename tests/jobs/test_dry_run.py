@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import shortgop
 from dataset_paths import shard_path
@@ -82,6 +83,15 @@ def test_sources_whose_headers_say_nothing_are_named(corpus: Path, tmp_path: Pat
     said = run("prep", corpus, "--out", tmp_path / "dataset", "--dry-run")
     assert "2 sources may fail, as the header tells no length: cut.mp4, page.mp4" in said.stdout
     assert "about 75 frames in the 2 whose headers tell it" in said.stdout
+
+
+def test_pictures_are_not_said_to_lack_a_length(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "shots").mkdir()
+    for number in range(3):
+        Image.new("RGB", (64, 48)).save(corpus / "shots" / f"{number}.png")
+    status, report = dry(corpus, tmp_path / "dataset", "--image-fps", "5")
+    planned = report["planned"]
+    assert (status, planned["sources"], planned["sources_with_frames"], planned["silent"]) == (0, 3, 2, [])
 
 
 class DryRuns:
