@@ -11,6 +11,7 @@ from ..errors import ShortGopError
 from ..manifests.tables import Manifest
 from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
+from ..wording import counted
 from .outcome import Planned, Report
 from .planning.deciding import FindLost, decide
 from .planning.how import How
@@ -39,6 +40,8 @@ def dry_run(
     sums = _Sums(decided.known.lost)
     for plan in planner.plans(bool):
         sums.add(plan)
+        seen = sum(each.to_prepare + each.there + len(each.kept) for each in sums.surveys)
+        how.tally.note(f"planning; {seen} of {counted(len(listing.table), 'source')}")
     survey, lost, source_bytes = together(sums.surveys), sums.lost, sum(sums.sizes.values())
     seconds, num_bytes = _as_before(out, source_bytes) or (None, None)
     return Report(
@@ -90,7 +93,8 @@ class _Sums:
 
     def add(self, plan: WindowPlan) -> None:
         self.surveys.append(plan.survey)
-        without_frames = []
+        # Of a window with too many files in stores no header is read, nor of samples of tars and of pictures.
+        reads_stored = any(each.frames for each in plan.expected.values())
         for item in (item for unit in plan.units for item in unit.items):
             source, expected = item.source, plan.expected[item.source.id]
             if expected.problem:
@@ -101,12 +105,10 @@ class _Sums:
             self.sources, self.frames = self.sources + 1, self.frames + expected.frames
             if expected.frames or expected.seconds:
                 self.with_frames += 1
-            elif source.part is None or isinstance(source.part, Stretch):
-                # Of samples of tars and of pictures no header is read.
-                without_frames.append(source.id)
-        # Of a window with too many files in stores no header was read.
-        if any(each.frames for each in plan.expected.values()):
-            self.silent += without_frames
+            elif (source.in_store is None or reads_stored) and (
+                source.part is None or isinstance(source.part, Stretch)
+            ):
+                self.silent.append(source.id)
 
 
 def _as_before(out: Storage, source_bytes: int) -> tuple[float, int] | None:

@@ -83,6 +83,9 @@ def test_sources_whose_headers_say_nothing_are_named(corpus: Path, tmp_path: Pat
     said = run("prep", corpus, "--out", tmp_path / "dataset", "--dry-run")
     assert "2 sources may fail, as the header tells no length: cut.mp4, page.mp4" in said.stdout
     assert "about 75 frames in the 2 whose headers tell it" in said.stdout
+    (corpus / "a.mp4").unlink()
+    (corpus / "b.mp4").unlink()
+    assert dry(corpus, tmp_path / "dataset")[1]["planned"]["silent"] == ["cut.mp4", "page.mp4"]
 
 
 def test_pictures_are_not_said_to_lack_a_length(corpus: Path, tmp_path: Path) -> None:
