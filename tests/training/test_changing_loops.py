@@ -1,4 +1,4 @@
-"""docs/trainers.md: loops whose weights and proportions change, and in which rows of batches go on in their videos."""
+"""docs/trainers.md: loops whose weights and proportions change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 import shortgop
 from documents import ROOT, section
-from training_videos import LENGTHS, make_videos, numbers
+from training_videos import make_videos, numbers
 
 TRAINERS = ROOT / "docs" / "trainers.md"
 
@@ -24,8 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def blocks_of(title: str) -> list[str]:
-    found = re.findall(r"```python\n(.*?)```", section(TRAINERS, title), re.DOTALL)
-    return [block.replace("batch_size=order", "workers=0, batch_size=order") for block in found]
+    return re.findall(r"```python\n(.*?)```", section(TRAINERS, title), re.DOTALL)
 
 
 class StoppedError(Exception):
@@ -74,28 +73,3 @@ def test_proportions_by_a_temperature(folder: Path) -> None:
     assert names["order"].quotas == (53, 11)
     batch = list(shortgop.ElasticSampler(names["mixed"], 64, order=names["order"]))[:64]
     assert sum(draw % 77 < 74 for draw in batch) == 53
-
-
-@pytest.mark.parametrize("world_size", [1, 2])
-def test_each_row_of_a_batch_goes_on_in_its_video(folder: Path, world_size: int) -> None:
-    (block,) = blocks_of("Rows that go on in their videos")
-    block = (
-        block.replace('"DATASET"', repr(str(folder))).replace("(16, step=16", "(4, step=4").replace("64, 64", "64, 96")
-    )
-    num_chunks = sum(count // 4 for count in LENGTHS)
-    for rank in range(world_size):
-        names: dict[str, Any] = {"shortgop": shortgop, "np": np, "torch": torch, "width": 2}
-        names |= {"first_epoch": 0, "epochs": 5, "rank": rank, "world_size": world_size, "train": trained_on}
-        exec(block.replace("(epoch, 64)", "(epoch, 2)"), names)
-        orders = [names["rows_of"](epoch, 2) for epoch in range(5)]
-        assert all(len(np.unique(order)) == order.size <= num_chunks for order in orders)
-        assert len({order.tobytes() for order in orders}) > 1
-
-
-def trained_on(frames: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
-    """The state is the number of the last frame of each row, and 1; or zeros, where a video begins."""
-    shown = [numbers(clip) for clip in frames]
-    for clip, before in zip(shown, state.tolist(), strict=True):
-        assert clip == list(range(clip[0], clip[0] + 4))
-        assert before == ([clip[0] - 1, 1] if clip[0] % 1000 else [0, 0])
-    return torch.tensor([[clip[-1], 1] for clip in shown], dtype=torch.float32)

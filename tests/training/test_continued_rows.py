@@ -1,7 +1,9 @@
-"""Continued: rows of batches that go on in their videos, for models that carry a state from batch to batch."""
+"""Continued: rows of batches that go on in their videos, for models that carry a state from batch to batch. One test
+runs the loop of docs/trainers.md."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import shortgop
+from documents import ROOT, section
 from shortgop.errors import UsageError
 from shortgop.training.sampling.continued import Continued
 from shortgop.training.which_clips.policies import AllClips, ClipsAt
@@ -22,6 +25,7 @@ from test_training_orders import indices
 from training_videos import LENGTHS, make_videos, numbers
 from video_tables import clips_of, video_table
 
+TRAINERS = ROOT / "docs" / "trainers.md"
 # Windows of four frames that follow one another: 10 of video a, 7 of b, of which the last has one frame, and 3 of c.
 WINDOWS = shortgop.AllClips(4, step=4, whole=False, ends="repeat_last")
 
@@ -86,21 +90,32 @@ class Recurrent:
 
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_state_is_carried_from_batch_to_batch_on_each_rank(folder: Path, world_size: int) -> None:
-    """20 windows in 4 rows of 5: every frame of all videos comes once in an epoch."""
-    clips = shortgop.ClipDataset(folder, WINDOWS)
-    seen = []
+    """By the loop of the page. 20 windows in 4 rows of 5: every frame of all videos comes once in an epoch."""
+    (block,) = re.findall(r"```python\n(.*?)```", section(TRAINERS, "Rows that go on in their videos"), re.DOTALL)
+    for there, here in (
+        ('"DATASET"', repr(str(folder))), ("(16, step=16", "(4, step=4"), ("64, 64", "64, 96"), ("s, 64,", "s, 4,"),
+        ("Continued(64))", "Continued(4), rank=rank, world_size=world_size)"), ("64 //", "4 //"),
+        ("clips, sampler)", "clips, sampler, workers=1)"),
+    ):  # fmt: skip
+        assert there in block
+        block = block.replace(there, here)
+    epochs: list[list[int]] = [[], []]
+
+    def train(frames: torch.Tensor, mask: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        """The state is the number of the last frame of each row, and 1; or zeros, where a video begins."""
+        shown = [numbers(clip[seen]) for clip, seen in zip(frames, mask, strict=True)]
+        for clip, (before, goes_on) in zip(shown, state.tolist(), strict=True):
+            assert clip[0] == before + 1 if goes_on else before == 0
+        epochs[names["epoch"]].extend(frame for clip in shown for frame in clip)
+        return torch.tensor([[clip[-1], 1] for clip in shown], dtype=torch.float32)
+
+    names: dict[str, Any] = {"shortgop": shortgop, "torch": torch, "width": 2, "epochs": 2, "train": train}
     for rank in range(world_size):
-        sampler = shortgop.ElasticSampler(clips, 4, order=Continued(4), rank=rank, world_size=world_size)
-        with shortgop.ClipLoader(clips, sampler, workers=1) as loader:
-            for epoch in range(2):
-                sampler.set_epoch(epoch)
-                model = Recurrent(4 // world_size)
-                for batch in loader:
-                    model.train(batch)
-                seen.append([frame for row in model.seen for frame in row])
+        names |= {"rank": rank, "world_size": world_size}
+        exec(block, names)
+        names["loader"].close()
     every = [1000 * video + frame for video, length in enumerate(LENGTHS) for frame in range(length)]
-    for epoch in range(2):
-        assert sorted(frame for rank in seen[epoch::2] for frame in rank) == every
+    assert [sorted(frames) for frames in epochs] == [every, every]
 
 
 def test_a_run_goes_on_in_mid_epoch_in_either_loader(folder: Path) -> None:

@@ -219,7 +219,7 @@ def test_stretches_and_videos_of_other_datasets_are_told_apart(folder: Path, tmp
 
 
 def test_the_page_has_as_many_batches_of_each_size_of_a_multigrid() -> None:
-    shown = re.search(r"batches of (\d+), (\d+) and (\d+),\n`keep=(\[4/7, .*?\])`", PAGE.read_text())
+    shown = re.search(r"batches of (\d+), (\d+) and (\d+),\s`keep=(\[4/7, .*?\])`", PAGE.read_text())
     assert shown is not None
     sizes = [int(size) for size in shown.groups()[:3]]
     found = dealing([list(range(56 * 7))] * 3, eval(shown[4]))(0)

@@ -60,7 +60,7 @@ FENCED = {
         "test_ray_data.test_what_the_page_shows_runs",
         "test_changing_loops.test_weights_that_change_go_on_from_any_batch",
         "test_changing_loops.test_proportions_by_a_temperature",
-        "test_changing_loops.test_each_row_of_a_batch_goes_on_in_its_video",
+        "test_continued_rows.test_a_state_is_carried_from_batch_to_batch_on_each_rank",
         "test_training_page.test_buckets",
         "test_latents.test_training_gets_the_latent_of_its_clip",
         "test_latents.test_training_gets_the_latent_of_its_clip",
