@@ -7,10 +7,12 @@ PyAV and TorchCodec, `make bench` also decord and OpenCV.
 from __future__ import annotations
 
 import re
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 import torch
@@ -18,9 +20,11 @@ import torch
 import shortgop
 from datasets import make_dataset
 from documents import ROOT, blocks, section
-from synthetic import constant_rate_pts, make_video, read_number
+from shortgop.prep.running.ffmpeg import find_ffmpeg
+from synthetic import constant_rate_pts, decode_rgb, make_video, read_number
 
 PAGE = ROOT / "docs" / "trainers.md"
+TRAINING = ROOT / "docs" / "training.md"
 RATE, COUNT = Fraction(30), 75
 
 
@@ -109,14 +113,37 @@ def test_the_sides_of_here_are_the_frames_that_were_asked_for(folder: Path) -> N
 
 def test_numbers_of_frames_are_those_of_a_file_of_a_variable_rate(folder: Path) -> None:
     video = shortgop.open(folder / "dataset")["b.mp4"]
-    assert len(video) > 60
-    (block,) = (block.text for block in blocks(PAGE) if "number_in_file" in block.text)
-    names: dict[str, Any] = {"video": video, "np": np}
-    exec(block, names)
+    names = numbered(video)
     assert [read_number(frame) - 900 for frame in video] == names["number_in_file"].tolist()
-    frames = names["frames"].tolist()
+    (rule,) = re.findall(r"`(np\.searchsorted\(number_in_file, .*?)`", PAGE.read_text())
+    frames = eval(rule, names)
     assert shown(video.get_frames_at(frames).data) == [930, 903]
     assert shown(video.get_frames_at([frame - 1 for frame in frames]).data) == [929, 902]
+
+
+def test_numbers_of_frames_of_a_file_that_was_cut_or_prepared_at_another_rate(folder: Path, tmp_path: Path) -> None:
+    """A file that was cut without encoding has packets before its first frame that are not shown."""
+    cut = tmp_path / "cut.mp4"
+    command = [find_ffmpeg().path, "-v", "error", "-ss", "0.75", "-i", str(folder / "a.mp4"), "-c", "copy", str(cut)]
+    subprocess.run(command, check=True)
+    expected = [read_number(frame) for frame in decode_rgb(cut)]
+    assert 0 < len(expected) < COUNT
+    for fps in (None, 8):
+        shortgop.prepare(cut, tmp_path / str(fps), fps=fps, runner="inline")
+        (video,) = shortgop.open(tmp_path / str(fps))
+        assert (fps is None) == (video.changes.dropped == 0)
+        item = shortgop.ClipDataset(tmp_path / str(fps), shortgop.AllClips(len(video)))[0]
+        names = numbered(video) | {"labels": np.array(expected), "item": item}
+        (rule,) = re.findall(r"`(labels\[number_in_file.*?)`", TRAINING.read_text())
+        assert eval(rule, names).tolist() == [read_number(frame) for frame in item["frames"]]
+
+
+def numbered(video: Any) -> dict[str, Any]:
+    """What the block says of a video."""
+    (block,) = (block.text for block in blocks(TRAINING) if "number_in_file" in block.text)
+    names: dict[str, Any] = {"video": video, "np": np, "av": av}
+    exec(block, names)
+    return names
 
 
 def test_frames_of_pytorchvideos_clips(folder: Path) -> None:

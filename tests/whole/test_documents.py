@@ -46,7 +46,9 @@ FENCED = {
         "test_training_steps.test_steps_in_place_of_epochs",
         "test_training_page.test_clips_of_several_sizes",
         "test_training_page_items.test_labels_for_each_frame_and_several_cameras",
+        "test_migrations.test_numbers_of_frames_are_those_of_a_file_of_a_variable_rate",
         "test_training_page_items.test_boxes_follow_crops_and_flips",
+        "test_masks.test_masks_lie_where_their_frames_show_them",
         "test_training_page_items.test_pairs_of_clips_are_of_one_video",
         "test_training_page_items.test_pairs_at_different_speeds",
         "test_training_page_items.test_clips_of_other_stretches_of_the_same_video",
@@ -69,7 +71,6 @@ FENCED = {
         "test_token_packs.test_packs_are_as_many_on_each_rank_and_go_on",
         "test_robot_clips.test_what_the_page_shows_runs",
         "test_documents.test_the_dataset_class_before_and_after",
-        "test_migrations.test_numbers_of_frames_are_those_of_a_file_of_a_variable_rate",
         "test_training_page.test_frames_between_a_start_and_a_goal",
     ],
     # And those that need a cloud or a cluster: all of its blocks are marked.
