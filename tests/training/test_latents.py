@@ -152,3 +152,23 @@ def test_a_run_that_writes_a_file_for_each_video_goes_on_with_those_that_are_mis
     assert [written[name] for name in videos.ids] == expected
     with pytest.warns(DatasetWarning, match="the dataset has no clips"):
         assert not len(shortgop.ClipDataset(videos, shortgop.AllClips(1000, ends="drop")))
+
+
+def test_later_runs_have_the_videos_that_earlier_ones_had_not(dataset: Path, tmp_path: Path) -> None:
+    page = section(ROOT / "docs" / "trainers.md", "Latents that are computed once")
+    shown = [re.search(pattern, page) for pattern in (r"`done = (\{.*?\})`", r"`(np\.searchsorted\(.*?)`")]
+    done_already, part_of = (each[1] for each in shown if each is not None)
+    names: dict[str, Any] = {"shortgop": shortgop, "np": np, "folder": tmp_path / "latents"}
+    names["folder"].mkdir()
+    policy, ids = shortgop.AllClips(17, step=17, ends="drop"), shortgop.open(dataset).ids
+    for number, known in enumerate((ids[1:2], ids[:2], ids)):
+        new = [name for name in known if name not in eval(done_already, names)]
+        assert len(new) == 1
+        clips = shortgop.ClipDataset(dataset, policy, videos=new)
+        np.save(names["folder"] / f"{number:03}.npy", [read_number(item["frames"][0]) for item in clips])
+        clips.clip_table().to_parquet(names["folder"] / f"{number:03}.parquet")
+    names["parts"] = [np.load(file) for file in sorted(names["folder"].glob("*.npy"))]
+    table = shortgop.ClipTable.from_parquet(names["folder"])
+    assert [eval(part_of, names | {"r": row}) for row in range(8)] == [0, 0, 0, 1, 1, 1, 1, 2]
+    for item, latent in zip(shortgop.ClipDataset(dataset, table), np.concatenate(names["parts"]), strict=True):
+        assert read_number(item["frames"][0]) == latent
