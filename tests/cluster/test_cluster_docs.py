@@ -51,7 +51,7 @@ def commands(text: str) -> Iterator[list[str]]:
     for line in text.splitlines():
         substituted = re.fullmatch(r"\w+=\$\((.*)\)", line)
         whole = substituted[1] if substituted else line
-        for part in [whole] if "'" in whole else re.split(r";|&$|> /dev/null", whole):
+        for part in [whole] if "'" in whole else re.split(r";|\||&$|> /dev/null", whole):
             words = shlex.split(part)
             while words and re.match(r"\w+=", words[0]):
                 words = words[1:]
