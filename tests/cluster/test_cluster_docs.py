@@ -83,7 +83,7 @@ def test_the_files_that_commands_name_are_there() -> None:
     assert {Path(each).parts[1] for each in named} == {"kubernetes", "ray_up", "slurm"}
     assert all((ROOT / each).is_file() for each in named)
     others = {words[0] for words in COMMANDS} - PROGRAMS.keys()
-    assert others <= {"date", "docker", "kubectl", "sbatch", "squeue", "source", "scp", "prometheus"}
+    assert others <= {"date", "docker", "jq", "kubectl", "sbatch", "squeue", "source", "scp", "prometheus"}
 
 
 @pytest.fixture
