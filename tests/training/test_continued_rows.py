@@ -159,7 +159,7 @@ def test_batches_that_would_not_go_on_are_refused(folder: Path) -> None:
 
 def test_clips_of_a_video_share_their_crop_and_flip_in_an_epoch(folder: Path) -> None:
     """Otherwise a state would be carried into a picture that is mirrored, or of another part."""
-    frames = shortgop.Output(size=(32, 48), crop="random", flip=0.5, per="video")
+    frames = shortgop.Output(size=(32, 48), crop="random", flip=0.5, same_for="video")
     small = shortgop.Output(size=(16, 24), shared="frames")
     clips = shortgop.ClipDataset(folder, WINDOWS, outputs={"frames": frames, "small": small})
     sampler = shortgop.ElasticSampler(clips, 4, order=Continued(4))
@@ -182,15 +182,28 @@ def test_clips_of_a_video_share_their_crop_and_flip_in_an_epoch(folder: Path) ->
 
 def test_each_stretch_has_a_crop_of_its_own(folder: Path) -> None:
     stretches = shortgop.Stretches(["a.mp4"] * 5, frames=[(first, first + 8) for first in range(0, 40, 8)])
-    frames = shortgop.Output(size=(32, 48), crop="random", per="video")
+    frames = shortgop.Output(size=(32, 48), crop="random", same_for="video")
     clips = shortgop.ClipDataset(folder, WINDOWS, outputs={"frames": frames}, videos=stretches)
     crops = [tuple(item["crop"].tolist()) for item in clips.items(range(10))]
     assert crops[::2] == crops[1::2]
     assert len(set(crops)) == 5
 
 
+def test_datasets_with_one_seed_have_the_same_crops(folder: Path, tmp_path: Path) -> None:
+    """As pictures and their masks, which have other ids."""
+    frames = shortgop.Output(size=(32, 48), crop="random", flip=0.5, same_for="video")
+    masks = make_videos(tmp_path / "masks", prefix="mask-")
+    seen = [
+        [(*item["crop"].tolist(), item["flip"].item()) for item in clips.items(range(40))]
+        for clips in (shortgop.ClipDataset(each, WINDOWS, outputs={"frames": frames}) for each in (folder, masks))
+    ]
+    assert seen[0] == seen[1]
+    # Of each video in each of two epochs.
+    assert len(set(seen[0])) == 6
+
+
 def test_what_crops_are_drawn_for_is_checked() -> None:
-    with pytest.raises(UsageError, match="per is 'epoch'; it can be"):
-        shortgop.Output(per="epoch")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="shared='frames' takes crop and flip of that output: leave per out"):
-        shortgop.Output(shared="frames", per="video")
+    with pytest.raises(UsageError, match="same_for is 'epoch'; it can be"):
+        shortgop.Output(same_for="epoch")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="shared='frames' takes crop and flip of that output: leave same_for out"):
+        shortgop.Output(shared="frames", same_for="video")

@@ -15,7 +15,9 @@ from shortgop.training.pixels.named_outputs import Outputs
 
 def drawn(output: Output, count: int, size: tuple[int, int] = (64, 96)) -> torch.Tensor:
     """Crops of many draws: (draws, 4)."""
-    views = Outputs({"frames": output}, taken=(), seed=5).views(range(count), [size] * count, ["v"] * count)
+    views = Outputs({"frames": output}, taken=(), seed=5).views(
+        range(count), [(0, 0)] * count, [size] * count, ["v"] * count
+    )
     return views.columns()["crop"]
 
 
@@ -103,9 +105,12 @@ def test_random_crops_that_are_resized_lie_within_frames_of_any_shape(output: Ou
 
 
 def test_flips_are_as_likely_as_was_asked() -> None:
-    views = Outputs({"frames": Output(flip=0.3)}, taken=(), seed=5).views(range(4000), [(64, 96)] * 4000, ["v"] * 4000)
+    views = Outputs({"frames": Output(flip=0.3)}, taken=(), seed=5).views(
+        range(4000), [(0, 0)] * 4000, [(64, 96)] * 4000, ["v"] * 4000
+    )
     # Five standard deviations.
     assert abs(views.columns()["flip"].double().mean().item() - 0.3) < 0.037
     assert not any(
-        each.flip for each in Outputs({"f": Output()}, taken=(), seed=5).views([0], [(8, 8)], "v").geometries["f"]
+        each.flip
+        for each in Outputs({"f": Output()}, taken=(), seed=5).views([0], [(0, 0)], [(8, 8)], "v").geometries["f"]
     )

@@ -5,8 +5,9 @@ The frames of the first camera show the number of their row, those of the second
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -75,8 +76,9 @@ def test_each_camera_has_a_crop_of_its_own_which_its_times_share(places: tuple[P
     assert len({front for front, _ in drawn}) > 10
 
 
-def test_all_cameras_may_have_the_same_crop(places: tuple[Path, Path]) -> None:
-    for item in clips(places, outputs=RANDOM, same_for_cameras=True):
+@pytest.mark.parametrize("same_for", ["clip", "video"])
+def test_all_cameras_may_have_the_same_crop(same_for: Literal["clip", "video"], places: tuple[Path, Path]) -> None:
+    for item in clips(places, outputs=replace(RANDOM, same_for=same_for), same_for_cameras=True):
         assert torch.equal(item[f"{FRONT}_crop"], item[f"{WRIST}_crop"])
         assert torch.equal(item[f"{FRONT}_flip"], item[f"{WRIST}_flip"])
 

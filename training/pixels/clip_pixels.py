@@ -11,7 +11,7 @@ from ...manifests.ragged import Array
 from ...readers.convert.copies import array_of
 from ...readers.frame_format import PixelFormat
 from ..which_clips.clips import Clip
-from .named_outputs import Entry, Outputs, Views
+from .named_outputs import Outputs, Views
 from .opened import OpenedDataset
 from .rows import Rows
 from .transforms import Read
@@ -37,8 +37,7 @@ def read_clips(
     if rows is not None:
         _check_as_long(opened, clips)
     if outputs is not None:
-        entries = [(clip.draw // num_clips, -1 if clip.stretch is None else clip.stretch) for clip in clips]
-        return _read_outputs(opened, outputs, clips, entries, rows, black=black, several=several)
+        return _read_outputs(opened, outputs, clips, rows, num_clips=num_clips, black=black, several=several)
     videos, wanted = _videos_and_frames(clips)
     if rows is None:
         groups = _alike(opened, videos, wanted) if several else [list(range(len(clips)))]
@@ -120,16 +119,17 @@ def _read_outputs(
     opened: OpenedDataset,
     outputs: Outputs,
     clips: Sequence[Clip],
-    entries: Sequence[Entry],
     rows: Rows | None,
     *,
+    num_clips: int,
     black: bool,
     several: bool,
 ) -> dict[str, Read]:
     if not clips:
         return {name: torch.empty(0, device="cpu") for name in outputs.named}
     videos, counts = [clip.video for clip in clips], [len(clip.frames) for clip in clips]
-    views = outputs.views([clip.draw for clip in clips], *opened.sizes_and_ids(videos), counts, entries)
+    draws, passes = [clip.draw for clip in clips], [(clip.draw // num_clips, clip.place) for clip in clips]
+    views = outputs.views(draws, passes, *opened.sizes_and_ids(videos), counts)
     groups = [list(range(len(clips)))]
     if rows is None and several:
         sizes = zip(*([each.size for each in made] for made in views.geometries.values()), strict=True)

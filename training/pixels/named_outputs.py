@@ -13,9 +13,6 @@ from ...readers.frame_format import Geometry
 from ..which_clips.keyed import key
 from .outputs import RANDOM_CROPS, Output
 
-Entry = tuple[int, int]
-"""Which time the videos of a dataset are gone through, and the number of a stretch, or -1 for a whole video."""
-
 
 @dataclass(frozen=True)
 class Views:
@@ -86,13 +83,14 @@ class Outputs:
     def views(
         self,
         draws: Sequence[int],
+        passes: Sequence[tuple[int, int]],
         sizes: Sequence[tuple[int, int]],
         ids: Sequence[str],
         counts: Sequence[int] | None = None,
-        entries: Sequence[Entry] = (),
     ) -> Views:
-        """The geometries of clips of these draws; `sizes` are (height, width) of their frames, `ids` their videos', and
-        `counts` how many frames they have, where a size depends on it. `entries` are what outputs per video go by."""
+        """The geometries of clips of these draws. `passes` are which time the videos are gone through, and the clip's
+        place in the table of these, for outputs with same_for="video"; `sizes` are (height, width) of their frames,
+        `ids` their videos', and `counts` how many frames they have, where a size depends on it."""
         made: dict[str, list[Geometry]] = {}
         counts = [1] * len(draws) if counts is None else counts
         # Those that others share the crop of come first.
@@ -102,7 +100,8 @@ class Outputs:
                 count = counts[place] if output.frames is None else len(output.frames)
                 try:
                     if output.shared is None:
-                        of = (draw,) if output.per == "clip" else (video, *entries[place])
+                        # No id: cameras and paired datasets have the same places, and other ids.
+                        of = (draw,) if output.same_for == "clip" else passes[place]
                         geometry = output.sized(count, *size).geometry(*size, key(self._keys[name], *of))
                     else:
                         part = made[output.shared][place]

@@ -28,7 +28,7 @@ from .random_crops import NUMBERS, random_part, resized_part, scaled_part, unit_
 SizeOf = Callable[[int, int, int], Size]
 """How large a clip of so many frames of this height and width becomes."""
 Crop = Literal["center", "random", "random-scaled", "random-resized"] | tuple[int, int, int, int]
-Per = Literal["clip", "video"]
+SameFor = Literal["clip", "video"]
 RANDOM_CROPS = ("random", "random-scaled", "random-resized")
 _COLORS = ("rgb", "ycbcr", "grey")
 
@@ -65,13 +65,15 @@ class Output:
     - `layout`: the order of frames, channels, height and width, in the tensor and in memory: any order of "TCHW".
     - `frames`: which of the clip's frames it has, as indices of these; -1 is the last one. None stands for all.
     - `shared`: the name of another output, whose crop and flip it takes, resized to its own `size`; it has no `crop`,
-      `scale`, `ratio`, `flip` and `per` then.
-    - `per`: what has a crop and flip of its own: each "clip", or each "video", so that its clips have the same in an
-      epoch, as models need it that carry a state from clip to clip. Each of Stretches counts as a video.
+      `scale`, `ratio`, `flip` and `same_for` then.
+    - `same_for`: what has the same crop and flip: all frames of a "clip", or all clips of a "video", as models need it
+      that carry a state from clip to clip. Each of Stretches counts as a video. They are the same each time that the
+      videos are gone through; where an order repeats clips within an epoch (Weighted, Systematic, ClassBalanced,
+      ClassBatches, Mixture), others each time. What is random in a `transform` is drawn for each clip all the same.
 
-    All frames of a clip have the same crop and flip. They are a function of the dataset's seed, the output's name and
-    the draw (with per="video" of the epoch and the video's id), so they do not depend on workers, batches or ranks, and
-    differ from epoch to epoch. UsageError for values that are wrong, or that do not go together.
+    Crops and flips are a function of the dataset's seed, the output's name and the draw (with same_for="video" of the
+    epoch and the video's place in the dataset), so they do not depend on workers, batches or ranks, and differ from
+    epoch to epoch. UsageError for values that are wrong, or that do not go together.
     """
 
     size: Size | SizeOf | None = None
@@ -85,7 +87,7 @@ class Output:
     layout: str = "TCHW"
     frames: Sequence[int] | None = None
     shared: str | None = None
-    per: Per = "clip"
+    same_for: SameFor = "clip"
 
     def __post_init__(self) -> None:
         if callable(self.size):
@@ -120,7 +122,7 @@ class Output:
                 raise UsageError("frames is empty; an output has one frame of a clip or more")
             self._set("frames", frames)
         own = {"crop": self.crop, "scale": self.scale, "ratio": self.ratio, "flip": self.flip or None}
-        given = [name for name, value in own.items() if value is not None] + ["per"] * (self.per != "clip")
+        given = [name for name, value in own.items() if value is not None] + ["same_for"] * (self.same_for != "clip")
         if self.shared is not None and given:
             raise UsageError(f"shared={self.shared!r} takes crop and flip of that output: leave {given[0]} out")
 
@@ -128,8 +130,8 @@ class Output:
         self._set("flip", float(number(self.flip, "flip")))
         if not 0 <= self.flip <= 1:
             raise UsageError(f"flip is {self.flip}; it is a probability, from 0 to 1")
-        if self.per not in get_args(Per):
-            raise UsageError(f'per is {self.per!r}; it can be "clip" or "video"')
+        if self.same_for not in get_args(SameFor):
+            raise UsageError(f'same_for is {self.same_for!r}; it can be "clip" or "video"')
         for name, most in (("scale", 1.0), ("ratio", math.inf)):
             bounds = getattr(self, name)
             if bounds is None:

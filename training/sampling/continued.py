@@ -34,7 +34,7 @@ class Continued:
 
     Row r of a batch is the clip that follows row r of the batch before it in its video, or the first clip of another
     video. Which clip follows is a matter of the policy: take one whose clips follow one another, and for random crops
-    and flips Output(per="video"). Rows are equally long, so where an epoch begins, a row may begin within a video;
+    and flips Output(same_for="video"). Rows are equally long, so where an epoch begins, a row may begin within a video;
     carry no state from one epoch to the next. Fewer than `rows` clips are left out, other ones in each epoch. Each clip
     is as likely at each position.
 

@@ -41,11 +41,13 @@ NO_CLIPS = (
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """What a draw stands for. `start` is the frame that offsets count from. `mask` is True where a frame is the one
-    that was called for, and None where the policy never replaces any. `stretch` is the number of the stretch that the
-    clip is taken from, and None where that is the whole video."""
+    """What a draw stands for. `place` is that of its video, or stretch of one, in the table of videos. `start` is the
+    frame that offsets count from. `mask` is True where a frame is the one that was called for, and None where the
+    policy never replaces any. `stretch` is the number of the stretch that the clip is taken from, and None where that
+    is the whole video."""
 
     draw: int
+    place: int
     video: int
     start: int
     frames: Array
@@ -101,7 +103,7 @@ class OfVideos:
         """The clip of a draw. `video` is a place in the table of videos, and `start` and `frames` count from the first
         frame of that entry, which may be a stretch of a video."""
         origin, stretch = self.videos.first_frame(video), None if self.videos.first_frames is None else video
-        return Clip(draw, self.videos.row(video), origin + start, origin + frames, mask, stretch)
+        return Clip(draw, video, self.videos.row(video), origin + start, origin + frames, mask, stretch)
 
 
 class OfTable(OfVideos):
