@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from shortgop.errors import UsageError
+from shortgop.training.sampling.bound_order import BoundOrder
 from shortgop.training.sampling.class_batches import ClassBatches
 from shortgop.training.sampling.orders import Mixture
 from shortgop.training.which_clips.mixing import MixedIndex
@@ -148,6 +149,9 @@ def test_other_batches_are_refused(folder: Path) -> None:
         shortgop.ElasticSampler(both, 10, order=Mixture([6, 4], [order, order]))
     assert Mixture([6, 4], [order, shortgop.Shuffled()]).bound(both.clip_index, 0).batch == 10
     shortgop.ElasticSampler(clips, 12, order=order)
+    of_a_user = BoundOrder(10, lambda _, positions: positions, "InFives()", batch=5)
+    with pytest.raises(UsageError, match=r"^a batch is 4, and the order is InFives\(\): make it 5, or a multiple$"):
+        of_a_user.check_batch(4, "a batch")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ runs the loop of docs/trainers.md."""
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,13 @@ from torch.utils.data import DataLoader
 
 import shortgop
 from documents import ROOT, section
-from shortgop.errors import UsageError
+from shortgop.errors import DatasetWarning, UsageError
 from shortgop.training.sampling.continued import Continued
 from shortgop.training.which_clips.policies import AllClips, ClipsAt
 from shortgop.training.which_clips.table_index import table_index
 from test_training_keyed import chi_square_is_ordinary
 from test_training_orders import indices
-from training_videos import LENGTHS, make_videos, numbers
+from training_videos import LENGTHS, damaged_copy, make_videos, numbers
 from video_tables import clips_of, video_table
 
 TRAINERS = ROOT / "docs" / "trainers.md"
@@ -66,26 +67,42 @@ def test_clips_of_a_table_go_on_as_the_table_has_them() -> None:
     assert following == [2, 3, 4, 0, 1]
 
 
+def test_another_seed_gives_other_rows() -> None:
+    """Both what follows what, and where the rows begin."""
+    many, one = clips_of(AllClips(1), [2] * 12), clips_of(AllClips(1), [24])
+    for clips in (many, one):
+        seeds = [indices(Continued(1), clips, 0, seed=seed) for seed in range(4)]
+        from_clip_0 = [tuple(np.roll(found, -found.index(0)).tolist()) for found in seeds]
+        assert len(set(from_clip_0)) == (4 if clips is many else 1)
+        assert len({found[0] for found in seeds}) > 1
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_videos(tmp_path_factory.mktemp("clips"))
 
 
 class Recurrent:
-    """What a training loop with a state does: for each row it keeps which frame it saw last, of which video."""
+    """What a training loop with a state does, as the docstring of Continued has it: for each row it keeps which frame
+    it saw last, and forgets it where the next clip does not go on there. `of` is what tells videos apart."""
 
-    def __init__(self, rows: int) -> None:
-        self.state = torch.full((rows,), -1)
+    def __init__(self, rows: int, of: str = "video") -> None:
+        self.state = self.video = self.start = torch.full((rows,), -1)
         self.seen: list[list[int]] = [[] for _ in range(rows)]
+        self.carried, self.of = 0, of
 
     def train(self, batch: Any) -> None:
-        self.state[batch["start"] == 0] = -1
+        state = self.state.clone()
+        state[(batch[self.of] != self.video) | (batch["start"] != self.start + 4)] = -1
+        self.video, self.start = batch[self.of], batch["start"]
         for row, frames in enumerate(batch["frames"]):
-            shown = numbers(frames[batch["mask"][row]])
-            if self.state[row] >= 0:
-                assert shown[0] == self.state[row] + 1
-            self.state[row] = shown[-1]
+            shown = numbers(frames[batch["mask"][row]] if "mask" in batch else frames)
+            goes_on = bool(self.seen[row]) and shown[0] == self.seen[row][-1] + 1
+            assert goes_on == bool(state[row] >= 0)
+            self.carried += goes_on
+            state[row] = shown[-1]
             self.seen[row].extend(shown)
+        self.state = state
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
@@ -118,6 +135,30 @@ def test_a_state_is_carried_from_batch_to_batch_on_each_rank(folder: Path, world
     assert [sorted(frames) for frames in epochs] == [every, every]
 
 
+def test_a_state_is_carried_where_clips_go_on_wherever_videos_begin(folder: Path, tmp_path: Path) -> None:
+    """Their first clips start elsewhere than at frame 0, or other clips stand in for some; epochs follow each other."""
+    stretches = shortgop.Stretches(["a.mp4"] * 3 + ["b.mp4"], frames=[(3, 13), (14, 22), (23, 33), (1, 9)])
+    skipping = shortgop.AllClips(4, step=4, whole=False, ends="repeat_last", skip=(2, 0))
+    from_before = shortgop.AllClips(shortgop.Offsets(frames=[-1, 0, 1, 2]), step=4, ends="drop")
+    for clips in (
+        shortgop.ClipDataset(folder, WINDOWS),
+        shortgop.ClipDataset(folder, WINDOWS, videos=stretches),
+        shortgop.ClipDataset(folder, skipping),
+        shortgop.ClipDataset(folder, from_before),
+        shortgop.ClipDataset(damaged_copy(folder, tmp_path / "damaged"), WINDOWS, on_error="skip"),
+    ):
+        sampler = shortgop.ElasticSampler(clips, 2, order=Continued(2))
+        model = Recurrent(2, "stretch" if "stretch" in clips[0] else "video")
+        with warnings.catch_warnings():
+            # It tells which clips are skipped.
+            warnings.simplefilter("ignore", DatasetWarning)
+            for epoch in range(3):
+                sampler.set_epoch(epoch)
+                for batch in DataLoader(clips, 2, sampler=sampler):
+                    model.train(batch)
+        assert model.carried > 3 * (len(clips) - 12)
+
+
 def test_a_run_goes_on_in_mid_epoch_in_either_loader(folder: Path) -> None:
     """From what the first batches left as state and as `batch.state` the same batches follow."""
     clips = shortgop.ClipDataset(folder, WINDOWS)
@@ -135,8 +176,52 @@ def test_a_run_goes_on_in_mid_epoch_in_either_loader(folder: Path) -> None:
     model = Recurrent(4)
     for batch in [*batches[:2], *rest]:
         model.train(batch)
-    with pytest.raises(UsageError, match=r"another order: 'Continued\(rows=4\)', now 'Continued\(rows=2\)'"):
+    # It depends on no labels and no weights.
+    said = r"another order: 'Continued\(rows=4\)', now 'Continued\(rows=2\)'.* as they were then, or begin without it"
+    with pytest.raises(UsageError, match=said):
         shortgop.ElasticSampler(clips, 2, order=Continued(2), seed=5).load_state_dict(state)
+
+
+def test_a_loader_whose_batches_are_not_all_rows_of_the_rank_is_refused(folder: Path) -> None:
+    """Their rows would be parts of batches, and each other row would be another one."""
+    clips = shortgop.ClipDataset(folder, WINDOWS)
+    for batch_size, world_size, drop_last in ((2, 1, True), (3, 1, False), (1, 2, True), (4, 2, True)):
+        sampler = shortgop.ElasticSampler(
+            clips, 4, order=Continued(4), rank=0, world_size=world_size, drop_last=drop_last
+        )
+        rows = 4 // world_size
+        said = f"^{batch_size} clips .* rank 0 of {world_size} has {rows} rows .* batch_size={rows}. Gradients are accu"
+        with pytest.raises(UsageError, match=said):
+            next(iter(DataLoader(clips, batch_size, sampler=sampler)))
+    # One of three ranks has two of four rows.
+    for rank, rows in enumerate((1, 1, 2)):
+        sampler = shortgop.ElasticSampler(clips, 4, order=Continued(4), rank=rank, world_size=3, drop_last=False)
+        model = Recurrent(rows)
+        for batch in DataLoader(clips, rows, sampler=sampler):
+            model.train(batch)
+
+
+def test_batches_that_come_in_another_order_are_refused(folder: Path) -> None:
+    clips = shortgop.ClipDataset(folder, WINDOWS)
+    for order, refused in ((Continued(4), True), (shortgop.Shuffled(), False)):
+        sampler = shortgop.ElasticSampler(clips, 4, order=order)
+        loader = DataLoader(clips, 4, sampler=sampler, num_workers=1, in_order=False)
+        if refused:
+            with pytest.raises(UsageError, match="Continued, of 4 rows, .* in_order=False, .*: leave in_order out"):
+                next(iter(loader))
+        else:
+            assert len(next(iter(loader))["draw"]) == 4
+
+
+def test_a_state_within_a_batch_is_refused(folder: Path) -> None:
+    """The rows of the next batch would be parts of two."""
+    clips = shortgop.ClipDataset(folder, WINDOWS)
+    sampler = shortgop.ElasticSampler(clips, 4, order=Continued(4))
+    draws = iter(sampler)
+    for _ in range(6):
+        next(draws)
+    with pytest.raises(UsageError, match="inside a global batch, and the batches of the order go on .* row by row"):
+        shortgop.ElasticSampler(clips, 4, order=Continued(4)).load_state_dict(sampler.state_dict())
 
 
 def test_batches_that_would_not_go_on_are_refused(folder: Path) -> None:
@@ -149,9 +234,13 @@ def test_batches_that_would_not_go_on_are_refused(folder: Path) -> None:
     with pytest.raises(UsageError, match="rows is 0"):
         Continued(0)
     two = shortgop.MixedClips([clips, clips])
-    with pytest.raises(UsageError, match="Continued, of 3 rows, and in a Mixture clips of other datasets would come"):
+    with pytest.raises(UsageError, match="3 ranks do not divide evenly; give a multiple of 3, and Continued as many"):
+        shortgop.ElasticSampler(clips, 4, order=Continued(4), rank=0, world_size=3)
+    with pytest.raises(UsageError, match="3 ranks do not divide evenly; give a multiple of 3$"):
+        shortgop.ElasticSampler(clips, 4, rank=0, world_size=3)
+    with pytest.raises(UsageError, match="Continued, of 3 rows, and in a Mixture clips come in another order"):
         shortgop.ElasticSampler(two, 4, order=shortgop.Mixture([3, 1], [Continued(3), shortgop.Shuffled()]))
-    with pytest.raises(UsageError, match="Continued, of 4 rows, and in buckets clips of other datasets would come"):
+    with pytest.raises(UsageError, match="Continued, of 4 rows, and in buckets clips come in another order"):
         shortgop.BucketSampler(two, 4, orders=Continued(4))
     # Videos of several datasets go on in one order of all of them.
     assert shortgop.ElasticSampler(two, 4, order=Continued(4)).num_batches == 10

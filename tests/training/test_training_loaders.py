@@ -134,6 +134,18 @@ def test_batches_that_accelerate_would_divide_once_more_are_refused(
     assert len(draws(loaders.prepare_data_loader(loader, num_processes=1, **options))) == 6
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("split", [False, True])
+def test_batches_that_go_on_are_not_divided_by_accelerate(dataset: shortgop.ClipDataset, split: bool) -> None:
+    """Each of two ranks would have every second batch, so that no row went on."""
+    loaders = import_module("accelerate.data_loader")
+    sampler = shortgop.ElasticSampler(dataset, 4, order=shortgop.Continued(4), rank=0, world_size=1)
+    loader = DataLoader(dataset, batch_size=4, sampler=sampler)
+    options = {"num_processes": 2, "process_index": 0, "put_on_device": False, "split_batches": split}
+    with pytest.raises(UsageError, match="rows, which go on .* give ElasticSampler the rank and world_size, and leave"):
+        draws(loaders.prepare_data_loader(loader, **options))
+
+
 class TakesEpochs(RandomSampler):
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch

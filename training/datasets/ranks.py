@@ -45,15 +45,16 @@ def checked_ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     return rank, world_size
 
 
-def checked_batch(size: int | None, world_size: int, what: str, *, drop_last: bool) -> int:
+def checked_batch(size: int | None, world_size: int, what: str, *, drop_last: bool, also: str = "") -> int:
     """The size of global batches, which messages call `what`. WrongTypeError where it is missing; UsageError where
-    ranks do not divide it evenly, though they have to, and where a rank would have no sample of any batch."""
+    ranks do not divide it evenly, though they have to, and where a rank would have no sample of any batch. `also` is
+    what else a message asks for where it asks for a multiple of the ranks."""
     if size is None:
         raise WrongTypeError(f"{what} is missing: it says how many clips all ranks together have in a batch")
     batch = at_least_one(size, what)
     if drop_last and batch % world_size:
         raise UsageError(
-            f"{what} is {batch}, which {world_size} ranks do not divide evenly; give a multiple of {world_size}"
+            f"{what} is {batch}, which {world_size} ranks do not divide evenly; give a multiple of {world_size}{also}"
         )
     if batch < world_size:
         raise UsageError(f"{what} is {batch}, less than the {world_size} ranks; give {world_size} or more")
@@ -118,10 +119,17 @@ def _begins_random_pass(frame: FrameType, dataset: object) -> bool:
     )
 
 
-def check_divided_once(world_size: int) -> None:
+def check_divided_once(world_size: int, *, goes_on: bool) -> None:
     """UsageError where Accelerate divides what a sampler of several ranks yields, who have divided it already: half of
-    the samples, or more, would be left out without a word."""
-    among = ranks_of_accelerate() if world_size > 1 else 1
+    the samples, or more, would be left out without a word. Also where the rows of batches go on from one to the next,
+    and it would hand these out in turn."""
+    among = ranks_of_accelerate() if world_size > 1 or goes_on else 1
+    if among > 1 and goes_on:
+        raise UsageError(
+            f"Accelerate divides the batches of this DataLoader among {among} ranks, and their rows, which go on from "
+            "one batch to the next, would not go on there: give ElasticSampler the rank and world_size, and leave the "
+            "DataLoader out of accelerator.prepare"
+        )
     if among > 1:
         raise UsageError(
             f"Accelerate divides the batches of this DataLoader among {among} ranks, and its ElasticSampler has "

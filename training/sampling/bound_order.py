@@ -17,9 +17,9 @@ class BoundOrder:
 
     `draws(epoch, positions)` takes and returns int64, (positions,). `fingerprint` differs where draws do. `chunk` is
     how many neighbours come together, `window` how long the runs of positions are within which they are then shuffled.
-    Batches have to be of a multiple of `batch` samples; `batches` says in a message which order that is and why. With
-    `goes_on` each batch goes on where the one before it ended: batches are of just so many samples, and no others come
-    between them.
+    Batches have to be of a multiple of `batch` samples; `batches` says in a message which order that is and why, and is
+    the fingerprint where it is left out. With `goes_on` each batch goes on where the one before it ended: batches are
+    of just so many samples, are read whole and in their order, and no others come between them.
     """
 
     length: int
@@ -30,6 +30,10 @@ class BoundOrder:
     batch: int = 1
     batches: str = ""
     goes_on: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.batches:
+            object.__setattr__(self, "batches", self.fingerprint)
 
     def check_batch(self, size: int, what: str) -> None:
         """UsageError for batches of this size, of which the message calls the number `what`, that the order is not
@@ -42,8 +46,16 @@ class BoundOrder:
         """UsageError where the order is one of several in a `whole`, whose batches come in an order of its own."""
         if self.goes_on:
             raise UsageError(
-                f"the order of a dataset is {self.batches}, and in {whole} clips of other datasets would come between: "
-                "give it as the order= of an ElasticSampler, which takes MixedClips as well"
+                f"the order of a dataset is {self.batches}, and in {whole} clips come in another order than that: give "
+                "it as the order= of an ElasticSampler, which takes MixedClips as well"
+            )
+
+    def check_in_order(self, *, out_of_order: bool) -> None:
+        """UsageError where batches go on from one to the next, and a loader delivers them out of order."""
+        if self.goes_on and out_of_order:
+            raise UsageError(
+                f"the order is {self.batches}, whose batches go on from one to the next, and the DataLoader has "
+                "in_order=False, so that they come in another order: leave in_order out"
             )
 
 

@@ -27,20 +27,32 @@ class Continued:
 
         clips = shortgop.ClipDataset("DATASET", shortgop.AllClips(16, step=16, whole=False, ends="repeat_last"))
         sampler = shortgop.ElasticSampler(clips, 64, order=shortgop.Continued(64))
-        state = torch.zeros(64, width)
-        for batch in shortgop.ClipLoader(clips, sampler):
-            state[batch["start"] == 0] = 0
-            state = train(batch["frames"], batch["mask"], state.detach())
+        for epoch in range(epochs):
+            sampler.set_epoch(epoch)
+            state, video, start = torch.zeros(64, width), torch.full((64,), -1), torch.full((64,), -1)
+            for batch in shortgop.ClipLoader(clips, sampler):
+                state[(batch["video"] != video) | (batch["start"] != start + 16)] = 0
+                video, start = batch["video"], batch["start"]
+                state = train(batch["frames"], batch["mask"], state.detach())
 
+    Elsewhere this is called truncated BPTT (backpropagation through time), stateful training, or contiguous batches.
     Row r of a batch is the clip that follows row r of the batch before it in its video, or the first clip of another
-    video. Which clip follows is a matter of the policy: take one whose clips follow one another, and for random crops
-    and flips Output(same_for="video"). Rows are equally long, so where an epoch begins, a row may begin within a video;
-    carry no state from one epoch to the next. Fewer than `rows` clips are left out, other ones in each epoch. Each clip
-    is as likely at each position.
+    video. A state goes on where the clip does, by the step of the policy, here 16: a video's first clip need not start
+    at frame 0, and with on_error="skip" another clip may stand in for one. With MixedClips compare `dataset`, too, and
+    with Stretches `stretch`; items of LeRobotClips have `episode_index` and `frame_index`, and the step is 1.
 
-    The sampler's `global_batch_size` is `rows`. Each rank has the same run of the rows in all batches, and a
-    DataLoader's `batch_size` is their number. A process keeps some 24 bytes for each video. In a Mixture or in buckets,
-    where clips of other datasets would come between, it is a UsageError: it takes MixedClips as a whole.
+    Which clip follows is a matter of the policy: take one whose clips follow one another, and for random crops and
+    flips Output(same_for="video"). Rows are equally long, so where an epoch begins, a row may begin within a video;
+    carry no state from one epoch to the next. Fewer than `rows` clips are left out, with drop_last=False as well, other
+    ones in each epoch. Each clip is as likely at each position.
+
+    The sampler's `global_batch_size` is `rows`, which the ranks divide. Each rank has the same run of the rows in all
+    batches, and a DataLoader's `batch_size` is their number: to accumulate gradients, take several batches, not parts
+    of one. To go on in mid-epoch, save `state`, `video` and `start` of all ranks, joined in the order of the ranks,
+    beside the sampler's state; then any number of ranks can divide them again.
+
+    A process keeps 24 bytes for each video, and needs 28 more for a moment where an epoch begins. In a Mixture or in
+    buckets, in which clips come in another order, it is a UsageError: it takes MixedClips as a whole.
     """
 
     rows: int
@@ -56,19 +68,19 @@ class Continued:
                 "clip at least, so give fewer rows, or shorter clips"
             )
         firsts, steps = clips.firsts, count // rows
-        counts = np.diff(firsts)
-        videos = np.flatnonzero(counts)
 
         @lru_cache(maxsize=1)
         def circle(epoch: int) -> tuple[Array, Array, int]:
             """The videos of an epoch in their order, where the clips of each begin, and the phase."""
-            order = videos[permuted(key(seed, "continued", epoch), len(videos), np.arange(len(videos)))]
-            return order, offsets_of(counts[order]), int(below(hashes(key(seed, "continued phase"), epoch), count))
+            order = permuted(key(seed, "continued", epoch), len(firsts) - 1, np.arange(len(firsts) - 1))
+            phase = int(below(hashes(key(seed, "continued phase"), epoch), count))
+            return order, offsets_of(np.diff(firsts)[order]), phase
 
         def draws(epoch: int, positions: Array) -> Array:
             order, begins, phase = circle(epoch)
             step, row = np.divmod(positions, rows)
             places = (phase + row * steps + step) % count
+            # The last one that begins there: those before it have no clips.
             which = np.searchsorted(begins, places, side="right") - 1
             return epoch * count + clips.clip_numbers(firsts[order[which]] + places - begins[which])
 

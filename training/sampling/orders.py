@@ -1,8 +1,8 @@
 """Orders: which clip comes at which position of an epoch.
 
 Each order is a small frozen dataclass. Bound to a dataset and a seed it is a pure function from an epoch and positions
-in it to draws (see `draws.py`), evaluated for any positions at a time: nothing is shuffled, stored or advanced, so any
-number of ranks can each work out their own part.
+in it to draws (see `draws.py`), evaluated for any positions at a time: nothing is shuffled or advanced, so any number
+of ranks can each work out their own part. What is stored depends on the dataset, the seed and the epoch alone.
 
     Sequential      0 1 2 3 4 5 6 7
     Shuffled        5 0 3 7 1 6 4 2      every clip once
@@ -302,6 +302,14 @@ def check_order(order: Any, what: str) -> None:
     """WrongTypeError for what is no order; its message calls it `what`."""
     if isinstance(order, type) or not hasattr(order, "bound"):
         raise WrongTypeError(f"{what} is {order!r}; it is an order such as shortgop.Shuffled()")
+
+
+def checked_order(given: Order | None) -> Order:
+    """The order that a sampler is given; Shuffled() where it is none. WrongTypeError for what is no order."""
+    if given is None:
+        return Shuffled()
+    check_order(given, "order")
+    return given
 
 
 def checked_orders(given: Order | Sequence[Order] | None, datasets: int) -> tuple[Order, ...]:

@@ -17,9 +17,10 @@ from ..datasets.callers import comes_out_of_order
 from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.ranks import check_divided_once, check_ranks_since, checked_batch, checked_ranks
 from ..which_clips.clips import Clips
-from ..which_clips.draws import Draw, RankShare, checked_epoch
+from ..which_clips.draws import Draw, checked_epoch
 from .bound_order import BoundOrder, Order
-from .orders import Shuffled, check_order
+from .continued import Continued
+from .orders import checked_order
 from .sampler_states import STATE_VERSION, place_of
 from .slices import BatchKind, EpochPass, EpochSlices, PlannedBatch
 
@@ -94,12 +95,11 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
             )
         self._ranks_given = rank is not None
         rank, world_size = checked_ranks(rank, world_size)
-        batch = checked_batch(global_batch_size, world_size, "global_batch_size", drop_last=drop_last)
+        also = ", and Continued as many rows" if isinstance(order, Continued) else ""
+        batch = checked_batch(global_batch_size, world_size, "global_batch_size", drop_last=drop_last, also=also)
         super().__init__(dataset, world_size, rank, shuffle=False, seed=integer(seed, "seed"), drop_last=drop_last)  # type: ignore[arg-type]
         self.global_batch_size, self._dataset = batch, dataset
-        if order is not None:
-            check_order(order, "order")
-        self._given_order: Order = Shuffled() if order is None else order
+        self._given_order: Order = checked_order(order)
         self._check_epoch()
         # What DistributedSampler says of itself.
         self.num_samples = self._slices(0).num_samples
@@ -320,7 +320,8 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         UsageError for a state of other samples: other videos, policy, order or seed. Another snapshot or a copy of the
         dataset will do if it has the same videos.
         """
-        epoch, start, offset = place_of(state, self.state_dict(), self._slices(0), len(self._clips))
+        own, goes_on = self.state_dict(), self._order.goes_on
+        epoch, start, offset = place_of(state, own, self._slices(0), len(self._clips), goes_on=goes_on)
         if self._slices(start).num_batches:
             self._go_to(epoch, start, offset)
         else:
@@ -347,16 +348,15 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
     def _draws(self) -> Iterator[int]:
         # Here the first draw is asked for: loaders begin some iterations that they never use, and some before the epoch
         # is set.
-        check_divided_once(self.num_replicas)
+        check_divided_once(self.num_replicas, goes_on=self._order.goes_on)
         self._notice_repetition()
         running = EpochPass(self.epoch, self._slices(self._start), self._offset, comes_out_of_order())
+        self._order.check_in_order(out_of_order=running.out_of_order)
         self._begin(running)
         moves, told, skipped = self._moves, False, running.taken
         # A pass that begins within a global batch has another number of its samples.
         equal = self.drop_last and not skipped
-        share = RankShare(
-            self.most_per_batch, self.global_batch_size, self.rank, self.num_replicas, equal, drawn_from(self._dataset)
-        )
+        share = running.slices.share(drawn_from(self._dataset), equal=equal, goes_on=self._order.goes_on)
         for parts in running.slices.blocks(_BLOCK_POSITIONS):
             positions = np.concatenate([np.arange(part.start, part.stop) for part in parts])
             for draw in self._order.draws(running.epoch, positions[skipped:]).tolist():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,14 +18,18 @@ _FINGERPRINTS = {
     "order": "order",
     "seed": "seed",
 }
+# What orders that depend on labels or weights have of these in their names: see `digest_of`.
+_DIGEST = re.compile(r"\b[0-9a-f]{16}\b")
 _AS_THEN = "make the dataset and the sampler as they were then, or begin without it"
 
 
-def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips: int) -> tuple[int, int, int]:
+def place_of(
+    state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips: int, *, goes_on: bool = False
+) -> tuple[int, int, int]:
     """The epoch, the position in it, and how much of the rank's part of the global batch there was taken.
 
-    `own` is a state of the sampler that goes on, whose epochs are `slices`. UsageError for a state of other samples, or
-    one that was changed; WrongTypeError for what is none.
+    `own` is a state of the sampler that goes on, whose epochs are `slices`, and `goes_on` that of its order. UsageError
+    for a state of other samples, or one that was changed; WrongTypeError for what is none.
     """
     if not isinstance(state, Mapping) or "version" not in state:
         found = f"has {', '.join(map(repr, state)) or 'nothing'}" if isinstance(state, Mapping) else f"is {state!r}"
@@ -59,6 +64,11 @@ def place_of(state: Any, own: Mapping[str, Any], slices: EpochSlices, num_clips:
             f"the state is at position {start} of epoch {epoch}; epochs count from 0 and have {slices.length} "
             "positions: the state was changed"
         )
+    if goes_on and (offset or start % slices.global_batch_size):
+        raise UsageError(
+            "the state was taken inside a global batch, and the batches of the order go on from one to the next, row "
+            "by row: take it between two global batches, as state_after(step) or batch.state"
+        )
     if offset and any(state[name] != own[name] for name in ("world_size", "global_batch_size")):
         raise UsageError(
             f"the state was taken inside a global batch, by {state['world_size']} ranks and in batches of "
@@ -76,6 +86,6 @@ def _remedy(then: str, now: str) -> str:
     """What helps where an order has another name than then: its kind, and what it depends on in brackets."""
     if then != now and then == now.replace(f"{SEED_FOR_EACH}, ", ""):
         return "an earlier version shuffled each of several datasets otherwise: begin without the state"
-    if then.partition("(")[0] != now.partition("(")[0]:
+    if then.partition("(")[0] != now.partition("(")[0] or not _DIGEST.search(then):
         return _AS_THEN
     return "make the dataset and the sampler as they were then, with the same labels or weights, or begin without it"

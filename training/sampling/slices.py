@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UsageError
+from ..which_clips.draws import DrawnFrom, RankShare
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,14 @@ class EpochSlices:
         first = self.start + batch * self.global_batch_size
         size = min(self.global_batch_size, self.length - first)
         return range(first + self.rank * size // self.world_size, first + (self.rank + 1) * size // self.world_size)
+
+    def share(self, drawn_from: DrawnFrom, *, equal: bool, goes_on: bool) -> RankShare:
+        """What draws say of this rank. Where rows go on, it has as many of each batch, and other ranks may have one row
+        more."""
+        samples = len(self.part(0)) if goes_on else self.most_per_batch
+        return RankShare(
+            samples, self.global_batch_size, self.rank, self.world_size, equal, drawn_from=drawn_from, goes_on=goes_on
+        )
 
     def blocks(self, positions: int) -> Iterator[list[range]]:
         """This rank's parts of the batches, some batches at a time: about so many positions, and at least one batch."""

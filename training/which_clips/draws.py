@@ -33,7 +33,8 @@ class DrawnFrom:
 @dataclass(frozen=True)
 class RankShare:
     """What a rank has of each global batch: `samples` of `global_batch_size` at most. `equal` says that it has as many
-    of all of them, from the first one on that is read. `drawn_from` is the sampler's dataset."""
+    of all of them, from the first one on that is read, and `goes_on` that each sample goes on from the one at its place
+    in the batch before. `drawn_from` is the sampler's dataset."""
 
     samples: int
     global_batch_size: int
@@ -41,6 +42,7 @@ class RankShare:
     world_size: int
     equal: bool
     drawn_from: DrawnFrom | None = None
+    goes_on: bool = False
 
 
 class Draw(int):
@@ -79,7 +81,8 @@ def share_of(draws: Sequence[int]) -> RankShare | None:
 
 def check_share(draws: Sequence[int] | int) -> None:
     """UsageError where what is read as one batch is more than the rank has of a global batch, or no whole part of that:
-    steps would be others than those that the sampler's states count. Also where a DataLoader takes draws for batches.
+    steps would be others than those that the sampler's states count. Where rows go on, also where it is less, as other
+    rows would come next. Also where a DataLoader takes draws for batches.
     """
     if isinstance(draws, int):
         share = draws.share if isinstance(draws, Draw) else None
@@ -96,6 +99,13 @@ def check_share(draws: Sequence[int] | int) -> None:
     # Clips beside those of the sampler may be read with them.
     draws = [draw for draw in draws if type(draw) is Draw]
     share = share_of(draws)
+    if share is not None and share.goes_on and len(draws) != share.samples:
+        raise UsageError(
+            f"{len(draws)} clips are read as one batch, and rank {share.rank} of {share.world_size} has "
+            f"{share.samples} rows of each batch of {share.global_batch_size}, which go on from batch to batch: give "
+            f"the DataLoader batch_size={share.samples}. Gradients are accumulated over batches that follow one "
+            "another, not over some of the rows at a time"
+        )
     if share is not None and len(draws) > share.samples:
         needed = len(draws) * share.world_size
         raise UsageError(
