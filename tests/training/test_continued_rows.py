@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 
 import shortgop
 from documents import ROOT, section
@@ -203,14 +204,12 @@ def test_a_loader_whose_batches_are_not_all_rows_of_the_rank_is_refused(folder: 
 
 def test_batches_that_come_in_another_order_are_refused(folder: Path) -> None:
     clips = shortgop.ClipDataset(folder, WINDOWS)
-    for order, refused in ((Continued(4), True), (shortgop.Shuffled(), False)):
-        sampler = shortgop.ElasticSampler(clips, 4, order=order)
-        loader = DataLoader(clips, 4, sampler=sampler, num_workers=1, in_order=False)
-        if refused:
-            with pytest.raises(UsageError, match="Continued, of 4 rows, .* in_order=False, .*: leave in_order out"):
-                next(iter(loader))
-        else:
-            assert len(next(iter(loader))["draw"]) == 4
+    sampler = shortgop.ElasticSampler(clips, 4, order=Continued(4))
+    # A DataLoader that fails as it begins leaves its thread with an error now and then: here it has begun.
+    batches = chain([[0, 1, 2, 3]], BatchSampler(sampler, 4, drop_last=True))
+    loader = iter(DataLoader(clips, batch_sampler=batches, num_workers=1, prefetch_factor=1, in_order=False))
+    with pytest.raises(UsageError, match="Continued, of 4 rows, .* in_order=False, .*: leave in_order out"):
+        next(loader)
 
 
 def test_a_state_within_a_batch_is_refused(folder: Path) -> None:
