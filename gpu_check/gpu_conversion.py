@@ -29,6 +29,7 @@ PIXELS = (
     PixelFormat(torch.float16, _IMAGENET),
     PixelFormat(torch.bfloat16),
     PixelFormat(torch.float32, _IMAGENET),
+    PixelFormat(interpolation="bicubic"),
     PixelFormat(color="ycbcr"),
     PixelFormat(color="grey"),
     PixelFormat(color="yuv420"),

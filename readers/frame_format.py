@@ -14,6 +14,7 @@ from ..errors import UsageError
 
 DimensionOrder = Literal["NCHW", "NHWC"]
 Color = Literal["rgb", "ycbcr", "grey", "yuv420"]
+Interpolation = Literal["bilinear", "bicubic"]
 Size = int | tuple[int, int]
 Crop = Literal["center"] | tuple[int, int, int, int]
 MeanStd = tuple[tuple[float, ...], tuple[float, ...]]
@@ -55,8 +56,11 @@ class PixelFormat:
     dtype: torch.dtype = torch.uint8
     normalize: Normalize | None = None
     color: Color = "rgb"
+    interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
+        if self.interpolation not in get_args(Interpolation):
+            raise UsageError(f"interpolation is {self.interpolation!r}; it can be {_names(get_args(Interpolation))}")
         if self.color not in _CHANNELS:
             raise UsageError(f"color is {self.color!r}; it can be {_names(_CHANNELS)}")
         if self.dtype not in _DTYPES:
@@ -132,6 +136,7 @@ class FrameFormat:
     normalize: Normalize | None = None
     color: Color = "rgb"
     dimension_order: DimensionOrder = "NCHW"
+    interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
         if self.dimension_order not in get_args(DimensionOrder):
@@ -146,7 +151,7 @@ class FrameFormat:
 
     @property
     def pixels(self) -> PixelFormat:
-        return PixelFormat(self.dtype, self.normalize, self.color)
+        return PixelFormat(self.dtype, self.normalize, self.color, self.interpolation)
 
     @property
     def layout(self) -> str:

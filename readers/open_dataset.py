@@ -23,7 +23,7 @@ from ..warned import warn
 from ..wording import counted
 from .dataset import Dataset
 from .decoders.choose import DeviceChoice, caps_of, chosen, device_of
-from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Normalize, Size
+from .frame_format import Color, Crop, DimensionOrder, FrameFormat, Interpolation, Normalize, Size
 from .reader import ReadOptions, SnapshotReader
 from .store_options import cache_at, copies_of, limits_of, network_of
 
@@ -41,6 +41,7 @@ def open(  # noqa: A001
     dtype: torch.dtype = torch.uint8,
     normalize: Normalize | None = None,
     color: Color = "rgb",
+    interpolation: Interpolation = "bilinear",
     device: torch.device | str | None = None,
     fallback: bool = False,
     threads: int | None = None,
@@ -73,7 +74,8 @@ def open(  # noqa: A001
     - `crop`: the part of each frame to take, (top, left, height, width) in pixels, with even top and left; or "center",
       the largest part in the middle with the aspect ratio of `size`.
     - `size`: resize to (height, width), or to a short side of this length, for which (224,) stands too, as with
-      torchvision's Resize, by antialiased bilinear interpolation.
+      torchvision's Resize.
+    - `interpolation`: how it is resized: "bilinear", or "bicubic" as by PIL; both are antialiased.
     - `dtype`: torch.uint8, or torch.float32, torch.float16 or torch.bfloat16 with values from 0 to 1.
     - `normalize`: (mean, std), a number for each channel or one for all: values from 0 to 1, less mean, divided by std.
     - `color`: "rgb"; "ycbcr", planes Y, Cb and Cr of full size, from 0 to 255 as in JPEG, by the video's own matrix;
@@ -86,7 +88,7 @@ def open(  # noqa: A001
     and shards of another length cause a DatasetWarning with the number of videos in them (`Dataset.lost_ids`), and an
     error when such a video is read; with `strict` they cause the error at once.
     """
-    frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order)
+    frame_format = FrameFormat(size, crop, dtype, normalize, color, dimension_order, interpolation)
     chosen_device = device_of(device)
     options = ReadOptions(frame_format, 1 if threads is None else threads, pool_bytes)
     options = replace(options, cache=cache_at(cache_dir, cache_bytes))

@@ -9,7 +9,7 @@ import torch
 from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 
-from ...errors import DecodeError
+from ...errors import DecodeError, UsageError
 from ...manifests.ragged import Array
 from ..frame_format import Geometry, PixelFormat
 from . import swscale
@@ -130,9 +130,10 @@ class FrameWriter:
         key = (source, size, arrangement, matrix, full_range)
         found = self._converters.get(key)
         if found is None:
-            layout = PlaneLayout.of(self._pixels, size, arrangement)
+            layout, interpolation = PlaneLayout.of(self._pixels, size, arrangement), self._pixels.interpolation
             found = tuple(
-                TileWriter(tile, matrix=matrix, full_range=full_range) for tile in tiles_for(source, size, layout)
+                TileWriter(tile, matrix=matrix, full_range=full_range, interpolation=interpolation)
+                for tile in tiles_for(source, size, layout, interpolation)
             )
             self._converters[key] = found
             if len(self._converters) > _MAX_CONVERTERS:
@@ -159,6 +160,12 @@ class FrameWriter:
 
     def _converted(self, frame: VideoFrame, geometry: Geometry, target: str) -> VideoFrame:
         """The whole frame in a format of libswscale; resized if the geometry does."""
+        if geometry.scales and self._pixels.interpolation != "bilinear":
+            # PyAV cannot pass the parameters of the cubic filter, and libswscale's own are sharper.
+            raise UsageError(
+                f"a frame in {frame.format.name} with matrix coefficients {int(frame.colorspace)} is resized through "
+                f'PyAV, which has only interpolation="bilinear"; it is {self._pixels.interpolation!r}'
+            )
         if self._reformatter is None:
             self._reformatter = VideoReformatter()
         height, width = geometry.size if geometry.scales else (frame.height, frame.width)

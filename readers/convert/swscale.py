@@ -15,6 +15,7 @@ from typing import Any
 import av.video.reformatter
 
 from ...errors import DecodeError
+from ..frame_format import Interpolation
 
 # libavutil's names of pixel formats. The planes of GBRP are green, blue and red, in this order.
 YUV420P, YUV444P, GREY, RGB24, GBRP = "yuv420p", "yuv444p", "gray", "rgb24", "gbrp"
@@ -22,8 +23,11 @@ YUV420P, YUV444P, GREY, RGB24, GBRP = "yuv420p", "yuv444p", "gray", "rgb24", "gb
 MATRICES = frozenset({1, 2, 4, 5, 6, 7, 9})
 
 # From libswscale/swscale.h.
-BILINEAR = 2
+BILINEAR, BICUBIC = 2, 4
 FULL_CHROMA, ACCURATE_ROUNDING = 0x2000, 0x40000
+
+# SWS_BICUBIC's B and C: the cubic filter of Keys with a = -0.5, as in PIL and torchvision. libswscale's own C is 0.6.
+_KEYS = (ctypes.c_double * 2)(0, 0.5)
 
 _Pointers = ctypes.c_void_p * 4
 _Strides = ctypes.c_int * 4
@@ -60,15 +64,26 @@ class Scaler:
     """
 
     def __init__(
-        self, source: tuple[int, int], target: tuple[int, int], *, matrix: int, full_range: bool, target_format: str
+        self,
+        source: tuple[int, int],
+        target: tuple[int, int],
+        *,
+        matrix: int,
+        full_range: bool,
+        target_format: str,
+        interpolation: Interpolation,
     ) -> None:
         """Sizes are (height, width). DecodeError when libswscale refuses the conversion."""
         self._library = found = library()
         self._height = source[0]
         formats = [found.av_get_pix_fmt(name.encode()) for name in (YUV420P, target_format)]
-        flags = BILINEAR if source == target else BILINEAR | FULL_CHROMA | ACCURATE_ROUNDING
+        flags, parameters = BILINEAR, None
+        if source != target:
+            if interpolation == "bicubic":
+                flags, parameters = BICUBIC, _KEYS
+            flags |= FULL_CHROMA | ACCURATE_ROUNDING
         self._context: int | None = found.sws_getContext(
-            source[1], source[0], formats[0], target[1], target[0], formats[1], flags, None, None, None
+            source[1], source[0], formats[0], target[1], target[0], formats[1], flags, None, None, parameters
         )
         if not self._context:
             raise DecodeError(f"libswscale does not convert {source} to {target}")

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from ...manifests.ragged import Array
+from ..frame_format import Interpolation
 from . import swscale
 from .planes import PADDING_BYTES, PlaneLayout
 
@@ -47,9 +48,14 @@ class Tile:
 class TileWriter:
     """Writes one tile of frames of one matrix and range. Belongs to one thread."""
 
-    def __init__(self, tile: Tile, *, matrix: int, full_range: bool) -> None:
+    def __init__(self, tile: Tile, *, matrix: int, full_range: bool, interpolation: Interpolation) -> None:
         self._scaler = swscale.Scaler(
-            tile.source, tile.size, matrix=matrix, full_range=full_range, target_format=tile.layout.format
+            tile.source,
+            tile.size,
+            matrix=matrix,
+            full_range=full_range,
+            target_format=tile.layout.format,
+            interpolation=interpolation,
         )
         self._left, self._layout = tile.left, tile.layout
         target = tile.padded or tile.layout
@@ -86,16 +92,18 @@ class TileWriter:
                 to[...] = line
 
 
-def tiles_for(source: tuple[int, int], size: tuple[int, int], layout: PlaneLayout) -> tuple[Tile, ...]:
+def tiles_for(
+    source: tuple[int, int], size: tuple[int, int], layout: PlaneLayout, interpolation: Interpolation
+) -> tuple[Tile, ...]:
     """The tiles of a crop of the (height, width) `source` that is resized to `size`."""
-    return tiles_of(way_for(size, layout, scales=source != size), source, size, layout)
+    return tiles_of(way_for(size, layout, None if source == size else interpolation), source, size, layout)
 
 
 @lru_cache(maxsize=256)
-def way_for(size: tuple[int, int], layout: PlaneLayout, *, scales: bool) -> Way:
+def way_for(size: tuple[int, int], layout: PlaneLayout, resizing: Interpolation | None) -> Way:
     """The cheapest way that gives the same bytes as the last one, which is always right, and changes no others."""
-    *others, last = possible_ways(size, layout, scales=scales)
-    return next((way for way in others if _is_right(way, last, size, layout, scales=scales)), last)
+    *others, last = possible_ways(size, layout, scales=resizing is not None)
+    return next((way for way in others if _is_right(way, last, size, layout, resizing)), last)
 
 
 def possible_ways(size: tuple[int, int], layout: PlaneLayout, *, scales: bool) -> tuple[Way, ...]:
@@ -128,9 +136,12 @@ def _padded(tile: Tile) -> Tile:
     return replace(tile, padded=tile.layout.padded())
 
 
-def _is_right(way: Way, right: Way, size: tuple[int, int], layout: PlaneLayout, *, scales: bool) -> bool:
-    for source, place in _trials(size, scales=scales):
-        one, other = (_noise_through(tiles_of(each, source, size, layout), source, place) for each in (way, right))
+def _is_right(way: Way, right: Way, size: tuple[int, int], layout: PlaneLayout, resizing: Interpolation | None) -> bool:
+    for source, place in _trials(size, scales=resizing is not None):
+        one, other = (
+            _noise_through(tiles_of(each, source, size, layout), source, place, resizing or "bilinear")
+            for each in (way, right)
+        )
         if not np.array_equal(one, other):
             return False
     return True
@@ -149,7 +160,7 @@ def _trials(size: tuple[int, int], *, scales: bool) -> Iterator[tuple[tuple[int,
         yield size, 18
 
 
-def _noise_through(tiles: Sequence[Tile], source: tuple[int, int], place: int) -> Array:
+def _noise_through(tiles: Sequence[Tile], source: tuple[int, int], place: int, interpolation: Interpolation) -> Array:
     """The bytes of a slot, and of memory after it, once a crop of noise has been converted into these tiles."""
     stride = -(-source[1] // 64) * 64 + PADDING_BYTES
     lines = source[0] + source[0] % 2
@@ -159,5 +170,6 @@ def _noise_through(tiles: Sequence[Tile], source: tuple[int, int], place: int) -
     memory = np.random.default_rng(1).integers(0, 256, num_bytes + place, dtype=np.uint8)
     slot = memory[place:]
     for tile in tiles:
-        TileWriter(tile, matrix=1, full_range=False).write((y, u, v), (stride,) * 3, 0, place, slot, slot.ctypes.data)
+        writer = TileWriter(tile, matrix=1, full_range=False, interpolation=interpolation)
+        writer.write((y, u, v), (stride,) * 3, 0, place, slot, slot.ctypes.data)
     return memory

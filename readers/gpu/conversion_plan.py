@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ..frame_format import Color, Geometry
+from ..frame_format import Color, Geometry, Interpolation
 from .filter_taps import Taps, resized, same
 
 Formula = Literal["replicated", "full chroma", "tables", "planes"]
@@ -44,7 +44,13 @@ class PlaneFilters:
 
 @lru_cache(maxsize=1024)
 def conversion_plan(
-    frame_size: tuple[int, int], geometry: Geometry, color: Color, *, bit_depth: int, tagged: bool
+    frame_size: tuple[int, int],
+    geometry: Geometry,
+    color: Color,
+    interpolation: Interpolation = "bilinear",
+    *,
+    bit_depth: int,
+    tagged: bool,
 ) -> ConversionPlan:
     """The plan for a part of frames of this (height, width). The geometry lies within the frame.
 
@@ -55,10 +61,11 @@ def conversion_plan(
     # The CPU reader leaves what is none of these to PyAV, which heeds that chroma lies to the left.
     straight = bit_depth == 8 and (geometry.scales or (tagged and not odd))
     if straight or geometry.scales or color == "yuv420":
-        formula, filters = _filters(part, geometry.size, color, bit_depth, left=not straight)
+        resizing = interpolation if geometry.scales else "bilinear"
+        formula, filters = _filters(part, geometry.size, color, bit_depth, resizing, left=not straight)
         return ConversionPlan(formula, geometry.top, geometry.left, geometry.size, filters)
     # PyAV converts the whole frame, and the part is cut out. So the filters go beyond the edges of the part.
-    formula, whole = _filters(frame_size, frame_size, color, bit_depth, left=True)
+    formula, whole = _filters(frame_size, frame_size, color, bit_depth, "bilinear", left=True)
     lines, columns = (geometry.top, geometry.height), (geometry.left, geometry.width)
     filters = PlaneFilters(
         whole.lines.part(*lines),
@@ -71,10 +78,19 @@ def conversion_plan(
 
 @lru_cache(maxsize=1024)
 def _filters(
-    source: tuple[int, int], target: tuple[int, int], color: Color, bit_depth: int, *, left: bool
+    source: tuple[int, int],
+    target: tuple[int, int],
+    color: Color,
+    bit_depth: int,
+    interpolation: Interpolation,
+    *,
+    left: bool,
 ) -> tuple[Formula, PlaneFilters]:
     (height, width), chroma = source, (-(-source[0] // 2), -(-source[1] // 2))
-    lines, columns = resized(height, target[0], "lines"), resized(width, target[1], "columns")
+    lines, columns = (
+        resized(height, target[0], "lines", interpolation),
+        resized(width, target[1], "columns", interpolation),
+    )
     if color == "rgb" and source == target and bit_depth == 8 and height % 2 == 0:
         chroma_lines, chroma_columns = same(chroma[0], "lines"), same(chroma[1], "columns")
         repeated = PlaneFilters(lines, columns, chroma_lines.repeated(height), chroma_columns.repeated(width))
@@ -87,6 +103,6 @@ def _filters(
     return "full chroma" if color == "rgb" else "planes", PlaneFilters(
         lines,
         columns,
-        resized(chroma[0], chroma_target[0], "lines"),
-        resized(chroma[1], chroma_target[1], "columns", left=left and color != "yuv420"),
+        resized(chroma[0], chroma_target[0], "lines", interpolation),
+        resized(chroma[1], chroma_target[1], "columns", interpolation, left=left and color != "yuv420"),
     )

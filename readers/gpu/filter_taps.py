@@ -1,4 +1,4 @@
-"""The filters with which libswscale resizes one axis: bilinear, and as wide as the scale when it reduces.
+"""The filters with which libswscale resizes one axis: bilinear or bicubic, and as wide as the scale when it reduces.
 
 The source is `initFilter` in FFmpeg's libswscale/utils.c. The weights are its integers, so what is filtered with them
 equals what libswscale gives.
@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ...manifests.ragged import Array
+from ..frame_format import Interpolation
 
 Axis = Literal["columns", "lines"]
 
@@ -21,6 +22,8 @@ COLUMN_BITS, LINE_BITS = 14, 12
 _BITS: dict[Axis, int] = {"columns": COLUMN_BITS, "lines": LINE_BITS}
 # libswscale's vector code on x86-64 takes so many samples at once; tails of filters beyond that are cut.
 _ALIGNMENT: dict[Axis, int] = {"columns": 4, "lines": 2}
+# How many samples a filter spans that enlarges, less one. For others it is multiplied with the scale.
+_SPANS: dict[Interpolation, int] = {"bilinear": 2, "bicubic": 4}
 # SWS_MAX_REDUCE_CUTOFF: the part of the sum that may be cut.
 _CUT = 0.002
 
@@ -56,7 +59,9 @@ def _single(first: Array, axis: Axis) -> Taps:
 
 
 @lru_cache(maxsize=1024)
-def resized(source: int, target: int, axis: Axis, *, left: bool = False) -> Taps:
+def resized(
+    source: int, target: int, axis: Axis, interpolation: Interpolation = "bilinear", *, left: bool = False
+) -> Taps:
     """An axis of `source` samples resized to `target`.
 
     Samples lie in the middle of what they stand for. With `left` those of the source lie a quarter of that before it:
@@ -67,7 +72,8 @@ def resized(source: int, target: int, axis: Axis, *, left: bool = False) -> Taps
     if abs(step - (1 << 16)) < 10 and not left:
         return _single(np.minimum(np.arange(target), source - 1), axis)
     reduces = step > 1 << 16
-    taps = 1 + -(-2 * source // target) if reduces else 3
+    span = _SPANS[interpolation]
+    taps = 1 + (-(-span * source // target) if reduces else span)
     taps = max(1, min(taps, source - 2))
     centres = step - (1 << 15 if left else 1 << 16) + 2 * step * np.arange(target, dtype=np.int64)
     starts = centres - (taps - 2) * (1 << 16)
@@ -76,20 +82,36 @@ def resized(source: int, target: int, axis: Axis, *, left: bool = False) -> Taps
     if reduces:
         distances = distances * target // source
     unit = 1 << (54 - min(max(source // target, 1).bit_length() - 1, 8))
-    weights = np.maximum((1 << 30) - distances, 0) * (unit >> 30)
+    weights = (
+        _cubic(distances, unit) if interpolation == "bicubic" else np.maximum((1 << 30) - distances, 0) * (unit >> 30)
+    )
     first, weights = _without_tails(first, weights, int(_CUT * unit), _ALIGNMENT[axis])
     return _in_integers(*_inside(first, weights, source), 1 << _BITS[axis])
+
+
+def _cubic(distances: Array, unit: int) -> Array:
+    """The weights at distances in units of 1 << 30, of the cubic filter of Keys with a = -0.5: B = 0 and C = 0.5."""
+    one, c = 1 << 24, 1 << 23
+    reach = 1 << 31
+    outside, distances = distances >= reach, np.minimum(distances, reach - 1)
+    squares = distances * distances >> 30
+    cubes = squares * distances >> 30
+    near = (12 * one - 6 * c) * cubes + (-18 * one + 6 * c) * squares + (6 * one << 30)
+    far = -6 * c * cubes + 30 * c * squares - 48 * c * distances + (24 * c << 30)
+    weights = np.where(outside, 0, np.where(distances < 1 << 30, near, far))
+    # Rounded towards zero, as C does it.
+    return np.asarray(np.sign(weights) * (np.abs(weights) // ((1 << 54) // unit)))
 
 
 def _without_tails(first: Array, weights: Array, cut: int, alignment: int) -> tuple[Array, Array]:
     """The filters without the ends that libswscale leaves out: those of weights that add up to `cut` or less."""
     rows, taps = weights.shape
-    leading = (np.cumsum(weights, axis=1) <= cut).sum(axis=1)
+    leading = (np.cumsum(np.abs(weights), axis=1) <= cut).sum(axis=1)
     # No filter may begin after the next one.
     moved = np.minimum.accumulate((first + leading)[::-1])[::-1] - first
     padded = np.concatenate([weights, np.zeros_like(weights)], axis=1)
     weights = padded[np.arange(rows)[:, None], moved[:, None] + np.arange(taps)]
-    trailing = (np.cumsum(weights[:, :0:-1], axis=1) <= cut).sum(axis=1)
+    trailing = (np.cumsum(np.abs(weights[:, :0:-1]), axis=1) <= cut).sum(axis=1)
     longest = int((taps - trailing).max())
     kept = longest if longest == 1 and alignment == 2 else -(-longest // alignment) * alignment
     return first + moved, weights[:, :kept]

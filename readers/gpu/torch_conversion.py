@@ -114,7 +114,9 @@ def checked_plan(surface: Surface, geometry: Geometry, slot: torch.Tensor, pixel
     if slot.device != surface.y.device:
         raise DecodeError(f"a surface on {surface.y.device} for a slot on {slot.device}")
     size, tagged = (surface.height, surface.width), surface.matrix in MATRICES
-    return conversion_plan(size, geometry, pixels.color, bit_depth=surface.bit_depth, tagged=tagged)
+    return conversion_plan(
+        size, geometry, pixels.color, pixels.interpolation, bit_depth=surface.bit_depth, tagged=tagged
+    )
 
 
 def _levels(surface: Surface, plan: ConversionPlan, pixels: PixelFormat) -> list[torch.Tensor]:

@@ -6,7 +6,7 @@ import ctypes
 import itertools
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import av
 import numpy as np
@@ -20,7 +20,7 @@ from gpu_surfaces import empty_slot, from_cpu_reader, noise_frame, surface_of
 from rounding import MOST_LEVELS
 from shortgop.errors import DatasetWarning, DecodeError
 from shortgop.readers.convert import swscale
-from shortgop.readers.frame_format import Color, FrameFormat, Geometry, Normalize, PixelFormat
+from shortgop.readers.frame_format import Color, FrameFormat, Geometry, Interpolation, Normalize, PixelFormat
 from shortgop.readers.gpu.color_factors import _COEFFICIENTS, color_factors
 from shortgop.readers.gpu.conversion_plan import conversion_plan
 from shortgop.readers.gpu.filter_taps import resized
@@ -31,6 +31,7 @@ from synthetic import constant_rate_pts, make_video, read_number
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 RGB = PixelFormat()
+INTERPOLATIONS = get_args(Interpolation)
 MATRICES = sorted(swscale.MATRICES)
 COLOURS = list(itertools.product(MATRICES, (False, True)))
 IMAGENET: Normalize = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
@@ -98,40 +99,49 @@ def test_rgb_of_the_frame_s_size_equals_the_cpu_reader_s(matrix: int, full_range
             assert difference(frame, whole(height - 1, width - 1), RGB, order) <= MOST_LEVELS
 
 
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
 @pytest.mark.parametrize(("matrix", "full_range"), COLOURS)
-def test_resized_rgb_equals_the_cpu_reader_s_planes(matrix: int, full_range: bool) -> None:
+def test_resized_rgb_equals_the_cpu_reader_s_planes(
+    matrix: int, full_range: bool, interpolation: Interpolation
+) -> None:
     frame = noise_frame(96, 128, matrix=matrix, full_range=full_range)
     for size in ((48, 64), (33, 44), (96, 200), (224, 224), (7, 9)):
-        assert difference(frame, whole(96, 128, size), RGB) == 0
+        assert difference(frame, whole(96, 128, size), PixelFormat(interpolation=interpolation)) == 0
 
 
-@pytest.mark.parametrize("size", [(180, 320), (360, 202), (224, 398), (8, 8), (720, 1280), (500, 900)])
-def test_resizing_equals_the_cpu_reader_s_at_sizes_of_footage(size: tuple[int, int]) -> None:
-    assert difference(noise_frame(360, 640), whole(360, 640, size), RGB) == 0
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
+@pytest.mark.parametrize("size", [(180, 320), (360, 202), (224, 398), (10, 16), (720, 1280), (500, 900)])
+def test_resizing_equals_the_cpu_reader_s_at_sizes_of_footage(
+    size: tuple[int, int], interpolation: Interpolation
+) -> None:
+    assert difference(noise_frame(360, 640), whole(360, 640, size), PixelFormat(interpolation=interpolation)) == 0
 
 
 @settings(max_examples=80, deadline=None)
-@given(parts(even=False), st.sampled_from(COLOURS), st.integers(0, 9))
+@given(parts(even=False), st.sampled_from(COLOURS), st.integers(0, 9), st.sampled_from(INTERPOLATIONS))
 def test_any_part_of_any_frame_is_within_a_level(
-    part: tuple[tuple[int, int], Geometry], colour: tuple[int, bool], seed: int
+    part: tuple[tuple[int, int], Geometry], colour: tuple[int, bool], seed: int, interpolation: Interpolation
 ) -> None:
     (height, width), geometry = part
     frame = noise_frame(height, width, matrix=colour[0], full_range=colour[1], seed=seed)
     rounding = 0 if geometry.scales else MOST_LEVELS
-    assert difference(frame, geometry, RGB) <= rounding
+    rgb, grey, ycbcr = (PixelFormat(color=color, interpolation=interpolation) for color in ("rgb", "grey", "ycbcr"))
+    assert difference(frame, geometry, rgb) <= rounding
     # libswscale rounds packed pixels otherwise where it enlarges them.
-    assert difference(frame, geometry, RGB, "NHWC") <= int(geometry.scales) + rounding
-    assert difference(frame, geometry, PixelFormat(color="grey")) == 0
+    assert difference(frame, geometry, rgb, "NHWC") <= int(geometry.scales) + rounding
+    assert difference(frame, geometry, grey) == 0
     # What chroma of the frame's size is multiplied with is rounded by the CPU's vector code.
-    assert difference(frame, geometry, PixelFormat(color="ycbcr")) <= (0 if geometry.scales else 1)
+    assert difference(frame, geometry, ycbcr) <= (0 if geometry.scales else 1)
 
 
 @settings(max_examples=30, deadline=None)
-@given(parts(even=True), st.booleans(), st.integers(0, 9))
-def test_planes_equal_the_cpu_reader_s(part: tuple[tuple[int, int], Geometry], full_range: bool, seed: int) -> None:
+@given(parts(even=True), st.booleans(), st.integers(0, 9), st.sampled_from(INTERPOLATIONS))
+def test_planes_equal_the_cpu_reader_s(
+    part: tuple[tuple[int, int], Geometry], full_range: bool, seed: int, interpolation: Interpolation
+) -> None:
     (height, width), geometry = part
     frame = noise_frame(height, width, full_range=full_range, seed=seed)
-    assert difference(frame, geometry, PixelFormat(color="yuv420")) == 0
+    assert difference(frame, geometry, PixelFormat(color="yuv420", interpolation=interpolation)) == 0
 
 
 @pytest.mark.parametrize(("matrix", "full_range"), COLOURS)
@@ -184,9 +194,11 @@ def test_decoded_frames_show_their_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("axis", ["columns", "lines"])
 @settings(max_examples=100, deadline=None)
-@given(source=st.integers(1, 3000), target=st.integers(1, 1500))
-def test_filters_lie_within_the_source_and_keep_flat_colours(axis: Any, source: int, target: int) -> None:
-    taps = resized(source, target, axis)
+@given(source=st.integers(1, 3000), target=st.integers(1, 1500), interpolation=st.sampled_from(["bilinear", "bicubic"]))
+def test_filters_lie_within_the_source_and_keep_flat_colours(
+    axis: Any, source: int, target: int, interpolation: Any
+) -> None:
+    taps = resized(source, target, axis, interpolation)
     assert taps.first.shape == (target,)
     assert taps.first.min() >= 0
     assert (taps.first + taps.weights.shape[1]).max() <= source

@@ -12,7 +12,7 @@ from av.video.reformatter import VideoReformatter
 from torch.nn.functional import interpolate
 
 from rounding import rounds_alike
-from shortgop.errors import DecodeError
+from shortgop.errors import DecodeError, UsageError
 from shortgop.manifests.ragged import Array
 from shortgop.readers.convert import swscale
 from shortgop.readers.convert.frame_writer import FrameWriter
@@ -162,6 +162,61 @@ def test_resizing_is_antialiased_bilinear(size: tuple[int, int]) -> None:
     assert shifted.mean() > 2 * RESIZE_MEAN
     skipping = difference(interpolate(whole, size=size, mode="bilinear", antialias=False))
     assert skipping.mean() > 2 * RESIZE_MEAN
+
+
+# The same for grey, which is filtered as it is: nothing but rounding remains.
+GREY_MEAN = 0.25
+
+
+@pytest.mark.parametrize("size", [(112, 200), (64, 114), (40, 60), (300, 456), (256, 300), (512, 912), (336, 598)])
+def test_bicubic_resizing_is_that_of_pil_and_torchvision(size: tuple[int, int]) -> None:
+    """Its a is -0.5, and it is antialiased where it reduces."""
+    frame = make_frame(256, 456, matrix=1, smooth=True)
+    whole = torch.from_numpy(written(frame, color="grey")).float()[None]
+    found = torch.from_numpy(written(frame, size=size, color="grey", interpolation="bicubic")).float()
+
+    def mean_difference(mode: str, *, antialias: bool) -> float:
+        expected = interpolate(whole, size=size, mode=mode, antialias=antialias)[0].clamp(0, 255).round()
+        return float((found - expected).abs().mean())
+
+    assert mean_difference("bicubic", antialias=True) < GREY_MEAN
+    # Without antialiasing torch's filter is another one where it enlarges, too: OpenCV's, with a = -0.75.
+    assert mean_difference("bicubic", antialias=False) > 1.5 * GREY_MEAN
+    assert mean_difference("bilinear", antialias=True) > 3 * GREY_MEAN
+    colours = torch.from_numpy(written(frame, size=size, interpolation="bicubic")).float()
+    expected = interpolate(
+        torch.from_numpy(rgb_of(frame)).permute(2, 0, 1).float()[None], size, mode="bicubic", antialias=True
+    )
+    assert (colours - expected[0].clamp(0, 255)).abs().mean() < RESIZE_MEAN
+
+
+def test_bicubic_overshoots_at_edges_and_ends_at_black_and_white() -> None:
+    frame = make_frame(64, 96, full_range=True)
+    edge = np.zeros((64, frame.planes[0].line_size), dtype=np.uint8)
+    edge[:, 48:] = 255
+    frame.planes[0].update(edge.tobytes())
+    for size in ((64, 192), (128, 192), (48, 72)):
+        found = written(frame, size=size, color="grey", interpolation="bicubic")[0].astype(int)
+        middle = size[1] // 2
+        assert (found[:, : middle - 2] == 0).all()
+        assert (found[:, middle + 2 :] == 255).all()
+        assert (np.diff(found, axis=1) >= 0).all()
+
+
+@pytest.mark.parametrize("colour", [{}, {"color": "ycbcr"}, {"color": "grey"}, {"color": "yuv420"}], ids=str)
+@pytest.mark.parametrize("crop", [None, (2, 4, 34, 50)])
+def test_pictures_that_keep_their_size_do_not_depend_on_the_interpolation(colour: dict[str, Any], crop: Any) -> None:
+    frame = make_frame(66, 98, matrix=1)
+    plain = written(frame, crop=crop, **colour)
+    assert np.array_equal(written(frame, crop=crop, **colour, interpolation="bicubic"), plain)
+
+
+def test_where_pyav_has_to_resize_bicubic_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = make_frame(64, 96, matrix=1)
+    without_the_library(monkeypatch)
+    assert np.array_equal(written(frame, interpolation="bicubic"), written(frame))
+    with pytest.raises(UsageError, match="a frame in yuv420p with .*PyAV.*only interpolation=\"bilinear\".*'bicubic'"):
+        written(frame, size=(32, 48), interpolation="bicubic")
 
 
 @pytest.mark.parametrize("order", ["NCHW", "NHWC"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ from shortgop.readers.convert.frame_writer import FrameWriter
 from shortgop.readers.convert.planes import Arrangement, PlaneLayout
 from shortgop.readers.convert.swscale import GBRP
 from shortgop.readers.convert.tiling import possible_ways, tiles_of, way_for
-from shortgop.readers.frame_format import FrameFormat, Geometry, PixelFormat
+from shortgop.readers.frame_format import FrameFormat, Geometry, Interpolation, PixelFormat
 from test_frame_writer import make_frame, rgb_of
 
 HEIGHT, WIDTH = 66, 98
@@ -26,11 +26,8 @@ LAYOUTS = ["".join(order) for order in itertools.permutations("TCHW")]
 FRAME = make_frame(HEIGHT, WIDTH, matrix=1)
 RGB = rgb_of(FRAME).transpose(2, 0, 1)
 # Writers of many geometries, as a thread has them.
-WRITERS = {
-    (dtype, color): FrameWriter(PixelFormat(dtype, None, color))
-    for dtype in (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
-    for color in ("rgb", "ycbcr", "grey")
-} | {(torch.uint8, "yuv420"): FrameWriter(PixelFormat(color="yuv420"))}
+WRITERS: dict[PixelFormat, FrameWriter] = {}
+INTERPOLATIONS = st.sampled_from(get_args(Interpolation))
 
 
 def slot_in(memory: Array, layout: str, frames: int, shape: tuple[int, int, int]) -> Array:
@@ -41,10 +38,17 @@ def slot_in(memory: Array, layout: str, frames: int, shape: tuple[int, int, int]
     return slot
 
 
-def written(geometry: Geometry, layout: str = "TCHW", color: Any = "rgb", dtype: torch.dtype = torch.uint8) -> Array:
+def written(
+    geometry: Geometry,
+    layout: str = "TCHW",
+    color: Any = "rgb",
+    dtype: torch.dtype = torch.uint8,
+    interpolation: Interpolation = "bilinear",
+) -> Array:
     """A frame as one of three of a clip; nothing else may change, neither in other frames nor around the clip."""
-    writer = WRITERS[dtype, color]
-    shape = PixelFormat(dtype, None, color).shape(*geometry.size)
+    pixels = PixelFormat(dtype, None, color, interpolation)
+    writer = WRITERS.setdefault(pixels, FrameWriter(pixels))
+    shape = pixels.shape(*geometry.size)
     count = 3 * int(np.prod(shape))
     clip = torch.full((count + 512,), GUARD, dtype=dtype)
     memory = array_of(clip)
@@ -81,26 +85,27 @@ def test_a_crop_that_is_not_resized_is_a_part_of_the_whole_picture(geometry: Geo
 
 
 @settings(max_examples=150)
-@given(geometries(scaled=True), st.sampled_from(LAYOUTS), st.sampled_from(["rgb", "ycbcr", "grey"]))
+@given(geometries(scaled=True), st.sampled_from(LAYOUTS), st.sampled_from(["rgb", "ycbcr", "grey"]), INTERPOLATIONS)
 def test_a_resized_crop_changes_no_other_memory_and_does_not_depend_on_where_it_goes(
-    geometry: Geometry, layout: str, color: Any
+    geometry: Geometry, layout: str, color: Any, interpolation: Interpolation
 ) -> None:
-    found = written(geometry, layout, color)
+    uint8 = torch.uint8
+    found = written(geometry, layout, color, uint8, interpolation)
     # Packed RGB of libswscale's is rounded in another way than planar RGB.
     packed = color == "rgb" and layout.index("C") > layout.index("W")
-    assert np.array_equal(found, written(geometry, "TCHW" if not packed else "THWC", color))
+    assert np.array_equal(found, written(geometry, "TCHW" if not packed else "THWC", color, uint8, interpolation))
     straight = Geometry(geometry.top, geometry.left, geometry.height, geometry.width, geometry.size)
     if geometry.flip:
-        assert np.array_equal(found[:, :, ::-1], written(straight, layout, color))
+        assert np.array_equal(found[:, :, ::-1], written(straight, layout, color, uint8, interpolation))
 
 
 @settings(max_examples=60)
-@given(geometries(scaled=True) | geometries(scaled=False))
-def test_planes_change_no_other_memory(geometry: Geometry) -> None:
+@given(geometries(scaled=True) | geometries(scaled=False), INTERPOLATIONS)
+def test_planes_change_no_other_memory(geometry: Geometry, interpolation: Interpolation) -> None:
     """Their sides are even."""
     height, width, *size = (-(-side // 2) * 2 for side in (geometry.height, geometry.width, *geometry.size))
     even = Geometry(geometry.top, geometry.left, height, width, (size[0], size[1]))
-    assert written(even, color="yuv420").shape == (1, even.size[0] * 3 // 2, even.size[1])
+    assert written(even, color="yuv420", interpolation=interpolation).shape == (1, even.size[0] * 3 // 2, even.size[1])
 
 
 @settings(max_examples=60)
@@ -109,10 +114,13 @@ def test_planes_change_no_other_memory(geometry: Geometry) -> None:
     st.sampled_from(LAYOUTS),
     st.sampled_from([torch.float16, torch.bfloat16, torch.float32]),
     st.sampled_from(["rgb", "ycbcr", "grey"]),
+    INTERPOLATIONS,
 )
-def test_floats_are_the_bytes_divided_by_255(geometry: Geometry, layout: str, dtype: torch.dtype, color: Any) -> None:
-    levels = torch.from_numpy(written(geometry, layout, color))
-    bits = written(geometry, layout, color, dtype)
+def test_floats_are_the_bytes_divided_by_255(
+    geometry: Geometry, layout: str, dtype: torch.dtype, color: Any, interpolation: Interpolation
+) -> None:
+    levels = torch.from_numpy(written(geometry, layout, color, torch.uint8, interpolation))
+    bits = written(geometry, layout, color, dtype, interpolation)
     found = torch.from_numpy(bits).view(dtype) if dtype == torch.bfloat16 else torch.from_numpy(bits)
     assert found.dtype == dtype
     expected = (levels.float() * torch.tensor(1 / 255)).to(dtype)

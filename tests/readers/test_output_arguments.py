@@ -1,7 +1,9 @@
-"""Outputs of ClipDataset that make no sense, whatever the videos are."""
+"""Outputs of ClipDataset that make no sense, whatever the videos are, and what earlier ones become."""
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import torch
 
 from shortgop import Output
 from shortgop.errors import UsageError
+from shortgop.readers.frame_format import FrameFormat, PixelFormat
 
 MEAN_STD = ((0.5, 0.4, 0.3), (0.25, 0.5, 1.0))
 
@@ -34,6 +37,7 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.25, 0.5, 1.0))
         ({"normalize": ((0.5,), (0.5,)), "dtype": torch.float32}, "a number each, or three for red, green and blue"),
         ({"normalize": MEAN_STD, "dtype": torch.float32, "color": "grey"}, "a number each"),
         ({"dtype": torch.int32}, "dtype is torch.int32"),
+        ({"interpolation": "lanczos"}, 'interpolation is \'lanczos\'; it can be "bilinear" or "bicubic"'),
         ({"frames": []}, "frames is empty"),
         ({"frames": "ab"}, "frames is 'ab'"),
         ({"shared": "x", "flip": 0.5}, "leave flip out"),
@@ -42,3 +46,13 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.25, 0.5, 1.0))
 def test_outputs_that_make_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Output(**options)
+
+
+@pytest.mark.parametrize(
+    "made", [Output(size=(8, 8)), FrameFormat(size=8), PixelFormat()], ids=lambda made: type(made).__name__
+)
+def test_what_was_pickled_before_there_was_a_choice_is_bilinear(made: Any) -> None:
+    old = copy.copy(made)
+    del old.__dict__["interpolation"]
+    assert pickle.loads(pickle.dumps(old)) == made  # of this test
+    assert made.interpolation == "bilinear"

@@ -97,6 +97,8 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"normalize": ((0, 0, 0), (1, float("nan"), 1)), "dtype": torch.float32}, "normalize is"),
     ({"normalize": 5, "dtype": torch.float32}, "normalize is 5"),
     ({"color": None}, "color is None"),
+    ({"interpolation": 3}, "interpolation is 3; it can be"),
+    ({"interpolation": ["bicubic"]}, r"interpolation is \['bicubic'\]"),
     ({"threads": True}, "threads is True"),
     ({"threads": 2.0}, "threads is 2.0"),
     ({"threads": "2"}, "threads is '2'"),

@@ -10,13 +10,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 import torch
 
 from gpu_surfaces import empty_slot, noise_frame, surface_of
 from shortgop.errors import DecodeError
-from shortgop.readers.frame_format import Geometry, Normalize, PixelFormat
+from shortgop.readers.frame_format import Geometry, Interpolation, Normalize, PixelFormat
 from shortgop.readers.gpu import triton_conversion
 from shortgop.readers.gpu.surface_conversion import conversion_way, convert
 from shortgop.readers.gpu.surfaces import Surface
@@ -73,8 +74,10 @@ def filled(
 @pytest.mark.parametrize("color", ["rgb", "ycbcr", "grey", "yuv420"])
 def test_every_colour_equals_plain_torch_s(color: str, bit_depth: int) -> None:
     geometries = GEOMETRIES[:3] if color == "yuv420" else GEOMETRIES
-    for found, expected in filled(geometries, PixelFormat(color=color), bit_depth=bit_depth):  # type: ignore[arg-type]
-        assert torch.equal(found, expected)
+    for interpolation in get_args(Interpolation):
+        pixels = PixelFormat(color=color, interpolation=interpolation)  # type: ignore[arg-type]
+        for found, expected in filled(geometries, pixels, bit_depth=bit_depth):
+            assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float16])

@@ -181,16 +181,26 @@ def test_pixels_say_where_a_crop_was_taken(places: Path) -> None:
             assert ((inner[:, 2].mean(dim=2) - 8) / 2 - at_lines[4:-4]).abs().mean() < 1.0
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("crop", ["random-resized", "random-scaled"])
-def test_a_resized_crop_is_near_to_the_same_done_by_torch(folder: Path, crop: Any) -> None:
-    dataset = clips_of(folder, frames=Output(size=(48, 56), crop=crop, scale=(0.4, 1.0)))
+def test_a_resized_crop_is_near_to_the_same_done_by_torch(folder: Path, crop: Any, mode: Any) -> None:
+    dataset = clips_of(folder, frames=Output(size=(48, 56), crop=crop, scale=(0.4, 1.0), interpolation=mode))
     for item in (dataset[index] for index in range(0, len(dataset), 3)):
         top, left, height, width = item["crop"].tolist()
         part = whole(folder, item)[:, :, top : top + height, left : left + width].float()
-        expected = torch.nn.functional.interpolate(part, size=(48, 56), mode="bilinear", antialias=True)
+        expected = torch.nn.functional.interpolate(part, size=(48, 56), mode=mode, antialias=True).clamp(0, 255)
         difference = (item["frames"].float() - expected.round()).abs()
         # A crop two pixels off differs by 8 and more.
         assert difference.mean() < 3
+
+
+def test_each_output_has_an_interpolation_of_its_own(folder: Path) -> None:
+    dataset = clips_of(folder, soft=Output(size=(24, 36)), sharp=Output(size=(24, 36), interpolation="bicubic"))
+    opened = {mode: shortgop.open(folder, size=(24, 36), interpolation=mode) for mode in ("bilinear", "bicubic")}
+    item = dataset[0]
+    for name, frames in (("soft", opened["bilinear"]), ("sharp", opened["bicubic"])):
+        assert torch.equal(item[name], frames[item["video"]].get_frames_at(item["frame_numbers"]).data)
+    assert (item["sharp"].float() - item["soft"].float()).abs().mean() > 1
 
 
 def test_outputs_may_share_a_crop(folder: Path) -> None:

@@ -197,8 +197,8 @@ class OpenedDataset:
         """UsageError when the dataset was opened with options that its outputs would not follow."""
         if self._reader.options.format != FrameFormat():
             raise UsageError(
-                "outputs say what frames become: leave size, crop, dtype, normalize, color and dimension_order of the "
-                "dataset out, and give them to each shortgop.Output"
+                "outputs say what frames become: leave size, crop, dtype, normalize, color, interpolation and "
+                "dimension_order of the dataset out, and give them to each shortgop.Output"
             )
 
     def shards(self, rows: Array) -> Array:

@@ -16,6 +16,7 @@ from ...readers.frame_format import (
     Color,
     FrameFormat,
     Geometry,
+    Interpolation,
     Normalize,
     PixelFormat,
     Size,
@@ -70,6 +71,7 @@ class Output:
       that carry a state from clip to clip. Each of Stretches counts as a video. They are the same each time that the
       videos are gone through; where an order repeats clips within an epoch (Weighted, Systematic, ClassBalanced,
       ClassBatches, Mixture), others each time. What is random in a `transform` is drawn for each clip all the same.
+    - `interpolation`: how frames are resized: "bilinear", or "bicubic" as by PIL; both are antialiased.
 
     Crops and flips are a function of the dataset's seed, the output's name and the draw (with same_for="video" of the
     epoch and the video's place in the dataset), so they do not depend on workers, batches or ranks, and differ from
@@ -88,6 +90,7 @@ class Output:
     frames: Sequence[int] | None = None
     shared: str | None = None
     same_for: SameFor = "clip"
+    interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
         if callable(self.size):
@@ -101,7 +104,7 @@ class Output:
             raise UsageError(f'color is {self.color!r}; it can be "rgb", "ycbcr" or "grey"')
         if not isinstance(self.layout, str) or sorted(self.layout) != sorted("TCHW"):
             raise UsageError(f'layout is {self.layout!r}; it is an order of the letters of "TCHW", such as "CTHW"')
-        self._set("normalize", PixelFormat(self.dtype, self.normalize, self.color).normalize)
+        self._set("normalize", self.pixels.normalize)
         if isinstance(self.crop, str) and self.crop in RANDOM_CROPS:
             if not isinstance(self.size, (tuple, list)):
                 raise UsageError(f'size is {self.size!r}; crop="{self.crop}" takes size=(height, width)')
@@ -150,7 +153,7 @@ class Output:
 
     @property
     def pixels(self) -> PixelFormat:
-        return PixelFormat(self.dtype, self.normalize, self.color)
+        return PixelFormat(self.dtype, self.normalize, self.color, self.interpolation)
 
     def sized(self, num_frames: int, height: int, width: int) -> Output:
         """The same output with the size that it has for a clip of so many frames of this height and width. UsageError
