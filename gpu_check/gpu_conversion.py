@@ -30,6 +30,7 @@ PIXELS = (
     PixelFormat(torch.bfloat16),
     PixelFormat(torch.float32, _IMAGENET),
     PixelFormat(interpolation="bicubic"),
+    PixelFormat(interpolation="nearest"),
     PixelFormat(color="ycbcr"),
     PixelFormat(color="grey"),
     PixelFormat(color="yuv420"),

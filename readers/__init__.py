@@ -10,7 +10,7 @@ fetching, read_limits         from a store: several at once, ahead of the decode
 store_options, cache_filling  the options of `open` for stores; filling the cache beforehand
 decoders, convert             bytes to frames, frames to slots of a batch
 gpu                           the same slots from the surfaces of a decoder on a GPU
-frame_format, frame_shapes, clip_output  what frames are converted to
+frame_format, frame_shapes, clip_output, nearest_samples  what frames are converted to
 output_tensors, memory_pool, workers  the tensors that frames are written to, their memory, and threads
 sheet, picture_files          contact sheets and other pictures as files
 decoder_trial, decode_check   what `doctor` tries, and what `verify --decode` decodes

@@ -14,7 +14,7 @@ from ..errors import UsageError
 
 DimensionOrder = Literal["NCHW", "NHWC"]
 Color = Literal["rgb", "ycbcr", "grey", "yuv420"]
-Interpolation = Literal["bilinear", "bicubic"]
+Interpolation = Literal["bilinear", "bicubic", "nearest"]
 Size = int | tuple[int, int]
 Crop = Literal["center"] | tuple[int, int, int, int]
 MeanStd = tuple[tuple[float, ...], tuple[float, ...]]

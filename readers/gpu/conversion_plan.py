@@ -6,7 +6,7 @@ sizes and on the depth of the samples. A plan names the same one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -57,6 +57,12 @@ def conversion_plan(
     `tagged` says that the matrix is one of those that the CPU reader gives to libswscale itself.
     """
     part = (geometry.height, geometry.width)
+    if geometry.scales and interpolation == "nearest":
+        # Pixels of the part as it is.
+        unscaled = replace(geometry, size=part)
+        plan = conversion_plan(frame_size, unscaled, color, bit_depth=bit_depth, tagged=tagged)
+        filters = _nearest(plan.filters, geometry.size, half=color == "yuv420")
+        return replace(plan, size=geometry.size, filters=filters)
     odd = bool(geometry.height % 2 or geometry.width % 2)
     # The CPU reader leaves what is none of these to PyAV, which heeds that chroma lies to the left.
     straight = bit_depth == 8 and (geometry.scales or (tagged and not odd))
@@ -74,6 +80,18 @@ def conversion_plan(
         whole.chroma_columns.part(*columns),
     )
     return ConversionPlan(formula, 0, 0, geometry.size, filters)
+
+
+@lru_cache(maxsize=1024)
+def _nearest(filters: PlaneFilters, size: tuple[int, int], *, half: bool) -> PlaneFilters:
+    """The filters of the nearest pixels; with `half`, chroma has half of the (height, width)."""
+    (height, width), chroma = size, (size[0] // 2, size[1] // 2) if half else size
+    return PlaneFilters(
+        filters.lines.nearest(height),
+        filters.columns.nearest(width),
+        filters.chroma_lines.nearest(chroma[0]),
+        filters.chroma_columns.nearest(chroma[1]),
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...manifests.ragged import Array
 from ..frame_format import Interpolation
+from ..nearest_samples import nearest_samples
 
 Axis = Literal["columns", "lines"]
 
@@ -43,6 +44,11 @@ class Taps:
     def part(self, start: int, count: int) -> Taps:
         """The filters of `count` elements from `start` on."""
         return Taps(self.first[start : start + count], self.weights[start : start + count])
+
+    def nearest(self, count: int) -> Taps:
+        """The nearest elements to those of an axis of `count`."""
+        chosen = nearest_samples(len(self.first), count)
+        return Taps(self.first[chosen], self.weights[chosen])
 
     def repeated(self, count: int) -> Taps:
         """Each element twice, as far as `count` goes."""

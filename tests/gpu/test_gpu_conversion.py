@@ -106,7 +106,8 @@ def test_resized_rgb_equals_the_cpu_reader_s_planes(
 ) -> None:
     frame = noise_frame(96, 128, matrix=matrix, full_range=full_range)
     for size in ((48, 64), (33, 44), (96, 200), (224, 224), (7, 9)):
-        assert difference(frame, whole(96, 128, size), PixelFormat(interpolation=interpolation)) == 0
+        found = difference(frame, whole(96, 128, size), PixelFormat(interpolation=interpolation))
+        assert found <= (MOST_LEVELS if interpolation == "nearest" else 0)
 
 
 @pytest.mark.parametrize("interpolation", INTERPOLATIONS)
@@ -114,7 +115,8 @@ def test_resized_rgb_equals_the_cpu_reader_s_planes(
 def test_resizing_equals_the_cpu_reader_s_at_sizes_of_footage(
     size: tuple[int, int], interpolation: Interpolation
 ) -> None:
-    assert difference(noise_frame(360, 640), whole(360, 640, size), PixelFormat(interpolation=interpolation)) == 0
+    found = difference(noise_frame(360, 640), whole(360, 640, size), PixelFormat(interpolation=interpolation))
+    assert found <= (MOST_LEVELS if interpolation == "nearest" else 0)
 
 
 @settings(max_examples=80, deadline=None)
@@ -124,14 +126,15 @@ def test_any_part_of_any_frame_is_within_a_level(
 ) -> None:
     (height, width), geometry = part
     frame = noise_frame(height, width, matrix=colour[0], full_range=colour[1], seed=seed)
-    rounding = 0 if geometry.scales else MOST_LEVELS
+    filtered = geometry.scales and interpolation != "nearest"
+    rounding = 0 if filtered else MOST_LEVELS
     rgb, grey, ycbcr = (PixelFormat(color=color, interpolation=interpolation) for color in ("rgb", "grey", "ycbcr"))
     assert difference(frame, geometry, rgb) <= rounding
     # libswscale rounds packed pixels otherwise where it enlarges them.
     assert difference(frame, geometry, rgb, "NHWC") <= int(geometry.scales) + rounding
     assert difference(frame, geometry, grey) == 0
     # What chroma of the frame's size is multiplied with is rounded by the CPU's vector code.
-    assert difference(frame, geometry, ycbcr) <= (0 if geometry.scales else 1)
+    assert difference(frame, geometry, ycbcr) <= (0 if filtered else 1)
 
 
 @settings(max_examples=30, deadline=None)
@@ -207,11 +210,12 @@ def test_filters_lie_within_the_source_and_keep_flat_colours(
     assert np.abs(taps.weights.sum(axis=1) - total).max() <= 1
 
 
-def test_a_part_at_another_place_shares_its_filters() -> None:
+@pytest.mark.parametrize("interpolation", INTERPOLATIONS)
+def test_a_part_at_another_place_shares_its_filters(interpolation: Interpolation) -> None:
     """Random crops of one size make one table."""
+    geometries = (Geometry(top, 8, 128, 128, (64, 64)) for top in (0, 40))
     one, other = (
-        conversion_plan((256, 456), Geometry(top, 8, 128, 128, (64, 64)), "rgb", bit_depth=8, tagged=True)
-        for top in (0, 40)
+        conversion_plan((256, 456), geometry, "rgb", interpolation, bit_depth=8, tagged=True) for geometry in geometries
     )
     assert (one.top, other.top) == (0, 40)
     assert one.filters is other.filters

@@ -49,7 +49,7 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
             "by std, and the one of channel 1 is 0",
         ),
         ({"color": "bgr"}, 'color is \'bgr\'; it can be "rgb", "ycbcr", "grey" or "yuv420"'),
-        ({"interpolation": "area"}, 'interpolation is \'area\'; it can be "bilinear" or "bicubic"'),
+        ({"interpolation": "area"}, 'interpolation is \'area\'; it can be "bilinear", "bicubic" or "nearest"'),
         ({"color": "yuv420", "dtype": torch.float32}, "leave dtype and normalize out"),
         ({"color": "yuv420", "size": (3, 4)}, "takes only even numbers"),
         ({"color": "yuv420", "size": 3}, "takes only even numbers"),

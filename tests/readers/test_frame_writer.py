@@ -19,6 +19,7 @@ from shortgop.readers.convert.frame_writer import FrameWriter
 from shortgop.readers.convert.tiling import Way
 from shortgop.readers.decoders.pyav import check_frame
 from shortgop.readers.frame_format import FrameFormat, Geometry
+from shortgop.readers.nearest_samples import nearest_samples
 
 GUARD = 77
 COLOURS = [(2, False), (1, False), (1, True), (5, False), (5, True), (6, False), (7, False), (9, False), (4, False)]
@@ -208,7 +209,49 @@ def test_bicubic_overshoots_at_edges_and_ends_at_black_and_white() -> None:
 def test_pictures_that_keep_their_size_do_not_depend_on_the_interpolation(colour: dict[str, Any], crop: Any) -> None:
     frame = make_frame(66, 98, matrix=1)
     plain = written(frame, crop=crop, **colour)
-    assert np.array_equal(written(frame, crop=crop, **colour, interpolation="bicubic"), plain)
+    for interpolation in ("bicubic", "nearest"):
+        assert np.array_equal(written(frame, crop=crop, **colour, interpolation=interpolation), plain)
+
+
+@pytest.mark.parametrize("way", ["directly", "through PyAV"])
+@pytest.mark.parametrize("options", [{}, {"color": "grey"}, {"color": "ycbcr"}, {"dimension_order": "NHWC"}], ids=str)
+def test_nearest_pixels_are_those_of_torch_s_nearest_exact(
+    options: dict[str, Any], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way != "directly":
+        without_the_library(monkeypatch)
+    order = (2, 0, 1) if "dimension_order" in options else (0, 1, 2)
+    for height, width in ((64, 96), (65, 97), (2, 2)):
+        frame = make_frame(height, width, matrix=1)
+        whole = torch.from_numpy(written(frame, **options).transpose(order))
+        for size in ((32, 48), (56, 80), (128, 192), (33, 50), (64, 40), (1, 1)):
+            found = written(frame, size=size, interpolation="nearest", **options).transpose(order)
+            assert torch.equal(torch.from_numpy(found), interpolate(whole[None], size, mode="nearest-exact")[0])
+
+
+@pytest.mark.parametrize("crop", [None, (2, 4, 34, 50)])
+def test_nearest_planes_are_each_plane_s_own_samples(crop: Any) -> None:
+    frame = make_frame(66, 98, matrix=1)
+    height, width = crop[2:] if crop else (66, 98)
+    whole = written(frame, color="yuv420", crop=crop).reshape(-1)
+    found = written(frame, color="yuv420", crop=crop, size=(40, 60), interpolation="nearest").reshape(-1)
+    for half, start, to in ((1, 0, 0), (2, height * width, 2400), (2, height * width * 5 // 4, 3000)):
+        source, size = (height // half, width // half), (40 // half, 60 // half)
+        plane = torch.from_numpy(whole[start : start + source[0] * source[1]].reshape(1, 1, *source))
+        expected = interpolate(plane, size, mode="nearest-exact").reshape(-1)
+        assert torch.equal(torch.from_numpy(found[to : to + expected.numel()]), expected)
+
+
+def test_nearest_samples_are_torch_s_for_all_sizes() -> None:
+    """But for middles just between two samples, which torch rounds to either."""
+    for source in (*range(1, 60), 256, 360, 455, 720, 1080, 1920):
+        for target in (*range(1, 60), 224, 256, 336, 500):
+            samples = torch.arange(source, dtype=torch.float32)[None, None]
+            expected = interpolate(samples, target, mode="nearest-exact")[0, 0]
+            between = (2 * np.arange(target) + 1) * source % (2 * target) == 0
+            found = nearest_samples(source, target)
+            assert (found == expected.numpy())[~between].all(), (source, target)
+            assert (found[between] * 2 * target == (2 * np.flatnonzero(between) + 1) * source).all()
 
 
 def test_where_pyav_has_to_resize_bicubic_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ MEAN_STD = ((0.5, 0.4, 0.3), (0.25, 0.5, 1.0))
         ({"normalize": ((0.5,), (0.5,)), "dtype": torch.float32}, "a number each, or three for red, green and blue"),
         ({"normalize": MEAN_STD, "dtype": torch.float32, "color": "grey"}, "a number each"),
         ({"dtype": torch.int32}, "dtype is torch.int32"),
-        ({"interpolation": "lanczos"}, 'interpolation is \'lanczos\'; it can be "bilinear" or "bicubic"'),
+        ({"interpolation": "lanczos"}, 'interpolation is \'lanczos\'; it can be "bilinear", "bicubic" or "nearest"'),
         ({"frames": []}, "frames is empty"),
         ({"frames": "ab"}, "frames is 'ab'"),
         ({"shared": "x", "flip": 0.5}, "leave flip out"),

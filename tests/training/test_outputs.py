@@ -194,15 +194,6 @@ def test_a_resized_crop_is_near_to_the_same_done_by_torch(folder: Path, crop: An
         assert difference.mean() < 3
 
 
-def test_each_output_has_an_interpolation_of_its_own(folder: Path) -> None:
-    dataset = clips_of(folder, soft=Output(size=(24, 36)), sharp=Output(size=(24, 36), interpolation="bicubic"))
-    opened = {mode: shortgop.open(folder, size=(24, 36), interpolation=mode) for mode in ("bilinear", "bicubic")}
-    item = dataset[0]
-    for name, frames in (("soft", opened["bilinear"]), ("sharp", opened["bicubic"])):
-        assert torch.equal(item[name], frames[item["video"]].get_frames_at(item["frame_numbers"]).data)
-    assert (item["sharp"].float() - item["soft"].float()).abs().mean() > 1
-
-
 def test_outputs_may_share_a_crop(folder: Path) -> None:
     dataset = clips_of(
         folder,

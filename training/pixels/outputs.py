@@ -71,7 +71,8 @@ class Output:
       that carry a state from clip to clip. Each of Stretches counts as a video. They are the same each time that the
       videos are gone through; where an order repeats clips within an epoch (Weighted, Systematic, ClassBalanced,
       ClassBatches, Mixture), others each time. What is random in a `transform` is drawn for each clip all the same.
-    - `interpolation`: how frames are resized: "bilinear", or "bicubic" as by PIL; both are antialiased.
+    - `interpolation`: how frames are resized: "bilinear", or "bicubic" as by PIL, both antialiased; or "nearest", for
+      masks, with the pixels of torchvision's NEAREST_EXACT.
 
     Crops and flips are a function of the dataset's seed, the output's name and the draw (with same_for="video" of the
     epoch and the video's place in the dataset), so they do not depend on workers, batches or ranks, and differ from
