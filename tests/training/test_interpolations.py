@@ -33,6 +33,8 @@ def test_each_output_has_an_interpolation_of_its_own(folder: Path) -> None:
     for mode in modes:
         opened = shortgop.open(folder, size=(24, 36), interpolation=mode)
         assert torch.equal(item[mode], opened[item["video"]].get_frames_at(item["frame_numbers"]).data)
+        clips = shortgop.ClipDataset(folder, shortgop.AllClips(4, stride=2, step=3), size=(24, 36), interpolation=mode)
+        assert torch.equal(clips[0]["frames"], item[mode])
     assert (item["bicubic"].float() - item["bilinear"].float()).abs().mean() > 1
     assert torch.equal(
         item["nearest"], torch.nn.functional.interpolate(whole(folder, item), (24, 36), mode="nearest-exact")
