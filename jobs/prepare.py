@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
 from itertools import chain, islice
 
 from ..errors import DatasetBusyError, ShortGopError, UsageError
@@ -116,7 +116,7 @@ def prepare(
     )  # fmt: skip
 
     def find(roots: Sequence[str]) -> Iterator[Found]:
-        told = replace(importing, columns_at=partial(_columns_at, out))
+        told = replace(importing, columns_at=_columns_at(out))
         return found_in(sources, roots, importing=told, types=types, on_types=on_types)
 
     with SourceTable() as table:
@@ -179,13 +179,18 @@ def repair(
         return _job(listing, (), dataset, how, lost)
 
 
-def _columns_at(out: Storage, path: str) -> set[str]:
-    """The columns of the video that the dataset has of the file at a path. None where that cannot be found out: the job
-    will say why."""
-    with suppress(ShortGopError, OSError):
-        if root_file.is_dataset(out):
-            return KnownPaths(_current(out).manifest).columns_at(path)
-    return set()
+def _columns_at(out: Storage) -> Callable[[str], set[str]]:
+    """What gives the columns of the video that the dataset has of the file at a path. It opens the dataset when it is
+    first called. Where that cannot be done no video has columns: the job will say why."""
+
+    @cache
+    def known() -> KnownPaths:
+        with suppress(ShortGopError, OSError):
+            if root_file.is_dataset(out):
+                return KnownPaths(_current(out).manifest)
+        return KnownPaths(empty())
+
+    return lambda path: known().columns_at(path)
 
 
 def _lost_by_length(out: Storage, manifest: Manifest) -> dict[str, str]:

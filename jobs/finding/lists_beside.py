@@ -95,25 +95,27 @@ def captioned_in(files: Iterable[str]) -> list[str]:
 
 
 def captions_lost(
-    places: Iterable[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]
+    places: Collection[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]
 ) -> Iterator[str]:
     """What is said of videos and pictures with captions beside them in the folders of a job with these arguments: of
     the first of each that has no columns in the dataset, of which one may be the caption under another name."""
-    left = [place for place in places if not columns_at(place)]
-    video = next(filter(is_video_name, left), None)
+    # There may be one in each of a million folders.
+    video = next((place for place in places if is_video_name(place) and not columns_at(place)), None)
     if video is not None:
-        folders = (str(absolute(Path(from_home(each)))) for each in arguments if can_be_a_path(each))
+        folders = [str(absolute(Path(from_home(each)))) for each in arguments if can_be_a_path(each)]
         folder = next((each for each in folders if _is_below(each, video)), posixpath.dirname(video))
+        others = ", and the same with each other folder that was given," if len(folders) > 1 else ","
         yield (
             f"{video.rpartition('.')[0]}{_CAPTION}: not read, as a folder stands for its video files alone; "
-            f"`shortgop annotate DATASET {shlex.quote(folder)}`, when they are in the dataset, gives the videos the "
-            "text of such files as the column 'txt', and encodes none again"
+            f"`shortgop annotate DATASET {shlex.quote(folder)}`{others} when they are in the dataset, gives the videos "
+            "the text of such files as the column 'txt', and encodes none again"
         )
-    picture = next((place for place in left if not is_video_name(place)), None)
+    picture = next((place for place in places if not is_video_name(place) and not columns_at(place)), None)
     if picture is not None:
+        caption = f"{posixpath.basename(picture).rpartition('.')[0]}{_CAPTION}"
         yield (
-            f"{picture}: left out, though it has a caption, as a folder stands for its video files alone; a list of "
-            "pictures and videos makes videos of both, with --image-fps 1"
+            f"{picture}: left out, though {caption} is beside it, as a folder stands for its video files alone; a list "
+            "of pictures and videos makes videos of both, with --image-fps 1"
         )
 
 

@@ -15,6 +15,7 @@ import shortgop
 from labelled_videos import run
 from object_sources import make
 from shortgop.errors import UsageError
+from shortgop.jobs import prepare
 from shortgop.jobs.finding.files_beside import labels_beside
 from shortgop.jobs.finding.importing import Importing
 from source_arguments import find_sources
@@ -50,6 +51,31 @@ def test_a_job_tells_of_captions_with_the_command_that_takes_them(tmp_path: Path
     (folder / "a/1.txt").write_text("A tabby cat.")
     assert "1 video changed, 1 had these columns already" in run("annotate", dataset, folder).stdout
     assert shortgop.open(dataset)["a/1.mp4"].attributes["txt"] == "A tabby cat."
+
+
+def test_a_job_opens_the_dataset_as_often_for_the_captions_of_many_folders_as_of_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    open_manifest = prepare.open_manifest
+
+    def counted(out: Any, snapshot: str, **options: Any) -> Any:
+        opened.append(snapshot)
+        return open_manifest(out, snapshot, **options)
+
+    monkeypatch.setattr(prepare, "open_manifest", counted)
+    times = []
+    for folders in (1, 4):
+        videos, dataset = tmp_path / f"videos {folders}", tmp_path / f"dataset {folders}"
+        for number in range(folders):
+            make(videos / f"{number}/1.mp4", 500 * number)
+            (videos / f"{number}/1.txt").write_text("A cat.")
+        assert run("prep", videos, "--out", dataset, "--runner", "inline").exit_code == 0
+        assert run("annotate", dataset, videos).exit_code == 0
+        opened.clear()
+        assert "not read" not in run("prep", videos, "--out", dataset, "--runner", "inline").stderr
+        times.append(len(opened))
+    assert times[0] == times[1]
 
 
 def test_videos_that_are_not_in_the_dataset_are_named_and_others_get_their_columns(tmp_path: Path) -> None:
@@ -139,7 +165,7 @@ class TestWhatIsSaid:
             Path("videos", name).touch()
         # That of a video is its preview, and one without a caption may be anything.
         _, line = told("videos")
-        assert line.startswith(f"{Path('videos/2.JPG').absolute()}: left out, though it has a caption")
+        assert line.startswith(f"{Path('videos/2.JPG').absolute()}: left out, though 2.txt is beside it")
         Path("list.csv").write_text("path\nvideos/1.mp4\nvideos/2.JPG\n")
         assert line.endswith("--image-fps 1")
         assert not any("left out" in line for line in told("videos", image_fps=Fraction(1)))
@@ -153,6 +179,26 @@ class TestWhatIsSaid:
         (line,) = told("videos", columns_at=lambda place: {"caption"} if "/a/" in place else set())
         assert line.startswith(str(Path("videos/b/1.txt").absolute()))
         assert told("videos", columns_at=lambda _: {"caption"}) == []
+
+    def test_asks_the_dataset_of_no_more_folders_than_it_takes(self) -> None:
+        for name in "abc":
+            make_empty(f"videos/{name}/1.mp4")
+            Path(f"videos/{name}/1.txt").touch()
+        asked: list[str] = []
+
+        def nothing_at(place: str) -> set[str]:
+            asked.append(place)
+            return set()
+
+        told("videos", columns_at=nothing_at)
+        assert len(asked) == 1
+
+    def test_names_the_other_folders_that_were_given(self) -> None:
+        for name in "ab":
+            make_empty(f"{name}/{name}.mp4")
+            Path(f"{name}/{name}.txt").touch()
+        (line,) = told("a", "b")
+        assert f"annotate DATASET {Path('a').absolute()}`, and the same with each other folder that was given" in line
 
     def test_is_nothing_of_other_texts(self) -> None:
         make_empty("videos/1.mp4")
