@@ -10,9 +10,11 @@ from typing import Any
 
 from ...errors import UsageError
 from .line_values import attributes_of_line, id_of_line
-from .list_lines import batches_of, path_key
+from .list_lines import NO_LABELS, batches_of, path_key
 from .source_lists import Row, id_of_path
 from .typed_lines import OnTypes, ignore_types, lines_of
+
+_KEYS = ("id", "path")
 
 
 @dataclass(frozen=True)
@@ -36,12 +38,15 @@ def read_labels(
     """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a `path` that stands
     for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
     UsageError names the line that is wrong."""
-    found = []
-    for place, values in chain.from_iterable(lines_of(file, ("id", "path"), types or {}, on_types)):
-        path, row_id = values.get(path_key(values)), id_of_line(place, values.pop("id", None))
+    found: list[Labels] = []
+    key = ""
+    for place, values in chain.from_iterable(lines_of(file, _KEYS, types or {}, on_types)):
+        key = key or path_key(values, _KEYS)
+        path, row_id = values.get(key), id_of_line(place, values.pop("id", None))
         if not row_id and (not isinstance(path, str) or not path):
-            raise UsageError(f"{place} has neither an `id` nor a `path`; give one of them")
-        values.pop("path", None)
+            raise UsageError(f"{place} has neither an `id` nor a `{key}`; give one of them")
+        for name in {"path", key}.intersection(NO_LABELS):
+            values.pop(name, None)
         columns = attributes_of_line(place, values)
         if row_id:
             found.append(Labels(place, row_id, columns))
@@ -53,7 +58,7 @@ def read_labels(
 
 def goes_by_paths(file: str) -> bool:
     """Whether the first line of a list of labels names its video by a path."""
-    _, values = next(batches_of(file, ("id", "path")))[0]
+    _, values = next(batches_of(file, _KEYS))[0]
     return values.get("id") in (None, "")
 
 

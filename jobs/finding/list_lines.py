@@ -8,9 +8,10 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ...errors import ToolError, UsageError
@@ -22,9 +23,12 @@ if TYPE_CHECKING:
 Line = tuple[str, dict[str, Any]]
 """Where a line is, for messages, and its values by the names of columns."""
 
-PATHS = ("path", "file_name", "video", "video_path")
+PATHS = ("path", "file_name", "video_path", "video")
 """What lists call the column of files, ours and those of other tools: Hugging Face's VideoFolder, and codes that train
-on videos and texts. The first that a list has is meant. Of these `path` alone is no column of labels."""
+on videos and texts. The first that a list has is meant; beside another one `video` mostly is a name."""
+
+NO_LABELS = ("path", "video")
+"""Those that are no columns of labels where they name the files. Items of training have a `video` of their own."""
 
 # So few lines are in memory at a time, and so many share what each call costs.
 _BATCH_LINES = 256
@@ -112,6 +116,7 @@ def first_of_parquet(file: str, most: int) -> tuple[list[str], list[Any]]:
     with _open_parquet(file) as table:
         names = table.schema_arrow.names
         _check_columns(file, names, ("path",))
+        _refuse_no_paths(file, table, ("path",))
         key = path_key(names)
         batch = next(table.iter_batches(batch_size=most, columns=[key]), None)
         return names, batch.column(0).to_pylist() if batch is not None else []
@@ -248,6 +253,7 @@ def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
         import pyarrow as pa
 
         _check_columns(file, table.schema_arrow.names, keys)
+        _refuse_no_paths(file, table, keys)
         for batch in table.iter_batches():
             columns = {
                 # Python's own types hold microseconds at most, so these columns become text.
@@ -261,6 +267,24 @@ def _parquet_rows(file: str, keys: tuple[str, ...]) -> Iterator[Line]:
             for values in zip(*columns.values(), strict=True):
                 number += 1
                 yield f"row {number} of {name}", dict(zip(columns, values, strict=True))
+
+
+def _refuse_no_paths(file: str, table: ParquetFile, keys: tuple[str, ...]) -> None:
+    """UsageError if the column of files in a table is another tool's, and by its type has no paths: before any of its
+    values are read, which may be whole videos."""
+    import pyarrow as pa
+
+    key = path_key(table.schema_arrow.names, keys)
+    if key == "path":
+        return
+    kind = table.schema_arrow.field(key).type
+    text = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not (pa.types.is_string(text) or pa.types.is_large_string(text)):
+        raise UsageError(
+            f"the list {file!r} has no column `path`, and its column {key!r} has no paths but {shortened(str(kind))}; "
+            "write videos that are in it into files, and give their paths as `path`",
+            file=file,
+        )
 
 
 @contextlib.contextmanager
@@ -324,9 +348,10 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
     refuse_repeated(file, columns)
 
 
-def path_key(columns: Container[str]) -> str:
-    """Which of the columns of a list, or of a line, has the file. `path` if none has."""
-    return next((name for name in PATHS if name in columns), "path")
+def path_key(columns: Collection[str], keys: tuple[str, ...] = ("path",)) -> str:
+    """Which of the columns of a list has the file, by those of its first line. `path` if there is one of the `keys`, or
+    none that has."""
+    return "path" if not {*keys}.isdisjoint(columns) else next((name for name in PATHS if name in columns), "path")
 
 
 def refuse_repeated(file: str, columns: Sequence[str]) -> None:

@@ -21,7 +21,7 @@ from ...wording import counted
 from .addresses import is_store_url, parse
 from .ids import folder_of
 from .importers.images import IMAGE_SUFFIXES
-from .list_lines import PATHS, first_lines, first_of_parquet, is_list, names_of, path_key
+from .list_lines import first_lines, first_of_parquet, is_list, names_of, path_key
 from .places import absolute, can_be_a_path, place_of_listed
 from .store_files import IN_PASSING, StoreFile, asked, head_of
 from .video_names import is_video_name
@@ -30,7 +30,6 @@ from .walking import fixed_part, matching
 _TEXTS = frozenset(("metadata.csv", "metadata.jsonl"))
 _NAMES = _TEXTS | {"metadata.parquet"}
 _CAPTION = ".txt"
-_NO_LABELS = frozenset(("id", *PATHS))
 
 # So many lists are looked at, so many lines of each, and so much of a text file.
 _LISTS, _LINES, _HEAD_BYTES = 3, 3, 1 << 16
@@ -40,7 +39,7 @@ _CAPTIONS = 1000
 _SECONDS = 5.0
 
 _Start = tuple[set[str], list[Any]]
-"""The columns of a list by its first line, and the paths on its first lines."""
+"""The columns of labels of a list by its first line, and the paths on its first lines."""
 
 
 def may_have_labels(name: str) -> bool:
@@ -149,8 +148,7 @@ def _labels_of(place: str) -> tuple[set[str], str]:
 
 
 def _labels_in(start: _Start, folder: str, is_file: Callable[[str], bool]) -> tuple[set[str], str]:
-    columns, paths = start
-    labels = columns - _NO_LABELS
+    labels, paths = start
     # `prep` refuses a list with a line that has no path.
     if labels and all(path and isinstance(path, str) for path in paths):
         for path in paths:
@@ -170,7 +168,7 @@ def _start_on_disk(place: str) -> _Start:
         return set(), []
     if place.endswith(".parquet"):
         names, paths = first_of_parquet(place, _LINES)
-        return set(names), paths
+        return set(names) - {"id", "path", path_key(names)}, paths
     with Path(place).open("rb") as file:
         return _start_of(place, file.read(_HEAD_BYTES))
 
@@ -179,7 +177,8 @@ def _start_of(name: str, head: bytes) -> _Start:
     if len(head) == _HEAD_BYTES:
         head = head[: head.rfind(b"\n") + 1]
     lines = [values for _, values in first_lines(name, head, _LINES)]
-    return set(lines[0]) if lines else set(), [values.get(path_key(values)) for values in lines]
+    key = path_key(lines[0]) if lines else "path"
+    return set(lines[0] if lines else ()) - {"id", "path", key}, [values.get(key) for values in lines]
 
 
 def _is_in_store(url: str) -> bool:

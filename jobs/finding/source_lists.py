@@ -6,12 +6,13 @@ import json
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from reprlib import repr as shortened
 from typing import Any, NamedTuple
 
 from ...errors import UsageError
 from .addresses import is_store_url, shown
 from .line_values import attributes_of_line, id_of_line
-from .list_lines import Line, names_of, path_key
+from .list_lines import NO_LABELS, Line, names_of, path_key
 from .places import can_be_a_path, is_shortest
 from .plain_values import valid_text
 from .typed_lines import OnTypes, ignore_types, lines_of
@@ -37,11 +38,12 @@ def read_list(file: str, types: Mapping[str, str] | None = None, on_types: OnTyp
 
     A text list has one path on each line; blank lines and lines that start with # are skipped. The other kinds have a
     column, or a key, `path`, and may have `id`: text or a whole number, where null or empty text means no id. Without
-    `path`, the first of `file_name`, `video` and `video_path` is taken for it, and is an attribute too. All other
-    columns become attributes, in the order of the columns. JSONL and Parquet have types; those of CSV and TSV columns
-    are inferred from all their cells, unless `types` gives them. `on_types` is told which they are.
+    `path`, the first of `file_name`, `video_path` and `video` that its first line has is taken for it, and the first
+    two are attributes too. All other columns become attributes, in the order of the columns. JSONL and Parquet have
+    types; those of CSV and TSV columns are inferred from all their cells, unless `types` gives them. `on_types` is told
+    which they are.
     """
-    return chain.from_iterable(map(_rows, lines_of(file, ("path",), types or {}, on_types)))
+    return chain.from_iterable(_in_batches(lines_of(file, ("path",), types or {}, on_types)))
 
 
 def id_of_path(path: str) -> str:
@@ -52,22 +54,37 @@ def id_of_path(path: str) -> str:
     return valid_text(shown(path) if is_store_url(path) else posixpath.normpath(path).lstrip("/"))
 
 
-def _rows(lines: list[Line]) -> Iterator[Row]:
+def _in_batches(batches: Iterator[list[Line]]) -> Iterator[Iterator[Row]]:
+    key = ""
+    for lines in batches:
+        key = key or path_key(lines[0][1])
+        yield _rows(lines, key)
+
+
+def _rows(lines: list[Line], key: str) -> Iterator[Row]:
+    """The rows of some lines, whose file is in the column `key`."""
     found = []
     for place, values in lines:
-        path = values.pop("path") if "path" in values else values.get(path_key(values))
+        path = values.pop(key, None) if key in NO_LABELS else values.get(key)
+        # A line that has a `path`, where the first has none, may mean another file.
+        path = None if "path" in values else path
         # A message about a line without a path names all its columns.
         found.append((place, path, None if path is None else values.pop("id", None), values))
     texts = _texts([values for _, values in lines])
     for number, (place, path, given_id, values) in enumerate(found):
         if path is None:
-            raise UsageError(f"{place} has no `path`, only {names_of(values)}; give the video's file as `path`")
+            columns = names_of(values.keys() - {key})
+            raise UsageError(f"{place} has no `{key}`, only {columns}; give the video's file as `{key}`")
         if path == "":
-            raise UsageError(f"{place} has an empty `path`; give the video's file there, or leave the line out")
+            raise UsageError(f"{place} has an empty `{key}`; give the video's file there, or leave the line out")
         if not isinstance(path, str):
-            raise UsageError(f"{place} has {path!r} as its `path`; write the name of the video's file there, as text")
+            raise UsageError(
+                f"{place} has {shortened(path)} as its `{key}`; write the name of the video's file there, as text"
+            )
         if not can_be_a_path(path):
-            raise UsageError(f"{place} has {path!r} as its `path`, which cannot be a file's name; write lists in UTF-8")
+            raise UsageError(
+                f"{place} has {shortened(path)} as its `{key}`, which cannot be a file's name; write lists in UTF-8"
+            )
         row_id = None if given_id is None else id_of_line(place, given_id)
         text = texts[number] if texts else _to_json(attributes_of_line(place, values)) if values else "{}"
         yield Row(place, path, row_id, text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...errors import UsageError
 from ...wording import type_option
 from .column_types import TEXT, ColumnType, typed, typed_cells
-from .list_lines import Line, batches_of, path_key
+from .list_lines import NO_LABELS, Line, batches_of, path_key
 
 # Is told the type of each column of a CSV or TSV list other than `path` and `id`.
 OnTypes = Callable[[str, Mapping[str, str]], None]
@@ -48,10 +48,10 @@ def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_t
     for batch in batches_of(file, keys):
         if is_first:
             columns = batch[0][1]
-            kinds = {name: types.get(name, TEXT) for name in columns if name not in ("path", "id")}
-            # Such as `file_name` is the path where no other column names the video.
-            named = {*types} if {"path", *keys} & columns.keys() else {*types, path_key(columns)}
-            inferred = {name: ColumnType() for name in kinds if name not in named}
+            key = path_key(columns, keys)
+            own = {"path", "id", *({key} & {*NO_LABELS})}
+            kinds = {name: types.get(name, TEXT) for name in columns if name not in own}
+            inferred = {name: ColumnType() for name in kinds if name not in types and name != key}
             is_first = False
         for name, column in inferred.items():
             column.see_all([values[name] for _, values in batch])
@@ -60,7 +60,7 @@ def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_t
         on_types(file, kinds)
     parsed = {name: kind for name, kind in kinds.items() if kind != TEXT}
     for batch in batches_of(file, keys):
-        if batch[0][1].keys() - {"path", "id"} != kinds.keys():
+        if batch[0][1].keys() - own != kinds.keys():
             raise UsageError(
                 f"the list {file!r} got other columns while it was read; run the same command again",
                 file=file,

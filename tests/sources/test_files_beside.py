@@ -18,6 +18,7 @@ from shortgop.errors import UsageError
 from shortgop.jobs import prepare
 from shortgop.jobs.finding.files_beside import labels_beside
 from shortgop.jobs.finding.importing import Importing
+from shortgop.manifests.dataset_files.snapshots import open_manifest
 from source_arguments import find_sources
 from source_arguments import make as make_empty
 
@@ -57,8 +58,6 @@ def test_a_job_opens_the_dataset_as_often_for_the_captions_of_many_folders_as_of
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    open_manifest = prepare.open_manifest
-
     def counted(out: Any, snapshot: str, **options: Any) -> Any:
         opened.append(snapshot)
         return open_manifest(out, snapshot, **options)

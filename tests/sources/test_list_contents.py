@@ -1,6 +1,7 @@
 """What lists have in them: other encodings, other tools' names of columns, and contents that change."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.label_lists import read_labels
+from shortgop.jobs.finding.list_lines import first_of_parquet
 from shortgop.jobs.finding.source_lists import read_list
 from source_arguments import find_sources, make
 
@@ -62,7 +64,9 @@ def test_a_list_names_files_as_other_tools_do(tmp_path: Path, name: str, column:
     second, first = find_sources([f"corpus/{name}"])
     assert (first.id, first.path) == ("train/1.mp4", f"{tmp_path}/corpus/train/1.mp4")
     assert (second.id, second.path) == ("2", f"{tmp_path}/corpus/2")
-    columns = {"2": {column: "2", "label": 4}, "train/1.mp4": {column: "train/1.mp4", "label": 3}}
+    # Items of training have a `video` of their own.
+    also = {} if column == "video" else {column: ""}
+    columns = {name: {**dict.fromkeys(also, name), "label": label} for name, label in (("2", 4), ("train/1.mp4", 3))}
     assert {each.id: json.loads(each.attributes) for each in (second, first)} == columns
     # A list of labels sets the same columns.
     assert {each.id: each.columns for each in read_labels(str(file))} == columns
@@ -91,9 +95,62 @@ def test_file_name_is_a_column_like_others_beside_a_path_or_an_id() -> None:
 
 def test_of_several_columns_of_files_one_is_taken_for_the_path() -> None:
     make("a.mp4")
-    Path("list.csv").write_text("video,file_name\n8,a.mp4\n")
-    (source,) = find_sources(["list.csv"])
-    assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", '{"video": 8, "file_name": "a.mp4"}')
+    for other in ("file_name", "video_path"):
+        Path("list.csv").write_text(f"video,{other}\n8,a.mp4\n")
+        (source,) = find_sources(["list.csv"])
+        assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", f'{{"video": 8, "{other}": "a.mp4"}}')
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        (('{"path": "a.mp4", "video": "v1"}', '{"video": "v2", "label": 3}'), "has no `path`, only 'label', 'video'"),
+        (('{"file_name": "a.mp4"}', '{"video": "b.mp4"}'), "has no `file_name`, only 'video'"),
+        (('{"video": "a.mp4"}', '{"video": "b.mp4", "path": "c.mp4"}'), "has no `video`, only 'path'"),
+    ],
+)
+def test_the_first_line_says_which_column_has_the_files(lines: tuple[str, str], error: str) -> None:
+    """A line that lacks it made a video of what is a label elsewhere."""
+    Path("list.jsonl").write_text("\n".join(lines))
+    with pytest.raises(UsageError, match=f"line 2 of 'list.jsonl' {error}"):
+        list(read_list("list.jsonl"))
+
+
+def test_labels_that_go_by_ids_have_no_column_of_files() -> None:
+    Path("labels.jsonl").write_text('{"id": "a", "video": "x"}\n{"video": "y", "label": 3}\n')
+    with pytest.raises(UsageError, match="line 2 .* has neither an `id` nor a `path`"):
+        read_labels("labels.jsonl")
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.struct([("bytes", pa.binary()), ("path", pa.string())])])
+def test_videos_that_are_in_a_table_are_not_taken_for_paths(kind: pa.DataType) -> None:
+    """The error held the bytes of a video. They are not even read: here that would fail."""
+    values = pa.array([b"x" if kind == pa.binary() else {"bytes": b"x", "path": "a.mp4"}], type=kind)
+    pq.write_table(pa.table({"video": values, "label": [3]}), "list.parquet")
+    data = Path("list.parquet").read_bytes()
+    Path("list.parquet").write_bytes(data[:4] + b"\xff" * 20 + data[24:])
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: list(read_list("list.parquet")),
+        lambda: read_labels("list.parquet"),
+        lambda: first_of_parquet("list.parquet", 1),
+    )
+    for read in reads:
+        with pytest.raises(UsageError, match="no column `path`, and its column 'video' has no paths but ") as caught:
+            read()
+        assert len(str(caught.value)) < 300
+
+
+def test_columns_of_files_may_be_categories() -> None:
+    names = pa.array(["a.mp4", "b.mp4"]).dictionary_encode()
+    pq.write_table(pa.table({"video_path": names}), "list.parquet")
+    assert [row.path for row in read_list("list.parquet")] == ["a.mp4", "b.mp4"]
+
+
+def test_an_error_names_the_column_and_little_of_a_long_value() -> None:
+    Path("list.jsonl").write_text('{"video": ["' + "x" * 10_000 + '"]}\n')
+    with pytest.raises(UsageError, match="has .* as its `video`") as caught:
+        list(read_list("list.jsonl"))
+    assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])

@@ -84,6 +84,12 @@ class TestWhatIsSaid:
             pq.write_table(pa.table({"file_name": ["1.mp4"], "label": [3]}), file)
         assert told("videos") == [ON_LABEL.format(f"videos/{name}")]
 
+    def test_of_a_column_that_names_files_in_other_lists(self) -> None:
+        make_empty("videos/1.mp4")
+        Path("videos/metadata.csv").write_text("file_name,video\n1.mp4,a cat\n")
+        (line,) = told("videos")
+        assert "gives the videos its columns ('video')" in line
+
     def test_of_a_glob(self) -> None:
         make_empty("videos/1.mp4", "videos/train/2.mp4")
         Path("videos/metadata.csv").write_text("file_name,label\n1.mp4,3\n")
