@@ -74,6 +74,7 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
         from ..jobs.finding.column_types import parse_types
         from ..jobs.finding.label_lists import goes_by_paths
         from ..jobs.sources.labels import annotate as set_columns
+        from ..jobs.sources.labels import told_too_large
         from ..manifests.dataset_files.tidy import parse_duration
         from ..manifests.operations.column_changes import told_new
 
@@ -105,6 +106,8 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
             if done.dropped:
                 were = "id was" if len(done.dropped) == 1 else "ids were"
                 err.print_line(f"{len(done.dropped)} {were} dropped, and left out: {some_of(done.dropped)}")
+            if done.too_large:
+                err.print_line(told_too_large(done.too_large), style="yellow")
             if done.added:
                 err.print_line(told_new(done.added))
             for told in (*done.absent, *done.mixed, *done.became_text, *done.hiding):

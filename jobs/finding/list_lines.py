@@ -46,7 +46,7 @@ NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 
 
-class _RepeatedKeyError(Exception):
+class RepeatedKeyError(Exception):
     """An object of JSON has a key twice. `key` is the key."""
 
     def __init__(self, key: str) -> None:
@@ -55,11 +55,11 @@ class _RepeatedKeyError(Exception):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON. _RepeatedKeyError if two of its keys are the same: of their values all but the last would be
+    """An object of JSON. RepeatedKeyError if two of its keys are the same: of their values all but the last would be
     lost."""
     values = dict(pairs)
     if len(values) < len(pairs):
-        raise _RepeatedKeyError(next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number])))
+        raise RepeatedKeyError(next(key for number, (key, _) in enumerate(pairs) if key in dict(pairs[:number])))
     return values
 
 
@@ -171,8 +171,8 @@ def _json_rows(file: str, _keys: tuple[str, ...], head: bytes | None = None) -> 
             if not line.strip():
                 continue
             try:
-                values = _value(line)
-            except _RepeatedKeyError as error:
+                values = json_value(line)
+            except RepeatedKeyError as error:
                 raise UsageError(
                     f"line {number} of {file!r} has {error.key!r} twice; take one of them out, or rename it", file=file
                 ) from None
@@ -188,13 +188,13 @@ def _json_rows(file: str, _keys: tuple[str, ...], head: bytes | None = None) -> 
             yield f"line {number} of {name}", values
 
 
-def _value(line: str) -> Any:
-    """The value that JSON text stands for. ValueError or RecursionError if it is none, _RepeatedKeyError."""
+def json_value(text: str) -> Any:
+    """The value that JSON text stands for. ValueError or RecursionError if it is none, RepeatedKeyError."""
     try:
-        value, end = _decoded(line)
+        value, end = _decoded(text)
     except ValueError:
         end = 0
-    return value if line[end:] in ("\n", "\r\n", "") else json.loads(line, object_pairs_hook=_object)
+    return value if text[end:] in ("\n", "\r\n", "") else json.loads(text, object_pairs_hook=_object)
 
 
 def _comma_rows(file: str, keys: tuple[str, ...], head: bytes | None = None) -> Iterator[Line]:

@@ -20,9 +20,10 @@ from ...manifests.shared_memory.host_copies import copies_in
 from ...storage.interface import Storage
 from ...storage.locate import from_home, storage_at
 from ...warned import warn
+from ...wording import counted
 from ..finding.addresses import is_store_url, parse
 from ..finding.column_types import check_types, known_types
-from ..finding.files_beside import labels_beside
+from ..finding.files_beside import MAX_COLUMN_BYTES, labels_beside
 from ..finding.importing import Importing, cuts_text, importing_of
 from ..finding.label_lists import Labels, columns_by_id, read_labels
 from ..finding.list_lines import is_list
@@ -66,9 +67,7 @@ def annotate(
     if not isinstance(remove, Iterable):
         raise WrongTypeError(f"remove is {remove!r}; give a list of the names of columns")
     names = [remove] if isinstance(remove, str) else list(remove)
-    kept = {"id", "path"} & set(names)
-    if kept:
-        raise UsageError(f"{kept.pop()!r} is a column that cannot be removed; name a column of labels")
+    too_large: list[str] = []
     if labels is None:
         columns: dict[str, dict[str, Any]] = {}
     elif isinstance(labels, Mapping):
@@ -81,18 +80,22 @@ def annotate(
     else:
         file = from_home(str(labels))
         importing = importing_of(cuts_text(cuts), list_root=None if list_root is None else text_of(list_root))
-        if os.path.isdir(file):  # noqa: PTH112  # Path.is_dir raises where a folder above is not readable
+        # Parquet comes as a folder of parts, too.
+        if os.path.isdir(file) and not is_list(file):  # noqa: PTH112  # Path.is_dir raises where a folder above is not readable
             if types or cuts or importing.list_root:
                 raise UsageError(
                     f"{file!r} is a folder, and types, cuts and list_root are for lists; leave them out", file=file
                 )
-            lines, folder = labels_beside(Path(file)), str(absolute(Path(file)))
+            lines = _known_here(storage_at(dataset), labels_beside(Path(file), too_large.append))
         else:
             lines = _listed(file, types, on_types, importing)
             folder = importing.list_root or str(absolute(Path(file)).parent)
-        columns = columns_by_id(_with_known_ids(storage_at(dataset), folder, lines))
+            lines = _with_known_ids(storage_at(dataset), folder, lines)
+        columns = columns_by_id(lines)
     done = set_columns(storage_at(dataset), columns, remove=names, keep_snapshots_seconds=keep_snapshots_seconds)
-    done = replace(done, became_text=not_asked_for(done.became_text, types))
+    done = replace(done, became_text=not_asked_for(done.became_text, types), too_large=tuple(too_large))
+    if too_large:
+        warn(told_too_large(too_large))
     for told in (*done.absent, *done.mixed, *done.became_text, *done.hiding):
         warn(str(told))
     if columns and len(done.unknown) == len(columns):
@@ -138,6 +141,42 @@ def _with_known_ids(dataset: Storage, folder: str, lines: list[Labels]) -> list[
         return known.id_at(place, line.part) if place else None
 
     return [replace(line, id=found) if (found := known_id(line)) else line for line in lines]
+
+
+def _known_here(dataset: Storage, lines: list[Labels]) -> list[Labels]:
+    """The lines of a folder; one of a file that was prepared gets the id of its video. The corpus may have been moved:
+    then ids are paths below the folder. But where a video of that id was made from another file that is still there,
+    the line gets its file's path, which no video has as its id."""
+    _, manifest = open_current(dataset, copies=copies_in(None))
+    known = KnownPaths(manifest)
+    rows = manifest.row_of_id.of(line.id for line in lines)
+
+    def id_of(line: Labels) -> str:
+        place = str(absolute(Path(line.place)))
+        found = known.id_at(place, "")
+        if found is None and line.id in rows and _is_another(manifest.videos.path.text(rows[line.id]), place):
+            return valid_text(place)
+        return found or line.id
+
+    return [replace(line, id=id_of(line)) for line in lines]
+
+
+def _is_another(prepared: str, file: str) -> bool:
+    """Whether the path at which a file was prepared is that of another file of this machine."""
+    try:
+        there = os.stat(prepared)  # noqa: PTH116  # Path.stat takes longer
+    except (OSError, ValueError):
+        return False
+    try:
+        return not os.path.samestat(there, os.stat(file))  # noqa: PTH116
+    except OSError:
+        return True
+
+
+def told_too_large(files: Sequence[str]) -> str:
+    """What is said of files beside videos that were left out."""
+    more = f", like {counted(len(files) - 1, 'other file')}" if len(files) > 1 else ""
+    return f"{files[0]}: left out{more}, as it has more than {MAX_COLUMN_BYTES:,} bytes, too many for a label"
 
 
 def _place(folder: str, path: str) -> str | None:

@@ -29,7 +29,8 @@ class Annotation:
     of videos that have the columns already, the name of the current snapshot, the columns that were to be removed and
     that no video had, those that were set and that no video had, those whose values are of several types since, those
     that were numbers or truth values and are text since, those that hide a column of the dataset since, ids that
-    look like the first one that is not in the dataset, and the ids that were dropped, which `unknown` does not have."""
+    look like the first one that is not in the dataset, the ids that were dropped, which `unknown` does not have, and
+    the files beside videos that were too large for labels."""
 
     changed: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -42,6 +43,7 @@ class Annotation:
     hiding: tuple[HidingColumn, ...] = ()
     near: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    too_large: tuple[str, ...] = ()
 
 
 def annotate(

@@ -204,5 +204,5 @@ class AbsentColumn:
     def __str__(self) -> str:
         more = len(self.known) - _NAMES_SHOWN
         shown = ", ".join(self.known[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-        own = " but the dataset's own, which stays" if self.name in BUILT_IN else ""
+        own = " but the dataset's own, which stays" if self.name in {*BUILT_IN, "id", "path"} else ""
         return f"no video has a column {self.name!r}{own}; {f'there are {shown}' if shown else 'no list gave any'}"

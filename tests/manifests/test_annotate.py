@@ -192,7 +192,6 @@ def test_the_commands_of_the_page_exist() -> None:
         (["dataset"], "no labels given"),
         (["dataset", "labels.txt"], "'labels.txt' is no list of labels"),
         (["dataset", "gone.csv"], "cannot read the list 'gone.csv'"),
-        (["dataset", "--remove", "path"], "'path' is a column that cannot be removed"),
     ],
 )
 def test_labels_that_cannot_be_used(root: Path, arguments: list[str], expected: str) -> None:
@@ -301,6 +300,7 @@ class Annotating:
             "hiding": [],
             "near": [],
             "dropped": [],
+            "too_large": [],
         }
         assert json.loads(result.stdout) == said
 

@@ -4,6 +4,7 @@ holds for samples in WebDataset tars, and a job of the folder says that they are
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,8 @@ from shortgop.jobs import prepare
 from shortgop.jobs.finding.files_beside import labels_beside
 from shortgop.jobs.finding.importing import Importing
 from shortgop.manifests.dataset_files.snapshots import open_manifest
+from shortgop.manifests.operations.annotate import annotate as set_columns
+from shortgop.storage.locate import storage_at
 from source_arguments import find_sources
 from source_arguments import make as make_empty
 
@@ -58,6 +61,7 @@ def test_a_job_opens_the_dataset_as_often_for_the_captions_of_many_folders_as_of
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
+
     def counted(out: Any, snapshot: str, **options: Any) -> Any:
         opened.append(snapshot)
         return open_manifest(out, snapshot, **options)
@@ -91,6 +95,53 @@ def test_videos_that_are_not_in_the_dataset_are_named_and_others_get_their_colum
     assert shortgop.open(tmp_path / "dataset")[0].attributes == {"txt": "A cat."}
 
 
+def test_a_video_of_another_folder_gets_no_captions_by_its_name(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        make(tmp_path / name / "1.mp4")
+        (tmp_path / name / "1.txt").write_text(f"A {name}.")
+    (tmp_path / "link").symlink_to("cat")
+    assert run("prep", tmp_path / "cat", "--out", tmp_path / "dataset", "--runner", "inline").exit_code == 0
+    done = run("annotate", tmp_path / "dataset", tmp_path / "dog")
+    assert done.exit_code == 3
+    assert f"1 id not in the dataset: {tmp_path}/dog/1.mp4" in done.stderr
+    assert shortgop.open(tmp_path / "dataset")[0].attributes == {}
+    assert "1 video changed" in run("annotate", tmp_path / "dataset", tmp_path / "link").stdout
+
+
+def test_large_files_are_left_out_and_the_first_is_named(tmp_path: Path) -> None:
+    make(tmp_path / "videos/1.mp4")
+    (tmp_path / "videos/1.txt").write_text("A cat.")
+    for name in ("1.info.json", "1.more.txt"):
+        (tmp_path / "videos" / name).write_text("x" * 1_000_001)
+    assert run("prep", tmp_path / "videos", "--out", tmp_path / "dataset", "--runner", "inline").exit_code == 0
+    done = run("annotate", tmp_path / "dataset", tmp_path / "videos")
+    assert done.exit_code == 0
+    (line,) = (line for line in done.stderr.splitlines() if "left out" in line)
+    assert re.search(r"1\.(info\.json|more\.txt): left out, like 1 other file, as it has more than 1,000,000", line)
+    assert shortgop.open(tmp_path / "dataset")[0].attributes == {"txt": "A cat."}
+
+
+def test_columns_that_hide_the_id_or_the_path_can_be_taken_back(tmp_path: Path) -> None:
+    """Tars made them."""
+    make(tmp_path / "videos/1.mp4")
+    assert run("prep", tmp_path / "videos", "--out", tmp_path / "dataset", "--runner", "inline").exit_code == 0
+    set_columns(storage_at(tmp_path / "dataset"), {"1.mp4": {"id": "x", "score": 3}})
+    assert "1 video changed" in run("annotate", tmp_path / "dataset", "--remove", "id").stdout
+    assert shortgop.open(tmp_path / "dataset")[0].attributes == {"score": 3}
+    done = run("annotate", tmp_path / "dataset", "--remove", "path")
+    assert "no video has a column 'path' but the dataset's own, which stays" in done.stderr
+
+
+def test_a_folder_with_the_name_of_a_list_is_no_folder_of_videos(tmp_path: Path) -> None:
+    """As Spark writes Parquet."""
+    make(tmp_path / "videos/1.mp4")
+    assert run("prep", tmp_path / "videos", "--out", tmp_path / "dataset", "--runner", "inline").exit_code == 0
+    (tmp_path / "labels.parquet").mkdir()
+    done = run("annotate", tmp_path / "dataset", tmp_path / "labels.parquet")
+    assert "cannot read the list" in done.stderr
+    assert "Is a directory" in done.stderr
+
+
 def test_a_folder_has_no_types_cuts_or_root_of_paths(tmp_path: Path) -> None:
     make(tmp_path / "videos/1.mp4")
     (tmp_path / "videos/1.txt").write_text("A cat.")
@@ -118,20 +169,26 @@ class TestColumns:
     def test_go_by_the_whole_name_of_the_video(self, tmp_path: Path) -> None:
         for name in ("1.mp4", "1.left.mp4", "1.right.MKV", "2.mp4", "2.webm", "3.mp4"):
             make_empty(str(tmp_path / name))
-        for name in ("1.txt", "1.left.txt", "1.right.TXT", "2.txt", "readme.txt", "4.txt", "3.srt", "3.a.b.txt"):
+        make_empty(str(tmp_path / "5.mp4"), str(tmp_path / "5.mov"))
+        for name in (
+            "1.txt", "1.left.txt", "1.right.TXT", "2.txt", "readme.txt", "4.txt", "3.srt", "3.a.b.txt", "5.mp4.txt",
+            "5.mov.left.txt",
+        ):  # fmt: skip
             (tmp_path / name).write_text(name)
         assert columns_in(tmp_path) == {
             "1.mp4": {"txt": "1.txt"}, "1.left.mp4": {"txt": "1.left.txt"}, "1.right.MKV": {"txt": "1.right.TXT"},
             "2.mp4": {"txt": "2.txt"}, "2.webm": {"txt": "2.txt"},
+            "5.mp4": {"txt": "5.mp4.txt"}, "5.mov": {"left": "5.mov.left.txt"},
         }  # fmt: skip
 
     @pytest.mark.parametrize(
         ("name", "data", "message"),
         [
-            ("1.json", b"{", r"1\.json is no json: "),
-            ("1.cls", b"three", r"1\.cls is no cls: "),
-            ("1.txt", b"\xff", r"1\.txt is no txt: .*; write it again"),
-            ("1.txt", b"x" * 1_000_001, r"1\.txt' has more than 1,000,000 bytes, too many for a label; move it out"),
+            ("1.json", b"{", r"1\.json' is no json: "),
+            ("1.json", b'{"a": 1, "a": 2}', r"1\.json' has 'a' twice; take one of them out"),
+            ("1.cls", b"three", r"1\.cls' is no cls: it has 'three', and a whole number is due; write it again"),
+            ("1.cls", b"9" * 5000, r"1\.cls' is no cls: it has '9+\.\.\.9+', and a whole number is due"),
+            ("1.txt", b"\xff", r"1\.txt' is not UTF-8; write it in UTF-8"),
             ("2.txt", b"A cat.", r"no video in the folder .* has a file with its name"),
         ],
     )
@@ -147,6 +204,23 @@ class TestColumns:
         (tmp_path / "1.cls").write_text("3")
         os.mkfifo(tmp_path / "1.txt")
         assert columns_in(tmp_path) == {"1.mp4": {"cls": 3}}
+
+    def test_are_none_that_say_which_video_it_is(self, tmp_path: Path) -> None:
+        """The dataset's own `id` would be hidden."""
+        make_empty(str(tmp_path / "1.mp4"))
+        (tmp_path / "1.json").write_text('{"id": "x", "path": "y", "score": 3}')
+        (tmp_path / "1.id").write_text("7")
+        assert columns_in(tmp_path) == {"1.mp4": {"score": 3}}
+
+    @pytest.mark.parametrize("other", ["1.json", "1.TXT", "1.mp4.txt"])
+    def test_of_two_files_with_one_name_are_refused(self, tmp_path: Path, other: str) -> None:
+        make_empty(str(tmp_path / "1.mp4"))
+        (tmp_path / "1.txt").write_text("A cat.")
+        (tmp_path / other).write_text('{"txt": "A dog."}')
+        with pytest.raises(
+            UsageError, match=r"'1\..*' and '1\..* both give '1.mp4' the column 'txt'; move one of them"
+        ):
+            labels_beside(tmp_path)
 
 
 @pytest.mark.usefixtures("own_folder")

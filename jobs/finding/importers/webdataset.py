@@ -106,4 +106,4 @@ def _add_columns(sample: _Sample, ending: str, member: tarfile.TarInfo, archive:
     if has_columns(ending):
         stream = archive.extractfile(member)
         data = b"" if stream is None else stream.read()
-        sample.columns.update(columns_of(ending, data, f"{member.name!r} in the tar {str(tar)!r}"))
+        sample.columns.update(columns_of(ending, data, f"{member.name!r} in the tar {str(tar)!r}", str(tar)))
