@@ -116,8 +116,8 @@ def _labels_in(top: Path, folder: Path, files: list[str], on_large: Callable[[st
                 other = given_by.setdefault((video, column), name)
                 if other != name:
                     raise UsageError(
-                        f"{other!r} and {name!r} in {str(folder)!r} both give {video!r} the column {column!r}; move "
-                        "one of them out of the folder, or rename it",
+                        f"{str(folder / other)!r} and {str(folder / name)!r} both give {video!r} the column "
+                        f"{column!r}; move one of them out of the folder, or rename it",
                         file=str(folder / name),
                     )
             columns.setdefault(video, {}).update(values)

@@ -193,7 +193,7 @@ def json_value(text: str) -> Any:
     try:
         value, end = _decoded(text)
     except ValueError:
-        end = 0
+        return json.loads(text, object_pairs_hook=_object)
     return value if text[end:] in ("\n", "\r\n", "") else json.loads(text, object_pairs_hook=_object)
 
 

@@ -185,6 +185,7 @@ class TestColumns:
         ("name", "data", "message"),
         [
             ("1.json", b"{", r"1\.json' is no json: "),
+            ("1.json", b"", r"1\.json' is no json: "),
             ("1.json", b'{"a": 1, "a": 2}', r"1\.json' has 'a' twice; take one of them out"),
             ("1.cls", b"three", r"1\.cls' is no cls: it has 'three', and a whole number is due; write it again"),
             ("1.cls", b"9" * 5000, r"1\.cls' is no cls: it has '9+\.\.\.9+', and a whole number is due"),
@@ -218,7 +219,7 @@ class TestColumns:
         (tmp_path / "1.txt").write_text("A cat.")
         (tmp_path / other).write_text('{"txt": "A dog."}')
         with pytest.raises(
-            UsageError, match=r"'1\..*' and '1\..* both give '1.mp4' the column 'txt'; move one of them"
+            UsageError, match=r"/1\..*' and '.*/1\..* both give '1.mp4' the column 'txt'; move one of them"
         ):
             labels_beside(tmp_path)
 

@@ -136,9 +136,21 @@ def test_a_state_goes_on_with_the_snapshot_that_it_names(folder: Path, tmp_path:
     now = shortgop.MixedClips([shortgop.ClipDataset(grows, shortgop.AllClips(2), videos=[each]) for each in (0, 1)])
     with pytest.raises(UsageError, match=f"in snapshot '{state['snapshot']}', and this is"):
         shortgop.BucketSampler(now, 2).load_state_dict(state)
+    repeated = {**state, "snapshot": "+".join([state["snapshot"]] * 3)}
+    with pytest.raises(UsageError, match=f"in snapshot '{state['snapshot']}' of each dataset, and this is"):
+        shortgop.BucketSampler(now, 2).load_state_dict(repeated)
     again = shortgop.BucketSampler(mixed(shortgop.open(grows, snapshot=state["snapshot"])), BATCH_SIZES)
     again.load_state_dict(state)
     assert [*again] == then
+
+
+def test_snapshots_of_datasets_in_several_places_are_not_one(folder: Path, tmp_path: Path) -> None:
+    """Both may have the same name."""
+    shutil.copytree(folder, tmp_path / "copy")
+    here, there = (shortgop.ClipDataset(each, shortgop.AllClips(2)) for each in (folder, tmp_path / "copy"))
+    assert here.snapshot == there.snapshot
+    assert shortgop.MixedClips([here, there]).snapshot == f"{here.snapshot}+{there.snapshot}"
+    assert shortgop.MixedClips([here, here]).snapshot == here.snapshot
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (1, 2), (2, 0), (3, 0), (3, 2)])

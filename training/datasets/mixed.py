@@ -89,8 +89,9 @@ class MixedClips(DrawnItems):
     @property
     def snapshot(self) -> str:
         """The snapshot that all datasets are of, which `shortgop.open` takes; `+` is between those of several."""
-        of_each = [each.snapshot for each in self._datasets]
-        return of_each[0] if len(set(of_each)) == 1 else "+".join(of_each)
+        # Snapshots of datasets that lie in several places may have one name.
+        several = len({each.opened_from for each in self._datasets}) > 1
+        return "+".join(each.snapshot for each in self._datasets) if several else self._datasets[0].snapshot
 
     @property
     def videos_fingerprint(self) -> str:

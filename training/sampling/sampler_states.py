@@ -46,8 +46,8 @@ def place_of(
         raise UsageError(f"the state lacks {', '.join(map(repr, missing))}: it was changed or cut off")
     if state["videos"] != own["videos"]:
         raise UsageError(
-            f"the state was taken with other videos, in snapshot {state['snapshot']!r}, and this is "
-            f"{own['snapshot']!r}; its position means nothing here; give shortgop.ClipDataset that snapshot, or "
+            f"the state was taken with other videos, in snapshot {_told(state['snapshot'])}, and this is "
+            f"{_told(own['snapshot'])}; its position means nothing here; give shortgop.ClipDataset that snapshot, or "
             "videos= the ids of then, if that was removed"
         )
     for name, what in _FINGERPRINTS.items():
@@ -80,6 +80,12 @@ def place_of(
             "the state was changed"
         )
     return checked_epoch(epoch, num_clips, "the state's epoch"), start, offset
+
+
+def _told(snapshot: Any) -> str:
+    """The snapshots that the datasets are of. Earlier versions also repeated that of one dataset."""
+    names = str(snapshot).split("+")
+    return f"{names[0]!r} of each dataset" if len(names) > 1 and len({*names}) == 1 else repr(snapshot)
 
 
 def _remedy(then: str, now: str) -> str:
