@@ -69,7 +69,7 @@ def columns_by_id(lines: Iterable[Labels]) -> dict[str, dict[str, Any]]:
         known = found.setdefault(line.id, line)
         if json.dumps(known.columns) != json.dumps(line.columns):
             raise UsageError(
-                f"{known.place} and {line.place} give {line.id!r} different columns; remove one of them, or name the "
-                "columns with the times of stretches with --cuts START,END"
+                f"{known.place} and {line.place} give {line.id!r} different columns; remove one of them, or, in a list "
+                "of stretches, name the columns with their times with --cuts START,END"
             )
     return {line.id: line.columns for line in found.values()}

@@ -56,7 +56,8 @@ def id_of_path(path: str) -> str:
 
 def _in_batches(batches: Iterator[list[Line]]) -> Iterator[Iterator[Row]]:
     key = ""
-    for lines in batches:
+    # There are no lines in front of a wrong first one.
+    for lines in filter(None, batches):
         key = key or path_key(lines[0][1])
         yield _rows(lines, key)
 

@@ -94,8 +94,9 @@ def test_each_sample_is_a_video_with_its_columns(tmp_path: Path) -> None:
 
 def test_columns_are_values_that_a_manifest_holds(tmp_path: Path) -> None:
     """JSON of Python has what is no number, and numbers that no float is; these ended the job with a traceback."""
-    written = b'{"score": 1e999, "rate": NaN, "text": "\\ud800", "other": [-1e999, {"a": 1}]}'
-    tar = write_tar(tmp_path / "a.tar", {"__key__": "0", "mp4": b"", "json": written, "left.json": b"[1e999]"})
+    # Those of the dataset's own names are left out.
+    written = b'{"id": "x", "path": "y", "score": 1e999, "rate": NaN, "text": "\\ud800", "other": [-1e999, {"a": 1}]}'
+    tar = write_tar(tmp_path / "a.tar", {"__key__": "0", "mp4": b"", "json": written, "left.json": b"[1e999]", "id": 7})
     (source,) = find_sources([str(tar)])
     assert json.loads(source.attributes) == {
         "score": None, "rate": None, "text": "\\ud800", "other": [None, {"a": 1}], "left": [None],
@@ -164,8 +165,9 @@ def test_tars_that_cannot_be_read_or_hold_no_videos_say_so(tmp_path: Path) -> No
         entry = tarfile.TarInfo("0.json")
         entry.size = 3
         archive.addfile(entry, io.BytesIO(b"{ab"))
-    with pytest.raises(UsageError, match=r"'0\.json' in the tar .* is no json"):
+    with pytest.raises(UsageError, match=r"'0\.json' in the tar .* is no json") as caught:
         find_sources([str(tmp_path / "bad.tar")])
+    assert caught.value.file == str(tmp_path / "bad.tar")
 
 
 def test_a_tar_that_may_not_be_read_and_a_pipe_say_so(tmp_path: Path) -> None:
