@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..probing.headers.h264_references import CodedFrame
-from ..probing.picture import VP_AND_AV1_DECODERS
+from ..probing.picture import VP_AND_AV1
 from .complaints import INCOMPLETE, MISSING_SEGMENT
 from .scanned import ScannedPacket, leads_to
 from .unmarked_entries import unmarked_entries
@@ -70,10 +70,10 @@ def _places(seen: Seen) -> dict[int, int]:
     }
 
 
-def judged(seen: Seen, decoder: str, *, has_headers: bool) -> Iterator[ScannedPacket]:
+def judged(seen: Seen, codec: str, *, has_headers: bool) -> Iterator[ScannedPacket]:
     """The packets, with what is known only after all frames were put out. `has_headers`: they say themselves at which
     of them a decoder may start."""
-    one_to_one = decoder not in VP_AND_AV1_DECODERS and not seen.is_interlaced
+    one_to_one = codec not in VP_AND_AV1 and not seen.is_interlaced
     shown, entry_pts = set(seen.shown), None
     # Whether no packet behind the entry had a frame yet. Pictures that may lack one, and packets without times, are
     # shown before it then, and refer to frames before it.

@@ -13,6 +13,7 @@ import av
 from av.container import InputContainer
 from av.video.stream import VideoStream
 
+from ..probing.codec_names import codec_of
 from ..probing.containers.chains import lacks_movi
 from ..probing.containers.mp4_fragments import Unread, unread_fragments
 from ..probing.containers.next_file import Chain, chain_of
@@ -92,7 +93,7 @@ def _beforehand(source: _Source) -> Beforehand:
         known,
         ends_in_zeros=has_only_zeros_behind(path),
         # Few scans ask, and it reads the whole file.
-        continuity=cache(partial(continuity_of, path, stream.id, stream.codec_context.name)),
+        continuity=cache(partial(continuity_of, path, stream.id, codec_of(stream.codec_context))),
     )
 
 
@@ -105,7 +106,7 @@ def _continuity_of_playlist(path: str, stream: VideoStream) -> Continuity | None
     with open_source(segments[0].path) as container:
         is_transport = container.format.name == "mpegts" and stream.index < len(container.streams)
         pid = container.streams[stream.index].id if is_transport else None
-    return None if pid is None else continuity_of(segments, pid, stream.codec_context.name)
+    return None if pid is None else continuity_of(segments, pid, codec_of(stream.codec_context))
 
 
 def _with_said_while_opening(found: Scan, said: str) -> Scan:

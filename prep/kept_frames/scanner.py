@@ -12,6 +12,7 @@ from av.packet import Packet
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
+from ..probing.codec_names import codec_of
 from ..probing.containers.transport_packets import REPEATED, Continuity
 from ..probing.containers.unread import MISSING_FRAGMENT
 from ..probing.containers.zero_tail import lacks_content
@@ -87,13 +88,14 @@ class Scanner:
         self._decoder = stream.codec_context
         self._decoder.thread_count, self._decoder.thread_type = 1, ThreadType.NONE
         self._decoder.flags |= Flags.copy_opaque | Flags.output_corrupt
-        self._headers = HeaderReader(self._decoder.name, self._decoder.extradata)
-        is_open = self._decoder.name == "hevc" and not self._sized
+        self._codec = codec_of(self._decoder)
+        self._headers = HeaderReader(self._codec, self._decoder.extradata)
+        is_open = self._codec == "hevc" and not self._sized
         self.last_pictures = LastPictures(self._decoder) if is_open else None
-        self._picture_ends = picture_ends(self._decoder.name)
+        self._picture_ends = picture_ends(self._codec)
         # Of these codecs `HeaderReader` reads what a frame is, and its number.
-        self._has_headers = self._decoder.name in ("h264", "hevc")
-        self._references = ReferenceReader(self._decoder.extradata) if self._decoder.name == "h264" else None
+        self._has_headers = self._codec in ("h264", "hevc")
+        self._references = ReferenceReader(self._decoder.extradata) if self._codec == "h264" else None
         self._timed: int | None = None
         self._seen = Seen()
 
@@ -119,7 +121,7 @@ class Scanner:
         ends_early = (is_end and bool(broken)) or bool(seen.packets and seen.packets[-1].is_incomplete)
         begins_unmarked = with_unmarked_entries(seen)
         return Scan(
-            packets=tuple(judged(seen, self._decoder.name, has_headers=self._has_headers)),
+            packets=tuple(judged(seen, self._codec, has_headers=self._has_headers)),
             shown=tuple(seen.shown),
             fed=tuple(seen.fed),
             corrupt=frozenset() if begins_unmarked else frozenset(seen.corrupt),
@@ -197,7 +199,7 @@ class Scanner:
             broken = broken or no_chain(self._break_at)
             self._timed = number if self._is_avi else None
             self._break_at = None
-        said, refers = self._decode(packet), refers_to_others(self._decoder.name, packet)
+        said, refers = self._decode(packet), refers_to_others(self._codec, packet)
         incomplete = self._why_incomplete(packet)
         seen.packets.append(
             ScannedPacket(

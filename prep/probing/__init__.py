@@ -7,6 +7,7 @@ opening, playlists          open a source as one file
 pyav_version                the release of PyAV that sources are read with
 probe, source_video         what its headers, packets and first frames say, all together
 probed_frames, picture      what its pictures are, by a few frames that are decoded
+codec_names                 the name of its codec, whatever decodes it
 picture_properties          what may be said of them; without PyAV
 header_estimate             about how large it is, before it is read
 still_pictures              sources that are one picture

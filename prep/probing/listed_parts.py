@@ -15,14 +15,15 @@ from av.video.codeccontext import VideoCodecContext
 from av.video.stream import VideoStream
 
 from ...errors import SourceError
+from .codec_names import codec_of
 from .headers.padded_packets import packet_of
 from .opening import open_source, packets_of, stream_at
-from .picture import VP_AND_AV1_DECODERS
+from .picture import VP_AND_AV1
 from .playlists import concat_parts
 
 # Codecs whose pictures say how they are decoded. Of H.264 FFmpeg writes what the part says into them.
 _SAY_THEMSELVES = (
-    *VP_AND_AV1_DECODERS, "h264", "mjpeg", "png", "prores", "dnxhd", "mpeg1video", "mpeg2video",
+    *VP_AND_AV1, "h264", "mjpeg", "png", "prores", "dnxhd", "mpeg1video", "mpeg2video",
 )  # fmt: skip
 # So many pictures tell whether they are the same, and so many packets have them.
 _PICTURES, _PACKETS = 8, 32
@@ -83,7 +84,7 @@ def _part(path: str, index: int) -> _Part | None:
         frames = (frame for packet in islice(container.demux(stream), _PACKETS) for frame in packet.decode())
         frame = next(frames, None)
         rotation = None if frame is None else round(frame.rotation / 90) * 90 % 360
-        return _Part(decoder.name, parameters, stream.time_base, rotation)
+        return _Part(codec_of(decoder), parameters, stream.time_base, rotation)
 
 
 def _decodes_alike(first: str, path: str, index: int) -> bool:

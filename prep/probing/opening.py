@@ -25,6 +25,7 @@ from av.stream import Disposition
 from av.video.stream import VideoStream
 
 from ...errors import NotAVideoError, SourceError
+from .codec_names import codec_of
 from .containers.edit_list import changes_speed, hides_decoded_first, track_edits
 from .containers.file_kinds import HEAD_BYTES, TAIL_BYTES, archive, lost_beginning, what_else
 from .containers.mp4_fragments import ends_in_moof
@@ -80,7 +81,6 @@ _NO_VIDEO = "it is not a video, or its index is cut off; check it, or copy it ag
 _OGG_HEADERS = {
     "theora": re.compile(rb"[\x80-\x82]theora"),
     "vp8": re.compile(rb"OVP80"),
-    "libvpx": re.compile(rb"OVP80"),
 }
 # Packets of H.264 and HEVC that have headers alone are shorter.
 _MOST_HEADER_BYTES = 256
@@ -156,7 +156,7 @@ def _shows_as_decoded(path: str) -> bool:
     shown: list[int] = []
     with open_without_edits(path) as container, suppress(av.error.FFmpegError):
         stream = video_stream(path, container)
-        if stream.codec_context.name in _SILENT:
+        if codec_of(stream.codec_context) in _SILENT:
             return False
         stream.codec_context.thread_count = 1
         for packet in islice(container.demux(stream), _PACKETS_LOOKED_AT):
@@ -295,8 +295,9 @@ def packets_of(
     behind another one in a file begins with headers too, and a GIF may end in comments.
     """
     decoder = stream.codec_context
-    may_be_split, is_gif = decoder.name in ("h264", "hevc"), decoder.name == "gif"
-    headers = _OGG_HEADERS.get(decoder.name)
+    codec = codec_of(decoder)
+    may_be_split, is_gif = codec in ("h264", "hevc"), codec == "gif"
+    headers = _OGG_HEADERS.get(codec)
     with suppress(IndexError):
         for number, packet in enumerate(_demuxed(container, stream)):
             if stop is not None and packet.pos is not None and packet.pos >= stop:
@@ -306,7 +307,7 @@ def packets_of(
             if headers is not None and packet.size and headers.match(memoryview(packet)):
                 continue
             is_copied = is_gif or (may_be_split and (packet.size <= _MOST_HEADER_BYTES or number == 0))
-            if not (is_copied and has_only_headers(decoder.name, bytes(packet), decoder.extradata)):
+            if not (is_copied and has_only_headers(codec, bytes(packet), decoder.extradata)):
                 yield packet
 
 

@@ -17,17 +17,18 @@ from typing import BinaryIO
 from av.video.stream import VideoStream
 
 from ...manifests.mp4 import Box, boxes, child, children
+from .codec_names import codec_of
 from .containers.matroska_elements import files_in, track_of
 from .containers.mp4_fragments import top_boxes
 from .containers.sample_entry import DAMAGED_BOXES, first_entry
 from .containers.searching import found_behind, seek_within
 from .containers.taking_apart import parts_remedy, remedy_without
 from .headers.access_units import hevc_parameter_sets
-from .picture import VP_AND_AV1_DECODERS
+from .picture import VP_AND_AV1
 
 # Sample entries with which frames of H.264 and HEVC say how they are decoded, as those of other codecs do.
 _SAY_IN_FRAMES = (b"avc3", b"hev1", b"dvav", b"dvhe")
-_SAY_THEMSELVES = (*VP_AND_AV1_DECODERS, "mjpeg")
+_SAY_THEMSELVES = (*VP_AND_AV1, "mjpeg")
 # Of AVI, those of other codecs as well.
 _SAY_IN_AVI = ("h264", "hevc", "mpeg4", "mpeg1video", "mpeg2video", "dvvideo")
 _RIFF = struct.Struct("<4sI4s")
@@ -80,12 +81,12 @@ def why_misread_fragments(path: str) -> str:
 
 def why_misread_segments(path: str, stream: VideoStream) -> str:
     """The same for Matroska files that were joined, which are read from their beginning to their end."""
-    if stream.codec_context.name in _SAY_THEMSELVES:
+    if codec_of(stream.codec_context) in _SAY_THEMSELVES:
         return ""
     tracks = [(begin, dict(track_of(path, stream.index, begin))) for begin in files_in(path)]
     tracks = [(begin, track) for begin, track in tracks if track]
     stated = [(begin, track.get(_CODEC_PRIVATE, b"")) for begin, track in tracks]
-    if stream.codec_context.name == "hevc":
+    if codec_of(stream.codec_context) == "hevc":
         stated = [(begin, b"".join(hevc_parameter_sets(private))) for begin, private in stated]
     # FFmpeg reads no more than two of them.
     begins = [begin for begin, _ in tracks if begin]
@@ -111,7 +112,7 @@ def _why_misread_riffs(path: str, stream: VideoStream) -> str:
     stated = [(begin, header) for begin, header in _riffs(path) if header]
     if len(stated) < 2:
         return ""
-    decodes_by_header = stream.codec_context.name not in (*_SAY_THEMSELVES, *_SAY_IN_AVI)
+    decodes_by_header = codec_of(stream.codec_context) not in (*_SAY_THEMSELVES, *_SAY_IN_AVI)
     return _why(
         [(begin, _avi_stream(header, stream.index, with_format=decodes_by_header)) for begin, header in stated],
         Path(path).suffix,

@@ -10,6 +10,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from ...manifests.ragged import Array
+from .codec_names import codec_of
 from .picture import FRAMES_LOOKED_AT
 from .signs import PacketLog
 
@@ -45,7 +46,7 @@ def frame_times(
         return even, _differ(even, order)
     if demuxer in _ONE_TIME:
         stated, order = order, _with_even_end(_in_order(packets.pts))
-        if stream.codec_context.name == "h264":
+        if codec_of(stream.codec_context) == "h264":
             # Its slices say in which order frames are shown, and FFmpeg reads them.
             order = _with_their_chunks(order, packets) if demuxer == "avi" else order
             return order, order is not None and (packets.has_decode_times or _differ(order, stated))

@@ -15,6 +15,7 @@ from av.video.format import VideoFormat
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
+from .codec_names import codec_of
 from .picture_properties import Fields, SourcePicture
 
 FRAMES_LOOKED_AT = 8
@@ -30,8 +31,8 @@ _FRAMES_TELL = {
 MIXED_FIELDS = {"mpeg2video", "h264", "vc1", "cavs"}
 """Codecs of broadcasts and discs, which switch between film and video."""
 
-VP_AND_AV1_DECODERS = ("vp8", "libvpx", "vp9", "libvpx-vp9", "av1", "libdav1d", "libaom-av1")
-"""Decoders of VP8, VP9 and AV1. Their frames say how they are decoded, and some are only for reference, never shown."""
+VP_AND_AV1 = ("vp8", "vp9", "av1")
+"""Codecs whose frames say how they are decoded; some frames are only for reference, never shown."""
 
 UNSPECIFIED = 2
 _RGB_MATRIX = 0
@@ -66,8 +67,9 @@ def picture_of(
     `has_alpha_layer`. `dolby_vision_profile`: as the container states it. `has_field_pairs`: packets of Motion JPEG
     have two pictures, one for each field."""
     first, codec = frames[0], stream.codec_context
+    codec_name = codec_of(codec)
     pixels = first.format
-    side_data = _side_data(first, codec.name)
+    side_data = _side_data(first, codec_name)
     stated = [name for name, _ in side_data]
     kinds = {*stated}
     unspecified_transfer = int(first.color_trc) == UNSPECIFIED
@@ -76,11 +78,11 @@ def picture_of(
     has_its_tag = codec.codec_tag.lower() in _DOLBY_VISION_TAGS
     is_dolby_vision = has_its_tag or bool(kinds & {"DOVI_RPU_BUFFER", "DOVI_METADATA"})
     # AVI's 32-bit BITMAPINFO pixels have a fourth byte that is unused, and usually 0.
-    unused_alpha = codec.name == "rawvideo" and container.format.name == "avi"
-    decoder = _ALPHA_DECODERS.get(codec.name) if stream.metadata.get("alpha_mode") == "1" else None
+    unused_alpha = codec_name == "rawvideo" and container.format.name == "avi"
+    decoder = _ALPHA_DECODERS.get(codec_name) if stream.metadata.get("alpha_mode") == "1" else None
     fields = _fields(
         [frame.interlaced_frame for frame in frames],
-        codec.name,
+        codec_name,
         codec.field_order,
         in_pairs=has_field_pairs,
         tag=codec.codec_tag,
@@ -94,16 +96,16 @@ def picture_of(
         alpha_layer=has_alpha_layer,
         aspect_changes=aspect_changes,
         full_range=int(first.color_range) == 2 or pixels.name.startswith("yuvj"),
-        linear=int(first.color_trc) == _LINEAR or (codec.name == "exr" and unspecified_transfer),
+        linear=int(first.color_trc) == _LINEAR or (codec_name == "exr" and unspecified_transfer),
         fields=fields,
         mirrored=_is_mirrored(side_data),
         false_matrix=pixels.name.startswith("yuv") and int(first.colorspace) == _RGB_MATRIX,
         dolby_vision_profile=dolby_vision_profile
         or (_COMMON_PROFILE if is_dolby_vision and unspecified_transfer else 0),
-        stated_twice=codec.name in _MESSAGE_CODECS
+        stated_twice=codec_name in _MESSAGE_CODECS
         and any(stated.count(kind) > 1 for kind in _STATED_BY_BOTH)
         # Messages also tell of fields, of alpha, and of old versions of x264, whose 4:4:4 decodes otherwise.
-        and not (fields != Fields.NO or has_alpha_layer or (codec.name == "h264" and _chroma(pixels) in _FULL_CHROMA)),
+        and not (fields != Fields.NO or has_alpha_layer or (codec_name == "h264" and _chroma(pixels) in _FULL_CHROMA)),
         film_grain="FILM_GRAIN_PARAMS" in kinds,
         left_behind=_left_behind(stream, container),
         tags=tuple(

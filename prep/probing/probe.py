@@ -18,6 +18,7 @@ from ...errors import DamagedSourceError, EncodeError, NotAVideoError, SourceErr
 from ...manifests.ragged import Array
 from ...wording import missing
 from .bursts import without_bursts
+from .codec_names import codec_of
 from .containers.chains import bytes_before
 from .containers.container_crop import container_crop
 from .containers.cut_end import is_cut_off
@@ -202,7 +203,7 @@ def _keyframes_at(stream: VideoStream) -> frozenset[int]:
     """The positions of keyframes by the index of an MP4; none where it lists none of MPEG-4, so that each frame counts
     as one: FFmpeg would decode from there on, with grey in place of what is missing."""
     positions = [(entry.pos, entry.is_keyframe) for entry in stream.index_entries]
-    if stream.codec_context.name == "mpeg4" and len(positions) > 1 and all(is_key for _, is_key in positions):
+    if codec_of(stream.codec_context) == "mpeg4" and len(positions) > 1 and all(is_key for _, is_key in positions):
         return frozenset()
     return frozenset(position for position, is_keyframe in positions if is_keyframe)
 
@@ -221,7 +222,7 @@ def _refuse_packets(
     if why := packets.why_out_of_order(container.format.name):
         raise EncodeError(f"{path} is {why}", file=path)
     if _have_one_time(container, stream, packets):
-        codec = stream.codec_context.name
+        codec = codec_of(stream.codec_context)
         remedy = _GIVEN_TIMES.format(codec=codec) if codec in ("h264", "hevc") else "ffmpeg -r RATE -i FILE OUT.mp4"
         raise EncodeError(
             f"{path} gives all of its frames one time, as if each lasted 0 s, so it is not known "
@@ -271,15 +272,16 @@ def _probe_stream(
     has_decoded = stream.codec_context.has_b_frames and not joined
     decoded = decode_times(packets, rising(pts)) if has_decoded else None
     last = max(range(len(pts)), key=lambda index: pts[index] or 0)
+    codec = codec_of(stream.codec_context)
     picture = picture_of(
         frames, stream, container, has_alpha_layer=packets.has_alpha_layer, aspect_changes=packets.aspect_changes,
         dolby_vision_profile=profile_without_base(path, container.format.name, stream.index, stream.id),
-        has_field_pairs=stream.codec_context.name == "mjpeg" and bool(first and is_field(bytes(first), frame.height)),
+        has_field_pairs=codec == "mjpeg" and bool(first and is_field(bytes(first), frame.height)),
     )  # fmt: skip
     source = SourceVideo(
         path=path,
         stream_index=stream.index,
-        codec=stream.codec_context.name,
+        codec=codec,
         width=crop.width if crop else frame.width,
         height=crop.height if crop else frame.height,
         sample_aspect_ratio=_sample_aspect_ratio(stream),
@@ -334,7 +336,7 @@ def _sound_before(path: str, container: InputContainer, stream: VideoStream) -> 
 def _states_rate(stream: VideoStream, keyframe: Packet[VideoStream] | None) -> bool:
     """Whether a stream without times states its rate, from its first keyframe on."""
     decoder = stream.codec_context
-    return bool(decoder.framerate) and (keyframe is None or states_rate(bytes(keyframe), decoder.name))
+    return bool(decoder.framerate) and (keyframe is None or states_rate(bytes(keyframe), codec_of(decoder)))
 
 
 def _at_stated_rates(source: SourceVideo, times: Array, last_duration: int, *, first: int) -> SourceVideo:

@@ -16,6 +16,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from ...errors import DamagedSourceError
+from .codec_names import codec_of
 from .headers.padded_packets import packet_of
 from .opening import open_source, packets_of, stream_at
 from .picture import FRAMES_LOOKED_AT, MIXED_FIELDS
@@ -61,7 +62,7 @@ def first_frames(path: str, stream_index: int, opened: InputContainer | None = N
     """The first frames that decode: size, rotation, colours and fields are taken from them, not from the container.
     They are read from `opened`, if it is given, and it is closed."""
     container = opened or open_source(path)
-    is_h264 = stream_at(container, stream_index).codec_context.name == "h264"
+    is_h264 = codec_of(stream_at(container, stream_index).codec_context) == "h264"
     frames = _first_frames(container, stream_index)
     if not frames and is_h264:
         # FFmpeg takes all frames of H.264 for corrupt where it knows none at which decoding may start. The scan does.
@@ -104,7 +105,7 @@ def _later_frames(container: InputContainer, stream_index: int) -> Iterator[Vide
     decoder are ignored here; the checks for damage find them."""
     stream = stream_at(container, stream_index)
     duration = Fraction(container.duration or 0, av.time_base)
-    if stream.codec_context.name not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
+    if codec_of(stream.codec_context) not in MIXED_FIELDS or duration < _MIXED_FROM_SECONDS:
         return
     for part in _LATER_PARTS:
         with contextlib.suppress(av.error.FFmpegError):

@@ -19,6 +19,7 @@ from av.video.stream import VideoStream
 
 from ...manifests.ragged import Array
 from ...wording import counted
+from .codec_names import codec_of
 from .containers.chains import Break, lacks_asf_end
 from .containers.mp4_fragments import top_boxes, unread_fragments
 from .containers.next_file import Chain
@@ -31,7 +32,7 @@ from .headers.hevc_end import LastPictures
 from .headers.mpeg4_headers import PictureHeaders
 from .headers.picture_ends import picture_ends
 from .holes import frames_behind_hole
-from .picture import VP_AND_AV1_DECODERS
+from .picture import VP_AND_AV1
 from .playlists import SCRIPT_DEMUXERS
 
 # How much earlier than its header states a video may end without being scanned: headers round, and may state the end of
@@ -45,7 +46,7 @@ _READ_CODECS = ("h264", "mpeg1video", "mpeg2video")
 # Codecs whose keyframes, as the container flags them, are frames at which a decoder may start. For H.264 and HEVC the
 # headers say so.
 _KEYFRAME_CODECS = (
-    *VP_AND_AV1_DECODERS, "mpeg4", "mpeg1video", "mpeg2video", "mjpeg", "prores", "dnxhd", "ffv1",
+    *VP_AND_AV1, "mpeg4", "mpeg1video", "mpeg2video", "mjpeg", "prores", "dnxhd", "ffv1",
 )  # fmt: skip
 
 # Demuxers that split a packet of several frames, and give each the same time.
@@ -114,12 +115,12 @@ class PacketLog:
         self._seen = 0
         self._has_false_keyframes = False
         self.suspicion = ""
-        self._headers = HeaderReader(decoder.name, decoder.extradata)
-        self._extradata, self._codec = decoder.extradata, decoder.name
+        self._extradata, self._codec = decoder.extradata, codec_of(decoder)
+        self._headers = HeaderReader(self._codec, decoder.extradata)
         self.has_alpha_layer = False
-        self._pictures = PictureHeaders(decoder.extradata) if decoder.name == "mpeg4" else None
-        self.last_pictures = LastPictures(decoder) if decoder.name == "hevc" and is_unsized else None
-        self._ends = picture_ends(decoder.name) if keyframes_at is None else None
+        self._pictures = PictureHeaders(decoder.extradata) if self._codec == "mpeg4" else None
+        self.last_pictures = LastPictures(decoder) if self._codec == "hevc" and is_unsized else None
+        self._ends = picture_ends(self._codec) if keyframes_at is None else None
         self._is_entry: bool | None = None
         self._is_second_field = False
         self._latest: int | None = None
