@@ -30,7 +30,7 @@ from .timing.grid import TickRule
 from .timing.pieces import Piece, Seek
 from .timing.tick_filters import piece_filters, repeat_filters, time_filters
 from .tools.encoder_options import encoder_options
-from .tools.gpu_filters import decoding_options, downloaded, scaled_on_gpu
+from .tools.gpu_filters import GRAIN_SHOWN, decoding_options, downloaded, scaled_on_gpu
 from .tools.pipelines import Pipeline
 
 # The ticks per second of the output are a multiple of the numerator of its rate, so that a frame lasts a whole number
@@ -209,6 +209,7 @@ def _seek_options(seek: Seek | None) -> list[str]:
 
 def _filters(encode: Encode) -> list[str]:
     source = encode.source
+    decoded = [GRAIN_SHOWN] if encode.pipeline.decoding == "nvdec" else []
     times = (
         piece_filters(encode.pieces, encode.joins)
         if encode.pieces
@@ -219,9 +220,11 @@ def _filters(encode: Encode) -> list[str]:
         layout = picture_layout(source, encode.profile)
         scaled = scaled_on_gpu(source.coded_size, layout.scaled, downloads=encode.pipeline.downloads)
         pictures = [*scaled, *pad_filters(layout), *closing_filters(source)]
-        return [*kept, without_colours(source), *times, *_in_order(encode, pictures)]
+        return [*decoded, *kept, without_colours(source), *times, *_in_order(encode, pictures)]
+    if encode.pipeline.decoding == "nvdec":
+        decoded += downloaded(source)
     return [
-        *(downloaded(source) if encode.pipeline.decoding == "nvdec" else []),
+        *decoded,
         *kept,
         *steady_filters(source),
         *deinterlace_filters(source, encode.profile),

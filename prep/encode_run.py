@@ -22,6 +22,7 @@ from .manifest_rows import EncodedGop, EncodedSegment, EncodedVideo
 from .running.attempts import (
     raise_if_changed,
     raise_if_failed,
+    raise_if_grain,
     raise_if_killed,
     raise_if_picture_lost,
     tried_again,
@@ -156,6 +157,7 @@ def _raise_of_ffmpeg(
         # What ffmpeg says of the GPU is not about damage.
         raise_if_failed(run, path, hung_up=hung_up)
         raise_if_picture_lost(run, path)
+        raise_if_grain(run, path)
     if encode.pipeline.scaling == "scale_cuda":
         raise_if_changed(run, path)
     if on_complaint is not None:

@@ -11,7 +11,7 @@ from . import encode_run
 from .encode_run import Count, Plan
 from .manifest_rows import EncodedVideo
 from .running.attempts import FfmpegFailedError
-from .running.gpu_errors import cause_of, passes
+from .running.gpu_errors import passes
 from .shards import ShardWriter
 from .tools.pipelines import on_cpu
 
@@ -57,7 +57,7 @@ def attempt(
 
 def _why(error: EncodeError) -> str:
     if isinstance(error, FfmpegFailedError):
-        return cause_of(error.stderr)
+        return error.cause
     if isinstance(error.__cause__, CorruptDataError):
         return "its GOPs were not as planned"
     return "ffmpeg stalled or was killed"

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ...errors import EncodeError
 from .ffmpeg import RunningFfmpeg
-from .gpu_errors import first_reason, lost_picture
+from .gpu_errors import cause_of, first_reason
 from .processes import name_of_signal
 from .stalls import REMEDY, StalledError
 
@@ -32,11 +32,12 @@ class _KilledError(EncodeError):
 
 
 class FfmpegFailedError(EncodeError):
-    """ffmpeg failed; `stderr` is all that it said."""
+    """ffmpeg failed, or did what makes its output useless. `stderr`: what it said, from its start. `cause`: why, if a
+    GPU had a part in it."""
 
-    def __init__(self, message: str, *, file: str, stderr: str) -> None:
+    def __init__(self, message: str, *, file: str, stderr: str, cause: str) -> None:
         super().__init__(message, file=file)
-        self.stderr = stderr
+        self.stderr, self.cause = stderr, cause
 
 
 def tried_again(path: str, work: Callable[[], _T]) -> _T:
@@ -63,7 +64,9 @@ def raise_if_failed(run: RunningFfmpeg, path: str, *, hung_up: bool = False) -> 
     if run.returncode > 0 and not (hung_up and "Broken pipe" in run.stderr):
         reason = first_reason([line for line in run.stderr.splitlines() if line.strip()])
         remedy = f"; {_FAILS_ON_BOTH}{STATED_ONCE}" if _IS_STATED_TWICE in reason else ""
-        raise FfmpegFailedError(f"{path}: ffmpeg failed: {reason}{remedy}", file=path, stderr=run.stderr)
+        raise FfmpegFailedError(
+            f"{path}: ffmpeg failed: {reason}{remedy}", file=path, stderr=run.stderr, cause=cause_of(run.stderr)
+        )
 
 
 def raise_if_stated_twice(run: RunningFfmpeg, path: str) -> None:
@@ -74,9 +77,15 @@ def raise_if_stated_twice(run: RunningFfmpeg, path: str) -> None:
 
 def raise_if_picture_lost(run: RunningFfmpeg, path: str) -> None:
     """Raise an FfmpegFailedError when the driver failed at a picture, which ffmpeg takes for no failure."""
-    reason = lost_picture(run.stderr)
-    if reason:
-        raise FfmpegFailedError(f"{path}: a picture was lost: {reason}", file=path, stderr=reason)
+    if run.lost:
+        raise _useless(run, path, f"a picture was lost: {run.lost}", cause_of(run.lost))
+
+
+def raise_if_grain(run: RunningFfmpeg, path: str) -> None:
+    """Raise an FfmpegFailedError when a picture of a decoder on a GPU has film grain, which was not added to it."""
+    if run.has_grain:
+        reason = "its pictures have film grain, which NVDEC leaves out"
+        raise _useless(run, path, reason, reason)
 
 
 def raise_if_changed(run: RunningFfmpeg, path: str) -> None:
@@ -84,4 +93,8 @@ def raise_if_changed(run: RunningFfmpeg, path: str) -> None:
     such frames; filters on a GPU do not."""
     if run.changes:
         reason = f"scale_cuda does not convert pictures that change: {run.changes[0]}"
-        raise FfmpegFailedError(f"{path}: {reason}", file=path, stderr=reason)
+        raise _useless(run, path, reason, reason)
+
+
+def _useless(run: RunningFfmpeg, path: str, reason: str, cause: str) -> FfmpegFailedError:
+    return FfmpegFailedError(f"{path}: {reason}", file=path, stderr=run.stderr, cause=cause)

@@ -17,6 +17,7 @@ from typing import IO, Any, Literal
 
 from ...errors import ToolError
 from . import processes
+from .gpu_errors import lost_picture, tells_of_grain
 from .processes import Process
 from .stalls import Watch, activity_of_group
 from .trial_runs import run_trial
@@ -53,12 +54,16 @@ class Ffmpeg:
 @dataclass
 class RunningFfmpeg:
     """A running ffmpeg. Read `stdout` to its end; the other fields are set after that. `changes`: ffmpeg's log lines
-    about frames whose format differs from the first one's, each once."""
+    about frames whose format differs from the first one's, each once. `lost`: its first log line about a picture that a
+    GPU's driver did not decode or copy, "" if there is none. `has_grain`: the filter showinfo saw frames with film
+    grain."""
 
     stdout: IO[bytes]
     returncode: int = 0
     stats: bytes = b""
     changes: list[str] = field(default_factory=list)
+    lost: str = ""
+    has_grain: bool = False
     stderr: str = ""
 
 
@@ -194,7 +199,8 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
         run.returncode = process.returncode or 0
         run.stderr = output.stderr.decode(errors="replace").strip()
         run.stats = bytes(output.stats)
-        run.changes.extend(output.changes.seen)
+        run.changes.extend(output.log.changes)
+        run.lost, run.has_grain = output.log.lost, output.log.has_grain
 
 
 def _started(path: str, argv: Sequence[str], stats_url_placeholder: str) -> tuple[Process, IO[bytes], IO[bytes]]:
@@ -218,7 +224,7 @@ class _Output(io.RawIOBase):
     pipes are emptied, so that ffmpeg never blocks on them, and its progress is watched."""
 
     def __init__(self, process: Process, pipes: tuple[IO[bytes], ...]) -> None:
-        self.stderr, self.stats, self.changes = bytearray(), bytearray(), _Changes()
+        self.stderr, self.stats, self.log = bytearray(), bytearray(), _Log()
         self._process = process
         self._pipes = pipes
         self._watch = Watch("ffmpeg", lambda: activity_of_group(process.pid))
@@ -305,14 +311,16 @@ class _Output(io.RawIOBase):
         elif pipe is stats:
             self.stats.extend(data)
         else:
-            self.changes.take(data)
+            self.log.take(data)
 
 
-class _Changes:
-    """The lines of ffmpeg's log that report frames whose format differs from the first one's."""
+class _Log:
+    """What prep looks for in ffmpeg's log, as `RunningFfmpeg` names it. Of all its lines: standard error is not kept to
+    its end."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, None] = {}
+        self.changes: dict[str, None] = {}
+        self.lost, self.has_grain = "", False
         self._rest = b""
 
     def take(self, data: bytes) -> None:
@@ -320,5 +328,7 @@ class _Changes:
         for line in lines:
             # ffmpeg logs a line for each such frame; without its time they are equal.
             change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
-            if change and len(self.seen) < _CHANGES_KEPT:
-                self.seen[(_CHANGE + change).decode(errors="replace")] = None
+            if change and len(self.changes) < _CHANGES_KEPT:
+                self.changes[(_CHANGE + change).decode(errors="replace")] = None
+            self.lost = self.lost or lost_picture(line.decode(errors="replace"))
+            self.has_grain = self.has_grain or tells_of_grain(line)

@@ -48,6 +48,11 @@ _PASSING = (_REFUSED, _OUT_OF_MEMORY)
 # What NVDEC is asked, copies of pictures out of a GPU's memory or within it, and waiting for them.
 _LOST_PICTURE = re.compile(r"cu(?:vid\w+|Memcpy\w*|StreamSynchronize)\(.*\) failed.*|No decoder surfaces left")
 
+# ffmpeg says so of the line before, which counts already.
+_REPETITION = re.compile(r"^ *Last message repeated \d+ times$\n?", re.MULTILINE)
+# The filter showinfo, of a frame. FFmpeg has written the name of the kind in either way.
+_SHOWN, _GRAIN = b"[Parsed_showinfo", re.compile(rb"film grain parameters", re.IGNORECASE)
+
 
 def first_reason(lines: Sequence[str]) -> str:
     """The first of ffmpeg's error lines, without its prefix: later lines are consequences of the first. Only its start,
@@ -59,6 +64,7 @@ def first_reason(lines: Sequence[str]) -> str:
 def cause_of(stderr: str) -> str:
     """Why ffmpeg failed at a GPU, or else its first error line. Lines may have their levels, as with
     `-v level+warning`: a warning is a cause only where it is a known one."""
+    stderr = _REPETITION.sub("", stderr)
     for pattern, text in _CAUSES:
         match = re.search(pattern, stderr, re.IGNORECASE)
         if match:
@@ -72,6 +78,11 @@ def lost_picture(stderr: str) -> str:
     them, and libavcodec shows a picture at its time, also if NVDEC has refused it before."""
     match = _LOST_PICTURE.search(stderr)
     return match[0] if match else ""
+
+
+def tells_of_grain(line: bytes) -> bool:
+    """Whether a line of ffmpeg's log is that of the filter showinfo about a frame with film grain."""
+    return line.startswith(_SHOWN) and _GRAIN.search(line) is not None
 
 
 def passes(cause: str) -> bool:

@@ -25,7 +25,7 @@ from .capabilities import (
     without_b_frames,
 )
 from .encoder_options import trial_options
-from .gpu_filters import scaled_on_gpu
+from .gpu_filters import GRAIN_SHOWN, TELLING_OF_GRAIN, scaled_on_gpu
 from .pipelines import software_preset
 
 _TIMEOUT_SECONDS = 60
@@ -40,7 +40,7 @@ _FRAMES = 8
 # NVENC warns of what a chip lacks, and its error says no more than that there is no capable device.
 _QUIET = ("-v", "level+warning", "-nostdin")
 _PICTURES = (*_QUIET, "-f", "lavfi", "-i", f"testsrc2=size={_SIDE}x{_SIDE}:rate=10")
-_ON_GPU = (*_QUIET, "-hwaccel", "cuda", "-hwaccel_output_format", "cuda")
+_ON_GPU = (*_QUIET, "-hwaccel", "cuda", "-hwaccel_output_format", "cuda", *TELLING_OF_GRAIN)
 _TO_NOTHING = ("-frames:v", str(_FRAMES), "-f", "null", "-")
 # The time filters of prep, for frames that are in the GPU's memory.
 _TIMES = ("settb=1/1000", "setpts=PTS*2", "fps=10:round=near:eof_action=pass", "tpad=stop=-1:stop_mode=clone")
@@ -165,7 +165,7 @@ def try_nvdec(path: str, kind: str = "h264") -> Trial:
     if isinstance(sample, Trial):
         return sample
     layout = "p010le" if kind.endswith("10 bits") else "nv12"
-    argv = [path, *_ON_GPU, *_from_pipe(kind), "-vf", f"hwdownload,format={layout}", "-f", "null", "-"]
+    argv = [path, *_ON_GPU, *_from_pipe(kind), "-vf", f"{GRAIN_SHOWN},hwdownload,format={layout}", "-f", "null", "-"]
     return _trial(nvdec(kind), argv, stdin=sample)
 
 
@@ -220,7 +220,7 @@ def _one_trial(name: str, argv: Sequence[str], stdin: bytes) -> Trial:
         said = done.stderr.decode(errors="replace")
         works = done.returncode == 0 and not lost_picture(said)
         detail = "runs" if works else _why(done)
-    return Trial(name, works, detail, "" if works else said[:_MOST_SAID], round(time.perf_counter() - started, 2))
+    return Trial(name, works, detail, said[:_MOST_SAID], round(time.perf_counter() - started, 2))
 
 
 def _why(failed: Finished) -> str:

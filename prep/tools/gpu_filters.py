@@ -14,6 +14,11 @@ from .pipelines import Pipeline
 _TOO_LARGE = "1e8"
 _BYTE_BITS = 8
 
+TELLING_OF_GRAIN = ("-export_side_data", "film_grain")
+"""Options of a decoder that leave film grain out of pictures, but tell filters of it."""
+GRAIN_SHOWN = "showinfo=checksum=0"
+"""The filter that writes into ffmpeg's log, at the level info, what is told of each picture."""
+
 
 def decoding_options(pipeline: Pipeline) -> list[str]:
     """Input options. With the output format, ffmpeg fails where NVDEC does, and does not decode on the CPU instead.
@@ -23,7 +28,7 @@ def decoding_options(pipeline: Pipeline) -> list[str]:
     """
     if pipeline.decoding == "software":
         return []
-    return ["-hwaccel", "cuda", "-hwaccel_output_format", "cuda"]
+    return ["-hwaccel", "cuda", "-hwaccel_output_format", "cuda", *TELLING_OF_GRAIN]
 
 
 def downloaded(source: SourceVideo) -> list[str]:

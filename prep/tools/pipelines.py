@@ -135,8 +135,7 @@ def decoded_by_nvdec(pipeline: Pipeline, capabilities: Capabilities, source: Sou
     """A pipeline on the CPU with NVDEC as its decoder, if NVDEC takes the source and gives exactly the same pictures:
     then the result is the same, byte for byte."""
     picture = source.picture
-    # Whether NVDEC's grain is that of other decoders, to the last bit, is not known.
-    is_exact = source.codec in _EXACT_CODECS and picture.bits == _BYTE_BITS and not picture.film_grain
+    is_exact = source.codec in _EXACT_CODECS and picture.bits == _BYTE_BITS
     if not is_exact or _why_not_decoded(capabilities, source) is not None:
         return pipeline
     return replace(pipeline, decoding="nvdec")
@@ -187,8 +186,9 @@ def _why_not_decoded(capabilities: Capabilities, source: SourceVideo) -> str | N
         "interlaced": picture.fields != Fields.NO,
         # ffmpeg crops hardware frames at the right and the bottom only.
         "cropped by its container": source.crop is not None,
-        # NVDEC adds that of AV1. That of H.264 and HEVC FFmpeg adds, and only to pictures of decoders on the CPU.
-        "film grain": picture.film_grain and source.codec != "av1",
+        # FFmpeg adds that of H.264 and HEVC, and only to pictures of decoders on the CPU. NVDEC adds that of AV1, and
+        # whether it is that of other decoders, to the last bit, is not known.
+        "film grain": picture.film_grain,
     }
     found = next((need for need, applies in needs.items() if applies), None)
     if found is None and source.codec in SOFTWARE_ENCODERS:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import shortgop
 from cuda_ffmpeg import (
@@ -301,6 +302,20 @@ def test_a_source_that_is_no_video_is_its_own_fault(gpu_machine: GpuMachine, tmp
     (tmp_path / "bad.mp4").write_bytes(b"not a video" * 1000)
     report = prepare_without_warning(str(tmp_path / "bad.mp4"), tmp_path / "dataset", runner="inline")
     assert len(report.failures) == 1
+
+
+def test_av1_whose_film_grain_begins_late_is_decoded_on_the_cpu(gpu_machine: GpuMachine, tmp_path: Path) -> None:
+    """Its first pictures are black, and have none."""
+    source, gpu = tmp_path / "late.mp4", gpu_machine(nvenc=NO_ENGINE)
+    argv = [find_ffmpeg().path, "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=30", "-frames:v", "60"]
+    argv += ["-vf", "noise=alls=20:allf=t,drawbox=color=black:t=fill:enable='lt(n,30)'", "-pix_fmt", "yuv420p"]
+    argv += ["-c:v", "libsvtav1", "-preset", "10", "-svtav1-params", "film-grain=20", str(source)]
+    subprocess.run(argv, check=True, capture_output=True)
+    (found,) = prepared(source, tmp_path / "gpu")
+    assert "-hwaccel" in gpu.runs()[0]["argv"]
+    assert pipelines(tmp_path / "gpu")[0]["why"].startswith("the GPU failed: its pictures have film grain")
+    (expected,) = prepared(source, tmp_path / "cpu", streams_per_gpu=0)
+    assert torch.equal(found[:], expected[:])
 
 
 # Which ffmpeg

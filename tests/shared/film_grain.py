@@ -29,14 +29,16 @@ def _message(*, is_h264: bool) -> bytes:
     return unit.replace(b"\0\0\0", b"\0\0\3\0").replace(b"\0\0\1", b"\0\0\3\1")
 
 
-def add_film_grain(source: Path, made: Path, codec: str) -> None:
-    """Copy a video in "h264" or "hevc", at 30 frames per second, with such a message before each picture."""
+def add_film_grain(source: Path, made: Path, codec: str, first: int = 0) -> None:
+    """Copy a video in "h264" or "hevc", at 30 frames per second, with such a message before each picture from number
+    `first` on, as they are decoded."""
     ffmpeg = [find_ffmpeg().path, "-v", "error"]
     argv = [*ffmpeg, "-i", str(source), "-c", "copy", "-bsf:v", f"{codec}_mp4toannexb", "-f", codec, "pipe:1"]
     stream = subprocess.run(argv, check=True, capture_output=True).stdout
-    is_h264, parts = codec == "h264", list[bytes]()
+    is_h264, parts, pictures = codec == "h264", list[bytes](), 0
     for unit in stream.split(_START)[1:]:
         is_picture = unit[0] & 31 in (1, 5) if is_h264 else unit[0] >> 1 & 63 < 32
-        parts += [*([_message(is_h264=is_h264)] if is_picture else []), unit]
+        parts += [*([_message(is_h264=is_h264)] if is_picture and pictures >= first else []), unit]
+        pictures += is_picture
     argv = [*ffmpeg, "-r", "30", "-f", codec, "-i", "pipe:0", "-c", "copy", str(made)]
     subprocess.run(argv, check=True, input=b"".join(_START + part for part in parts))

@@ -51,9 +51,9 @@ def reported(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[Reports]:
     assert [left.get(name, 0) for name in _LEFT] == [0] * len(_LEFT)
 
 
-def video(path: Path, *, cropped: str = "", grain: str = "", **options: Any) -> Path:
+def video(path: Path, *, cropped: str = "", grain: str = "", grain_from: int = 0, **options: Any) -> Path:
     """Make a video whose frames show their numbers; `cropped` says what its stream cuts off, for ffmpeg, and `grain` in
-    which codec its headers describe film grain."""
+    which codec its headers describe film grain, from picture `grain_from` on."""
     made = {"size": (240, 180), "pts": constant_rate_pts(RATE, FRAMES), "timebase": 1 / RATE, **options}
     make_video(path, **made)
     if not (cropped or grain):
@@ -63,7 +63,7 @@ def video(path: Path, *, cropped: str = "", grain: str = "", **options: Any) -> 
         argv = [find_ffmpeg().path, "-v", "error", "-i", str(whole), "-c", "copy"]
         subprocess.run([*argv, "-bsf:v", f"h264_metadata={cropped}", str(path)], check=True)
     else:
-        add_film_grain(whole, path, grain)
+        add_film_grain(whole, path, grain, grain_from)
     whole.unlink()
     return path
 

@@ -24,7 +24,7 @@ from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep import gpu_attempts
 from shortgop.prep.profile import Profile, Size
 from shortgop.prep.running import driver_folder
-from shortgop.prep.running.ffmpeg import find_ffmpeg
+from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.running.gpu_errors import NO_GPU
 from shortgop.prep.tools import capability_trials
 from shortgop.prep.tools.capability_trials import SOURCE_KINDS, capabilities_of
@@ -83,8 +83,12 @@ SOURCES: dict[str, tuple[dict[str, Any], tuple[str, str], str]] = {
     "cropped at the left": ({"cropped": "crop_left=8:crop_top=4"}, CPU, "the GPU failed: NVDEC's pictures had another"),
     "film grain": ({"grain": "h264"}, CPU, "decoding: film grain"),
     "film grain of hevc": ({"grain": "hevc", "codec": "libx265"}, CPU, "decoding: film grain"),
+    "late film grain": ({"grain": "h264", "grain_from": 6}, CPU, "the GPU failed: its pictures have film grain"),
+    "late film grain of hevc": (
+        {"grain": "hevc", "grain_from": 6, "codec": "libx265"}, CPU, "the GPU failed: its pictures have film grain",
+    ),
     "hevc below NVDEC's sizes": ({"codec": "libx265", "size": (160, 128)}, CPU, "decoding: hevc of 160x128"),
-}
+}  # fmt: skip
 
 
 def test_each_source_shows_the_cpus_frames_whatever_the_gpu_does_for_it(tmp_path: Path, reports: Reports) -> None:
@@ -187,8 +191,38 @@ def test_a_trial_whose_picture_nvdec_did_not_decode_has_failed(tmp_path: Path, m
     forget(tmp_path / "reports")
 
 
-def test_a_source_whose_range_changes_is_the_cpus(tmp_path: Path) -> None:
-    """Its decoder on the GPU goes on, and scale_cuda converts no range."""
+@pytest.mark.parametrize("lines", [0, 1000])
+def test_a_lost_picture_is_found_behind_much_else_that_ffmpeg_says(
+    lines: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than prep keeps of ffmpeg's standard error."""
+    source, program = video(tmp_path / "a.mp4", codec="libx265", b_frames=3), tmp_path / "ffmpeg"
+    said = f"yes '[hevc @ 0x55] Skipping NAL unit 62' | head -n {lines} >&2"
+    program.write_text(f'#!/bin/sh\ncase " $* " in *" -copyts "*) {said};; esac\nexec "{find_ffmpeg().path}" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(program))
+    find_ffmpeg.cache_clear()
+    capabilities_of(str(program), Profile(), kinds=SOURCE_KINDS)
+    monkeypatch.setenv("SOFT_GPU_FAIL", "cuvidDecodePicture 10 999 1")
+    (found,) = prepared(source, tmp_path / "gpu")
+    find_ffmpeg.cache_clear()
+    assert numbers_of(found) == list(range(FRAMES))
+    assert pipelines_of(tmp_path / "gpu")[0]["why"].startswith("the GPU failed: cuvidDecodePicture(")
+    forget(tmp_path / "reports")
+
+
+@pytest.mark.parametrize(
+    ("degrees", "decoding", "why"),
+    [
+        # scale_cuda converts no range.
+        (0, "software", "the GPU failed: scale_cuda does not convert pictures that change: "),
+        (90, "nvdec", ""),
+    ],
+)
+def test_a_source_whose_range_changes_is_scaled_on_the_cpu(
+    degrees: int, decoding: str, why: str, tmp_path: Path
+) -> None:
+    """Its decoder on the GPU goes on."""
     pixels: dict[str, Any] = {"color_range": 1, "b_frames": 0}
     parts = [video(tmp_path / "limited.mp4", **pixels), video(tmp_path / "full.mp4", **pixels, first_number=FRAMES)]
     ffmpeg = [find_ffmpeg().path, "-v", "error"]
@@ -197,20 +231,23 @@ def test_a_source_whose_range_changes_is_the_cpus(tmp_path: Path) -> None:
         told = f"h264_mp4toannexb,h264_metadata=video_full_range_flag={flag}"
         argv = [*ffmpeg, "-i", str(part), "-c", "copy", "-bsf:v", told, "-f", "h264", "pipe:1"]
         whole += subprocess.run(argv, check=True, capture_output=True).stdout
-    source, times = tmp_path / "both.ts", "setts=pts=N/30/TB:dts=N/30/TB"
-    argv = [*ffmpeg, "-r", "30", "-f", "h264", "-i", "pipe:0", "-c", "copy", "-bsf:v", times, str(source)]
+    source = tmp_path / "both.mp4"
+    turned = ["-display_rotation", str(degrees)]
+    argv = [*ffmpeg, *turned, "-r", "30", "-f", "h264", "-i", "pipe:0", "-c", "copy", str(source)]
     subprocess.run(argv, check=True, input=whole)
     (found,) = prepared(source, tmp_path / "gpu")
     (expected,) = prepared(source, tmp_path / "cpu", streams_per_gpu=0)
-    assert numbers_of(found) == list(range(2 * FRAMES))
+    assert len(found) == 2 * FRAMES
     assert torch.equal(found[:], expected[:])
     (recorded,) = pipelines_of(tmp_path / "gpu")
-    assert recorded["why"].startswith("the GPU failed: scale_cuda does not convert pictures that change: ")
+    assert recorded["decoding"] == decoding
+    assert why in recorded["why"]
 
 
-def test_sections_are_those_of_the_cpu_byte_for_byte(tmp_path: Path, reports: Reports) -> None:
-    options = {"qp": "10", "preset": "ultrafast"}
-    source = video(tmp_path / "long.mp4", size=(320, 256), pts=constant_rate_pts(RATE, 200), gop=30, options=options)
+@pytest.mark.parametrize("grain", [{}, {"grain": "h264", "grain_from": 1}], ids=["plain", "late grain"])
+def test_sections_are_those_of_the_cpu_byte_for_byte(grain: dict[str, Any], tmp_path: Path, reports: Reports) -> None:
+    made: dict[str, Any] = {"size": (320, 256), "pts": constant_rate_pts(RATE, 200), "gop": 30, "b_frames": 0}
+    source = video(tmp_path / "long.mp4", options={"qp": "10", "preset": "ultrafast"}, **made, **grain)
     profile = Profile(size=Size(short_side=98), segment_seconds=Fraction(1, 2))
     for name, where in (("gpu", Where("inline")), ("cpu", Where("inline", streams_per_gpu=0))):
         prepare([str(source)], DiskStorage(tmp_path / name), profile, where=where, section_seconds=0.01)
