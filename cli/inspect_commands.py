@@ -51,7 +51,7 @@ def doctor(as_json: JsonOption = False) -> None:
         diagnosis, decoders, found = diagnose(), try_decoders(), versions()
         if as_json:
             tried = [dataclasses.asdict(decoder) for decoder in decoders]
-            print_json({**dataclasses.asdict(diagnosis), "decoders": tried, "versions": found})
+            print_json({**diagnosis.to_json(), "decoders": tried, "versions": found})
             return
         print_diagnosis(diagnosis, decoders, found, out)
         if diagnosis.chosen is None:

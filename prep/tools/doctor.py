@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from ...errors import ToolError
 from ..profile import CODECS, NVENC_ENCODERS, Profile, changed_profile
@@ -49,6 +50,15 @@ class Diagnosis:
     driver: str | None
     nvidia_libraries: dict[str, bool]
     advice: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, without what ffmpeg said of each trial: that is long, with addresses that differ from run
+        to run, and `detail` has the reason."""
+        found = asdict(self)
+        for trials in (found["trials"], *(each["trials"] for each in found["capabilities"])):
+            for trial in trials:
+                del trial["said"]
+        return found
 
 
 def diagnose() -> Diagnosis:
