@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,12 @@ import pytest
 from check_record import FailedOutOfTimeError, OutOfTime, Record, Skipped
 from gpu_prep import at_bytes, beside, check_numbers, numbered_sources, pipelines_of, same_bytes
 from gpu_use import most_of, use_of
+from prep_errors import written
 
 from cuda_ffmpeg import GREY, NO_ENGINE, NO_SESSION, SKIPS, Installed, install
+from shortgop.prep.encode import plan_video
+from shortgop.prep.options import Options
+from shortgop.prep.probing.probe import probe
 from shortgop.prep.profile import NVENC_ENCODERS, SOFTWARE_ENCODERS, Profile, Size
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.prep.tools.capabilities import Capabilities, Trial
@@ -227,7 +233,9 @@ def test_a_pipeline_that_fails_is_reported_and_not_replaced_by_the_cpu(source: P
     other = "ffmpeg showed other frames than planned, from 0.100 s on"
     assert check_numbers(source, gpu, PROFILE, skipping.path).startswith(f"clip.mp4: {other}; it wrote KBBBPBBPK")
     refusing = install(tmp_path / "refusing", refuse="no such thing\nas this", refusals=2)
-    assert check_numbers(source, gpu, PROFILE, refusing.path).endswith("no such thing | [h264_nvenc @ 0x55] as this")
+    assert check_numbers(source, gpu, PROFILE, refusing.path).endswith(
+        "ffmpeg failed: no such thing; ffmpeg said: [h264_nvenc @ 0x55] as this"
+    )
     assert "no such thing" in same_bytes(source, gpu, Pipeline(), PROFILE, refusing.path)
 
 
@@ -236,6 +244,34 @@ def test_of_gops_that_are_not_as_planned_it_is_said_what_was_written(source: Pat
     deaf = install(tmp_path / "deaf", forced_keyframes=False)
     said = check_numbers(source, Pipeline(encoder="h264_nvenc"), PROFILE, deaf.path)
     assert "it wrote KBBBPBPKBBBPBPKBBBPP as they are shown, and 0K 4 1 2 3 6 5 7K 11 8" in said
+
+
+def test_of_an_ffmpeg_that_writes_nothing_its_words_are_told(source: Path, tmp_path: Path) -> None:
+    encode = plan_video(probe(str(source)), Options(PROFILE), find_ffmpeg().path).encode
+    lacking = install(tmp_path / "lacking", nvenc=NO_ENGINE)
+    said = written(replace(encode, pipeline=Pipeline(encoder="h264_nvenc")), lacking.path)
+    assert said.startswith("nothing that can be read: ")
+    assert re.search(r"and ffmpeg ended with [1-9]\d*: .*unsupported device", said)
+
+
+def test_what_was_written_is_told_of_an_ffmpeg_that_runs_as_in_prep(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SVT-AV1 would describe its settings on standard error."""
+    monkeypatch.delenv("SVT_LOG", raising=False)
+    profile = replace(PROFILE, codec="av1", crf=35, b_frames=1)
+    encode = plan_video(probe(str(source)), Options(profile), find_ffmpeg().path).encode
+    encode = replace(encode, pipeline=Pipeline(encoder="libsvtav1", preset="12", b_frames=1))
+    assert written(encode, find_ffmpeg().path).endswith(" as they are decoded")
+
+
+def test_the_checks_have_what_ffmpeg_said_of_a_step_that_fails(
+    checked: Checked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_ffmpeg, "chip_lacks_nvenc", lambda: True)
+    assert "Cannot load libnvcuvid.so.1" in str(checked(gpu_ffmpeg.ffmpeg_nvdec, **NO_GPU)["ffmpeg said"])
+    found = checked(gpu_ffmpeg.ffmpeg_nvenc, **NO_GPU)
+    assert "unsupported device (2)" in str(found["ffmpeg said of h264_nvenc"])
 
 
 @pytest.mark.long
