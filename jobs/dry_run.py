@@ -23,6 +23,7 @@ from .sources.changed import changed_failure
 from .sources.source_listing import Listing
 from .sources.where_to_look import Looking
 from .units_of_work.unit_results import Failure
+from .units_of_work.units import BytesOfFiles
 
 
 def dry_run(
@@ -42,7 +43,7 @@ def dry_run(
         sums.add(plan)
         seen = sum(each.to_prepare + each.there + len(each.kept) for each in sums.surveys)
         how.tally.note(f"planning; {seen} of {counted(len(listing.table), 'source')}")
-    survey, lost, source_bytes = together(sums.surveys), sums.lost, sum(sums.sizes.values())
+    survey, lost, source_bytes = together(sums.surveys), sums.lost, sums.source_bytes.total
     seconds, num_bytes = _as_before(out, source_bytes) or (None, None)
     return Report(
         sources=len(listing.table) + len(decided.left_out),
@@ -79,13 +80,13 @@ def dry_run(
 class _Sums:
     """What the windows of a job would prepare. A large corpus has a thousand windows, and memory holds one. `lost` says
     what is wrong with the lost videos of the dataset; those of `again` would be made again. `unreadable` are sources
-    that cannot be looked at. Several videos may be stretches of one file, so `sizes` are by file."""
+    that cannot be looked at."""
 
     lost: Mapping[str, str]
     surveys: list[Survey] = field(default_factory=list)
     again: set[str] = field(default_factory=set)
     unreadable: list[Failure] = field(default_factory=list)
-    sizes: dict[tuple[str, str], int] = field(default_factory=dict)
+    source_bytes: BytesOfFiles = field(default_factory=BytesOfFiles)
     silent: list[str] = field(default_factory=list)
     sources: int = 0
     frames: int = 0
@@ -101,7 +102,7 @@ class _Sums:
                 self.unreadable.append(Failure(source.id, source.given, expected.problem, source.path))
                 continue
             self.again |= {source.id} & self.lost.keys()
-            self.sizes[source.file] = item.size_bytes
+            self.source_bytes.add(item)
             self.sources, self.frames = self.sources + 1, self.frames + expected.frames
             if expected.frames or expected.seconds:
                 self.with_frames += 1

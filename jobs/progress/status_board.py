@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ...prep.timing.stretch import Stretch
 from ...storage.this_process import machine, started
 from ..units_of_work.unit_results import UnitProgress, UnitResult
-from ..units_of_work.units import Item, Unit
+from ..units_of_work.units import BytesOfFiles, Unit
 from .encoding_time import RECENT_SECONDS
 from .job_history import TimeStretch, with_stretch
 from .job_status import JobStatus, Task
@@ -65,9 +64,7 @@ class StatusBoard:
         self._node_rates: NodeRates | None = None
         self._slowest: list[Task] = []
         self._largest: list[Task] = []
-        self._bytes_in = 0
-        # The files of finished stretches.
-        self._files_in: set[tuple[str, str]] = set()
+        self._bytes_in = BytesOfFiles()
         self._history = tuple(earlier)
         # The time and the sums at the end of the last stretch.
         self._noted = (self._started, (0, 0, 0, 0, 0))
@@ -106,18 +103,9 @@ class StatusBoard:
                 self._slowest = heapq.nlargest(_SHOWN, [*self._slowest, task], key=lambda each: each.seconds)
                 self._largest = heapq.nlargest(_SHOWN, [*self._largest, task], key=lambda each: each.num_bytes)
             unit = self._units.get(result.unit)
-            bytes_in = sum(map(self._new_bytes, unit.items)) if unit else 0
-            self._bytes_in += bytes_in
+            bytes_in = sum(map(self._bytes_in.add, unit.items)) if unit else 0
             self._nodes.finished(result, bytes_in, list(self._seen.get(result.unit, {}).values()))
             self._end(result.unit)
-
-    def _new_bytes(self, item: Item) -> int:
-        """The bytes of a source. Those of a file from which several stretches are taken count with the first one."""
-        if isinstance(item.source.part, Stretch):
-            if item.source.file in self._files_in:
-                return 0
-            self._files_in.add(item.source.file)
-        return item.size_bytes
 
     def on_split(self, unit: Unit, parts: Sequence[Unit]) -> None:
         with self._lock:
@@ -153,7 +141,7 @@ class StatusBoard:
                 sources_failed=done.sources_failed,
                 frames_done=done.frames_done,
                 frames_planned=done.frames_planned,
-                bytes_in=self._bytes_in,
+                bytes_in=self._bytes_in.total,
                 bytes_out=done.bytes_done,
                 recent_frames_per_second=pace.frames_per_second_by_the_clock,
                 nodes=dict(sorted(self._nodes.frames.items())),
@@ -176,7 +164,7 @@ class StatusBoard:
 
     def _sums(self) -> tuple[int, int, int, int, int]:
         done = self._progress
-        return done.frames_done, done.sources_done, done.sources_failed, self._bytes_in, done.bytes_done
+        return done.frames_done, done.sources_done, done.sources_failed, self._bytes_in.total, done.bytes_done
 
     def _history_now(self) -> tuple[TimeStretch, ...]:
         """The history with what was done since its last stretch."""

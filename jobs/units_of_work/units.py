@@ -53,6 +53,23 @@ class Unit:
     guesses_memory: bool = field(default=True, compare=False)
 
 
+class BytesOfFiles:
+    """Adds up the bytes of sources: those of a file from which several stretches are taken count once."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._files: set[tuple[str, str]] = set()
+
+    def add(self, item: Item) -> int:
+        """Returns how many bytes of this source are new."""
+        if isinstance(item.source.part, Stretch):
+            if item.source.file in self._files:
+                return 0
+            self._files.add(item.source.file)
+        self.total += item.size_bytes
+        return item.size_bytes
+
+
 def plan_units(items: Sequence[Item], *, profile_key: str, done: Mapping[str, int], shard_bytes: int) -> list[Unit]:
     """The units of work for all items whose id is not in `done` (id -> identity in the dataset).
 

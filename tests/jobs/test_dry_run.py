@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,17 @@ def test_pictures_are_not_said_to_lack_a_length(corpus: Path, tmp_path: Path) ->
     status, report = dry(corpus, tmp_path / "dataset", "--image-fps", "5")
     planned = report["planned"]
     assert (status, planned["sources"], planned["sources_with_frames"], planned["silent"]) == (0, 3, 2, [])
+
+
+def test_each_sample_of_a_tar_counts_and_a_file_of_several_stretches_counts_once(corpus: Path, tmp_path: Path) -> None:
+    sizes = [(corpus / name).stat().st_size for name in ("a.mp4", "b.mp4")]
+    with tarfile.open(tmp_path / "samples.tar", "w") as tar:
+        for name in ("a.mp4", "b.mp4"):
+            tar.add(corpus / name, arcname=name)
+    assert dry(tmp_path / "samples.tar", tmp_path / "dataset")[1]["planned"]["source_bytes"] == sum(sizes)
+    (corpus / "cuts.csv").write_text("path,start,end\na.mp4,0,0.5\na.mp4,0.5,1\nb.mp4,0,1\n")
+    _, report = dry(corpus / "cuts.csv", tmp_path / "dataset", "--cuts", "start,end")
+    assert (report["planned"]["sources"], report["planned"]["source_bytes"]) == (3, sum(sizes))
 
 
 class DryRuns:
