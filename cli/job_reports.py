@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from ..wording import byte_size, counted, duration
+from ..wording import byte_size, counted
 from .printing import PlainConsole, cell
 
 if TYPE_CHECKING:
@@ -138,13 +138,10 @@ def _planned(planned: job.Planned) -> Iterator[str]:
             f"{counted(len(planned.silent), 'source')} may fail, as the header tells no length: "
             f"{some_of(planned.silent)}"
         )
-    if planned.seconds is None or planned.bytes is None:
-        yield "how long it takes, and how much room: prepare some of them first, and --dry-run tells it of the others"
+    if planned.bytes is None:
+        yield "how much room they take: prepare some of them first, and --dry-run tells it of the others"
     else:
-        yield (
-            f"about {duration(planned.seconds)} and {byte_size(planned.bytes)} in the dataset, if it goes by the bytes "
-            "of sources as in the jobs before"
-        )
+        yield f"about {byte_size(planned.bytes)} in the dataset, if it goes by the bytes of sources as in the jobs before"
 
 
 def _results(report: job.Report, dataset: str) -> list[str]:

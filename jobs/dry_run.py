@@ -44,7 +44,6 @@ def dry_run(
         seen = sum(each.to_prepare + each.there + len(each.kept) for each in sums.surveys)
         how.tally.note(f"planning; {seen} of {counted(len(listing.table), 'source')}")
     survey, lost, source_bytes = together(sums.surveys), sums.lost, sums.source_bytes.total
-    seconds, num_bytes = _as_before(out, source_bytes) or (None, None)
     return Report(
         sources=len(listing.table) + len(decided.left_out),
         already_there=survey.there,
@@ -70,8 +69,7 @@ def dry_run(
             silent=tuple(sorted(sums.silent)),
             made_again=len(survey.replaced | sums.again),
             replaced=tuple(sorted(survey.replaced)),
-            seconds=seconds,
-            bytes=num_bytes,
+            bytes=_bytes_as_before(out, source_bytes),
         ),
     )
 
@@ -112,14 +110,12 @@ class _Sums:
                 self.silent.append(source.id)
 
 
-def _as_before(out: Storage, source_bytes: int) -> tuple[float, int] | None:
-    """How many seconds the jobs before would have taken for so many bytes of sources, and how many bytes they would
-    have made of them. None if there were none: the costs that are expected of sources say nothing of seconds by the
-    clock."""
+def _bytes_as_before(out: Storage, source_bytes: int) -> int | None:
+    """How many bytes the jobs before would have made of so many bytes of sources; None if they made none. How long it
+    would take is not said: of a job of some sources most is the start of Ray and of its workers."""
     with contextlib.suppress(ShortGopError, OSError):
-        history = read_status(out).history
-        before = sum(each.bytes_in for each in history)
-        if before and any(each.bytes_out for each in history):
-            share = source_bytes / before
-            return share * sum(each.seconds for each in history), int(share * sum(each.bytes_out for each in history))
+        # Of sources that all failed nothing was made.
+        history = [each for each in read_status(out).history if each.bytes_in and each.bytes_out]
+        if history:
+            return source_bytes * sum(each.bytes_out for each in history) // sum(each.bytes_in for each in history)
     return None

@@ -19,8 +19,8 @@ class Planned:
     nothing, or was not read: that of files in stores, where there are a thousand or more, of pictures and of tars.
     `silent` are the ids of those whose header was read and says nothing: the file is damaged, or of a kind that has no
     length. `made_again` of them are sources of videos that the dataset has: lost ones, and those that would be
-    `replaced` as their sources have changed. `seconds` is how long the job would take, and `bytes` how much it would
-    add to the dataset, if that goes by the bytes of sources as in the jobs before it; None before the first one.
+    `replaced` as their sources have changed. `bytes` is how much the job would add to the dataset, if that goes by the
+    bytes of sources as in the jobs before it; None before the first one.
     """
 
     sources: int
@@ -30,7 +30,6 @@ class Planned:
     silent: tuple[str, ...] = ()
     made_again: int = 0
     replaced: tuple[str, ...] = ()
-    seconds: float | None = None
     bytes: int | None = None
 
 
