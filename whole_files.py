@@ -58,6 +58,18 @@ def writing(path: Path | str) -> Iterator[None]:
         raise OutputError(f"{what}; {remedy}", file=str(path)) from error
 
 
+def refuse_unwritable(folder: Path) -> None:
+    """OSError if nothing may be written to a folder, or to the one in which it would be made."""
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not there.is_dir():
+        number = errno.ENOTDIR
+    elif os.access(there, os.W_OK | os.X_OK, effective_ids=True):
+        return
+    else:
+        number = errno.EROFS if os.statvfs(there).f_flag & os.ST_RDONLY else errno.EACCES
+    raise OSError(number, os.strerror(number))
+
+
 def _lacks_names(path: Path | str) -> bool:
     """Whether the file system of a path has room for bytes, and for no further file."""
     for folder in (Path(path), *Path(path).parents):

@@ -141,7 +141,8 @@ def _planned(planned: job.Planned) -> Iterator[str]:
     if planned.bytes is None:
         yield "how much room they take: prepare some of them first, and --dry-run tells it of the others"
     else:
-        yield f"about {byte_size(planned.bytes)} in the dataset, if it goes by the bytes of sources as in the jobs before"
+        room = f"about {byte_size(planned.bytes)} in the dataset"
+        yield f"{room}, if it goes by the bytes of sources as in the jobs before"
 
 
 def _results(report: job.Report, dataset: str) -> list[str]:

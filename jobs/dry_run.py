@@ -8,15 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import ShortGopError
-from ..manifests.tables import Manifest
+from ..manifests.dataset_files import root_file
+from ..manifests.dataset_files.in_place import writing_in_place
+from ..manifests.dataset_files.snapshots import open_manifest
+from ..manifests.shared_memory.host_copies import copies_in
+from ..manifests.tables import empty
 from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
 from ..wording import counted
+from .dataset_profile import refuse_other_profile
 from .outcome import Planned, Report
 from .planning.deciding import FindLost, decide
 from .planning.how import How
 from .planning.survey import Survey, together
 from .planning.window_plans import WindowPlan, WindowPlanner
+from .preflight import refuse_own_memory, try_tools
 from .progress.job_status import read_status
 from .progress.tally import Tally, ignore
 from .sources.changed import changed_failure
@@ -26,11 +32,17 @@ from .units_of_work.unit_results import Failure
 from .units_of_work.units import BytesOfFiles
 
 
-def dry_run(
-    listing: Listing, out: Storage, how: How, find_lost: FindLost, *, snapshot: str | None, before: Manifest
-) -> Report:
-    """The report of a job that was not run. `before` is what the dataset has in its current `snapshot`; nothing of it
-    where there is no dataset yet. What a job has finished that died before it published that counts as not done."""
+def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Report:
+    """The report of a job that was not run. What a job has finished that died before it published that counts as not
+    done. Raises what ends a job before it encodes anything."""
+    refuse_own_memory(out, how.where)
+    try_tools(how.options.profile, how.where)
+    is_there = root_file.is_dataset(out)
+    with writing_in_place(out) if is_there else contextlib.nullcontext():
+        root_file.make_place(out, dry_run=True)
+    refuse_other_profile(out, how.options.profile)
+    snapshot = root_file.read_root(out).snapshot if is_there else None
+    before = empty() if snapshot is None else open_manifest(out, snapshot, copies=copies_in(None))
     how.tally.note("finding all sources")
     listing.complete()
     # Without a dataset there are no failures that could be set aside.

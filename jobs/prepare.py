@@ -24,7 +24,7 @@ from ..prep.profile import Profile
 from ..prep.section_plan import SECTION_SECONDS
 from ..storage import outages
 from ..storage.interface import Storage
-from .dataset_profile import begin_dataset, existing_profile, refuse_other_profile
+from .dataset_profile import begin_dataset, existing_profile
 from .dry_run import dry_run as run_dry
 from .encoding import encode
 from .finding.importing import PLAIN, Importing
@@ -122,7 +122,7 @@ def prepare(
     with SourceTable() as table:
         listing = list_first(table, sources, out, policy, find, window_sources, id_root)
         if dry_run:
-            return _dry_run(listing, out, how, find_lost)
+            return run_dry(listing, out, how, find_lost)
         report = _job(listing, sources, out, how, find_lost)
         return replace(report, text_columns=not_asked_for(report.text_columns, types))
 
@@ -199,14 +199,6 @@ def _lost_by_length(out: Storage, manifest: Manifest) -> dict[str, str]:
 
 def _lost_by_bytes(out: Storage, manifest: Manifest) -> dict[str, str]:
     return damaged_videos(manifest, verify(out, manifest)) | _lost_by_length(out, manifest)
-
-
-def _dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Report:
-    refuse_own_memory(out, how.where)
-    try_tools(how.options.profile, how.where)
-    refuse_other_profile(out, how.options.profile)
-    before = _current(out) if root_file.is_dataset(out) else _Snapshot(None, empty())
-    return run_dry(listing, out, how, find_lost, snapshot=before.name, before=before.manifest)
 
 
 def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, find_lost: FindLost) -> Report:

@@ -24,6 +24,7 @@ from ..whole_files import (
     commit_bytes,
     discard,
     discarding,
+    refuse_unwritable,
     replace_bytes,
     temporary_path,
     writing,
@@ -144,7 +145,7 @@ class DiskStorage:
     def scratch(self, name: str) -> Path:
         return temporary_path(self.folder, name)
 
-    def make(self) -> None:
+    def make(self, *, dry_run: bool = False) -> None:
         with writing(self.folder):
             if self.folder.exists() and not self.folder.is_dir():
                 raise OutputError(f"{self} is a file; a dataset needs a folder: name another place", file=self.url)
@@ -154,7 +155,10 @@ class DiskStorage:
                     f"{self} is a link to {to!r}, which does not exist; make that folder, or take the link away",
                     file=self.url,
                 )
-            self.folder.mkdir(parents=True, exist_ok=True)
+            if dry_run:
+                refuse_unwritable(self.folder)
+            else:
+                self.folder.mkdir(parents=True, exist_ok=True)
 
     def put_new(self, key: str, data: bytes) -> bool:
         final = self.folder / key

@@ -164,8 +164,9 @@ class Storage(Protocol):
         """A new path on this host's disk, for a file or folder that the caller removes, or a later job."""
         ...
 
-    def make(self) -> None:
-        """Make the root, if it does not exist. OutputError if it cannot be made, as where a file has its name."""
+    def make(self, *, dry_run: bool = False) -> None:
+        """Make the root, if it does not exist; not in a `dry_run`. OutputError if it cannot be made, as where a file
+        has its name, or if it may not be written to, as far as that is known."""
         ...
 
     def put_new(self, key: str, data: bytes) -> bool:

@@ -103,7 +103,7 @@ class ObjectStorage:
         with writing(name):
             return scratch_path(name)
 
-    def make(self) -> None:
+    def make(self, *, dry_run: bool = False) -> None:  # noqa: ARG002  # there is nothing to make
         with self._writing(""):
             next(self._bucket.all_files(""), None)
 

@@ -96,9 +96,10 @@ def gone_text(dataset: Storage) -> str:
 # Making and changing it
 
 
-def make_place(dataset: Storage) -> None:
-    """Make the place of a dataset. It may exist if it is empty or holds a dataset."""
-    dataset.make()
+def make_place(dataset: Storage, *, dry_run: bool = False) -> None:
+    """Make the place of a dataset. It may exist if it is empty or holds a dataset. A `dry_run` only looks whether that
+    can be done."""
+    dataset.make(dry_run=dry_run)
     with writing(dataset.url):
         found = next(dataset.files(""), None)
         if found is not None and not is_dataset(dataset):

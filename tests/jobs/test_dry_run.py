@@ -15,6 +15,7 @@ import shortgop
 from dataset_paths import shard_path
 from dataset_places import Places, place_of, versions
 from datasets import current_manifest, make_dataset
+from file_permissions import modes_count
 from labelled_videos import run
 from shortgop.jobs.prepare import Where, prepare
 from shortgop.prep.profile import Profile
@@ -182,6 +183,53 @@ def test_it_needs_no_lock_and_refuses_what_the_job_would_refuse(corpus: Path, tm
     assert (other.exit_code, "was prepared with other options" in other.stderr) == (2, True)
     page = run("prep", corpus, "--out", dataset, "--dry-run", "--report", tmp_path / "page.html")
     assert (page.exit_code, (tmp_path / "page.html").exists()) == (2, False)
+
+
+def test_a_place_that_the_job_would_refuse_is_refused(corpus: Path, tmp_path: Path) -> None:
+    dataset, file, full = tmp_path / "dataset", tmp_path / "file", tmp_path / "full"
+    make_dataset([corpus], dataset)
+    (dataset / "zarr.json").unlink()
+    file.write_text("x")
+    full.mkdir()
+    (full / "x.txt").write_text("x")
+    said = {}
+    for place in (file, file / "dataset", full, dataset):
+        dry_run, job = (
+            run("prep", corpus, "--out", place, *options) for options in (["--dry-run"], ["--runner", "inline"])
+        )
+        assert (dry_run.exit_code, job.exit_code) == (1, 1), place
+        said[place] = dry_run.stderr.splitlines()[-1]
+        assert said[place] == job.stderr.splitlines()[-1]
+    assert "is a file; a dataset needs a folder" in said[file]
+    assert "a part of that path is a file" in said[file / "dataset"]
+    assert "holds files but no dataset" in said[full]
+    assert "lacks this file" in said[dataset]
+
+
+def test_a_dataset_that_may_not_be_written_to_is_refused(corpus: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    make_dataset([corpus], dataset)
+    dataset.chmod(0o500)
+    (tmp_path / "closed").mkdir(0o500)
+    with modes_count():
+        said = [
+            run("prep", corpus, "--out", place, *options)
+            for place in (dataset, tmp_path / "closed" / "new")
+            for options in (["--dry-run"], ["--runner", "inline"])
+        ]
+    dataset.chmod(0o700)
+    assert {each.exit_code for each in said} == {1}
+    there, job_there, new, job_new = (each.stderr.splitlines()[-1] for each in said)
+    assert there.startswith(f"error: cannot write {dataset}: Permission denied; this changes the dataset where it is: ")
+    assert job_there.endswith(there.partition("; ")[2])
+    assert new == job_new
+    assert "Permission denied; give yourself permission to write there" in new
+
+
+def test_a_bucket_that_is_not_there_is_refused(corpus: Path, s3_url: str) -> None:
+    assert s3_url
+    said = run("prep", corpus, "--out", "s3://nobody/dataset", "--dry-run")
+    assert (said.exit_code, "make the bucket first, or check its name" in said.stderr) == (1, True), said.output
 
 
 def test_a_large_corpus_is_planned_window_by_window(corpus: Path, tmp_path: Path) -> None:
