@@ -135,7 +135,7 @@ def _planned(planned: job.Planned) -> Iterator[str]:
         yield f"about {counted(planned.frames, 'frame')}{of}"
     if planned.silent:
         yield (
-            f"{counted(len(planned.silent), 'source')} may fail, as the header tells no length: "
+            f"{counted(len(planned.silent), 'source')} may fail, as the header does not say that it is a video: "
             f"{some_of(planned.silent)}"
         )
     if planned.bytes is None:

@@ -13,7 +13,6 @@ from ..manifests.dataset_files.in_place import writing_in_place
 from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.shared_memory.host_copies import copies_in
 from ..manifests.tables import empty
-from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
 from ..wording import counted
 from .dataset_profile import refuse_other_profile
@@ -104,8 +103,6 @@ class _Sums:
 
     def add(self, plan: WindowPlan) -> None:
         self.surveys.append(plan.survey)
-        # Of a window with too many files in stores no header is read, nor of samples of tars and of pictures.
-        reads_stored = any(each.frames for each in plan.expected.values())
         for item in (item for unit in plan.units for item in unit.items):
             source, expected = item.source, plan.expected[item.source.id]
             if expected.problem:
@@ -114,11 +111,8 @@ class _Sums:
             self.again |= {source.id} & self.lost.keys()
             self.source_bytes.add(item)
             self.sources, self.frames = self.sources + 1, self.frames + expected.frames
-            if expected.frames or expected.seconds:
-                self.with_frames += 1
-            elif (source.in_store is None or reads_stored) and (
-                source.part is None or isinstance(source.part, Stretch)
-            ):
+            self.with_frames += bool(expected.frames or expected.seconds)
+            if expected.is_silent:
                 self.silent.append(source.id)
 
 

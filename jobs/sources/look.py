@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from typing import TypeVar
@@ -31,6 +31,9 @@ from ..units_of_work.units import Item
 _MANY_IN_STORES = 1000
 _LEAST_SECONDS = 1e-3
 
+# That of a file that does not open as a video.
+_NO_HEADER = Estimate()
+
 _K = TypeVar("_K", bound=Hashable)
 _T = TypeVar("_T")
 
@@ -39,12 +42,13 @@ _T = TypeVar("_T")
 class Expected:
     """About how many frames a source will have, how many seconds one core will take for them, 0 if it is in the dataset
     or its header does not say, how many bytes of memory, None if that is not known, and why it cannot be looked at,
-    nothing if it can."""
+    nothing if it can. `is_silent`: its header was read, and says nothing at all."""
 
     frames: int = 0
     seconds: float = 0.0
     memory_bytes: int | None = None
     problem: str = ""
+    is_silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,12 +165,15 @@ class _Looker:
         item, part = Item(source, identity, size_bytes), source.part
         if self._there.stays(source, identity) or not (part is None or isinstance(part, Stretch)):
             return Looked(item, Expected())
-        return Looked(item, _expected(self._header(source), part, self._options))
+        header = self._header(source)
+        expected = _expected(header or _NO_HEADER, part, self._options)
+        return Looked(item, replace(expected, is_silent=header == _NO_HEADER))
 
-    def _header(self, source: Source) -> Estimate:
+    def _header(self, source: Source) -> Estimate | None:
+        """What the header of a file says, None if it is not read."""
         if source.in_store is None:
             return self._header_on_disk(source.path)
-        return self._header_in_store(source.in_store) if self._reads_stored_headers else Estimate()
+        return self._header_in_store(source.in_store) if self._reads_stored_headers else None
 
 
 def _once(find: Callable[[_K], _T]) -> Callable[[_K], _T]:
@@ -212,7 +219,7 @@ def _estimate_in_store(file: StoreFile, fps: Fraction | None) -> Estimate:
         with copied(file) as copy:
             return estimate(copy.reader(), fps)
     except SourceError:
-        return Estimate()
+        return _NO_HEADER
 
 
 def looked_in_time(path: str, policy: SourcePolicy, work: Callable[[], _T]) -> _T:

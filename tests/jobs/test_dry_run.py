@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import pytest
 from PIL import Image
 
@@ -83,7 +84,7 @@ def test_sources_whose_headers_say_nothing_are_named(corpus: Path, tmp_path: Pat
     (corpus / "cut.mp4").write_bytes((corpus / "b.mp4").read_bytes()[:500])
     (corpus / "page.mp4").write_text("<html>")
     said = run("prep", corpus, "--out", tmp_path / "dataset", "--dry-run")
-    assert "2 sources may fail, as the header tells no length: cut.mp4, page.mp4" in said.stdout
+    assert "2 sources may fail, as the header does not say that it is a video: cut.mp4, page.mp4" in said.stdout
     assert "about 75 frames in the 2 whose headers tell it" in said.stdout
     (corpus / "a.mp4").unlink()
     (corpus / "b.mp4").unlink()
@@ -97,6 +98,19 @@ def test_pictures_are_not_said_to_lack_a_length(corpus: Path, tmp_path: Path) ->
     status, report = dry(corpus, tmp_path / "dataset", "--image-fps", "5")
     planned = report["planned"]
     assert (status, planned["sources"], planned["sources_with_frames"], planned["silent"]) == (0, 3, 2, [])
+
+
+def test_videos_without_a_length_in_their_header_are_not_said_to_fail(corpus: Path, tmp_path: Path) -> None:
+    for name in ("whole.h264", "cut.h264"):
+        with av.open(corpus / "b.mp4") as source, av.open(corpus / name, "w", format="h264") as raw:
+            stream = raw.add_stream_from_template(source.streams.video[0])
+            for packet in source.demux(video=0):
+                if packet.dts is not None:
+                    packet.stream = stream
+                    raw.mux(packet)
+    (corpus / "list.csv").write_text("path,start,end\nwhole.h264,,\ncut.h264,0,1\ncut.h264,1,2\n")
+    _, report = dry(corpus / "list.csv", tmp_path / "dataset", "--cuts", "start,end")
+    assert (report["planned"]["sources"], report["planned"]["silent"]) == (3, [])
 
 
 def test_each_sample_of_a_tar_counts_and_a_file_of_several_stretches_counts_once(corpus: Path, tmp_path: Path) -> None:
