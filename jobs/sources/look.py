@@ -208,9 +208,11 @@ def _expected(header: Estimate, part: Stretch | None, options: Options) -> Expec
         return Expected(memory_bytes=memory_bytes)
     whole = max(1, header.source_frames) if part.in_frames else header.duration_seconds
     end = whole if part.end is None else min(float(part.end), whole)
-    share = max(0.0, end - float(part.start)) / whole
+    first, last = (each / whole for each in (float(part.start), max(float(part.start), end)))
+    # So many that those of stretches, one after the other, add up to the frames of the file.
+    frames = round(header.frames * last) - round(header.frames * first)
     # More than 0, which says that it is known.
-    return Expected(round(header.frames * share), max(seconds * share, _LEAST_SECONDS), memory_bytes)
+    return Expected(frames, max(seconds * (last - first), _LEAST_SECONDS), memory_bytes)
 
 
 def _estimate_in_store(file: StoreFile, fps: Fraction | None) -> Estimate:

@@ -113,6 +113,13 @@ def test_videos_without_a_length_in_their_header_are_not_said_to_fail(corpus: Pa
     assert (report["planned"]["sources"], report["planned"]["silent"]) == (3, [])
 
 
+def test_short_stretches_have_the_frames_of_their_file_together(corpus: Path, tmp_path: Path) -> None:
+    times = "".join(f"a.mp4,{each / 10},{(each + 1) / 10}\n" for each in range(10))
+    (corpus / "list.csv").write_text("path,start,end\n" + times)
+    planned = dry(corpus / "list.csv", tmp_path / "dataset", "--cuts", "start,end")[1]["planned"]
+    assert (planned["sources"], planned["frames"]) == (10, 25)
+
+
 def test_each_sample_of_a_tar_counts_and_a_file_of_several_stretches_counts_once(corpus: Path, tmp_path: Path) -> None:
     sizes = [(corpus / name).stat().st_size for name in ("a.mp4", "b.mp4")]
     with tarfile.open(tmp_path / "samples.tar", "w") as tar:
