@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..storage.network import OF_A_JOB
 from ..wording import byte_size, counted
-from .app import EXIT_SOMETHING_MISSING, app, end_tidily_on_signals, err, errors, out
+from .app import EXIT_FAILED, EXIT_SOMETHING_MISSING, app, end_tidily_on_signals, err, errors, out
 from .job_reports import print_report, recovery_lines, root_lines, some_of
 from .parameters import (
     AddressOption,
@@ -81,8 +81,8 @@ def verify(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Check every GOP's bytes against its CRC and structure. The options of prep count only with --repair.
 
-    Exit status: 0 all is as it was written, or was made again, 3 something is wrong, 1 the dataset could not be
-    checked, as where the store does not answer.
+    Exit status: 0 all is as it was written, or was made again, 3 something is wrong, 1 the dataset, or what is not as
+    it was written, could not be read.
     """
     with errors(goes_on=repair, if_damaged=EXIT_SOMETHING_MISSING):
         if not repair and (sources or accept_loss):
@@ -119,14 +119,14 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         if as_json:
             found = {
                 "gops": len(checked.manifest.gops), "decoded": decode, "problems": checked.lines,
-                "damaged": sorted(checked.damaged),
+                "damaged": sorted(checked.damaged.keys() - set(checked.unread)), "unread": list(checked.unread),
             }  # fmt: skip
             made: tuple[tuple[str, Any], ...] = (("root", root), ("recovered", recovered), ("repair", report))
             print_json(found | {name: dataclasses.asdict(done) for name, done in made if done is not None})
         else:
             _print_checked(checked, report, dataset, decode=decode)
-        if checked.lines and (report is None or report.lost):
-            raise typer.Exit(EXIT_SOMETHING_MISSING)
+        if checked.status and (report is None or report.lost):
+            raise typer.Exit(checked.status)
 
 
 def _with_whole_root(storage: Storage, *, says: bool) -> RestoredRoot | None:
@@ -153,13 +153,22 @@ def _with_whole_snapshot(storage: Storage, *, accept_loss: bool, says: bool) -> 
 @dataclass(frozen=True, eq=False)
 class _Checked:
     """What was found: problems of bytes, `lines` about these and about what does not decode, the first of them about
-    each damaged video, and files that nothing names."""
+    each damaged video, and files that nothing names. `unread` are the ids of those of the damaged videos that could
+    not be read, and may be as they were written."""
 
     manifest: Manifest
     problems: Sequence[Problem]
     lines: Sequence[str]
     damaged: dict[str, str]
+    unread: Sequence[str]
     strays: Sequence[str]
+
+    @property
+    def status(self) -> int:
+        if not self.lines:
+            return 0
+        only_unread = len(self.lines) == len(self.problems) and all(each.is_unread for each in self.problems)
+        return EXIT_FAILED if only_unread else EXIT_SOMETHING_MISSING
 
 
 def _checked(storage: Storage, *, decode: bool) -> _Checked:
@@ -174,6 +183,8 @@ def _checked(storage: Storage, *, decode: bool) -> _Checked:
     with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
         problems = list(check(storage, manifest, snapshot=root.snapshot, on_gop=advance))
     lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
+    sure = damaged_videos(manifest, (each for each in problems if not each.is_unread))
+    unread = sorted(damaged.keys() - sure.keys())
     if decode:
         from ..readers.decode_check import undecodable
 
@@ -182,17 +193,18 @@ def _checked(storage: Storage, *, decode: bool) -> _Checked:
             for video_id, line in undecodable(storage, root.snapshot, skip=frozenset(damaged), on_video=advance):
                 lines.append(line)
                 damaged.setdefault(video_id, line)
-    return _Checked(manifest, problems, lines, damaged, stray_files(storage, manifest))
+    return _Checked(manifest, problems, lines, damaged, unread, stray_files(storage, manifest))
 
 
 def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, decode: bool) -> None:
-    manifest, lines, damaged = checked.manifest, checked.lines, checked.damaged
+    manifest, lines = checked.manifest, checked.lines
     for line in (*_first_of_each_file(checked.problems), *lines[len(checked.problems) :]):
         err.print_line(line, style="red")
     if checked.strays:
         err.print_line(
             f"note: {counted(len(checked.strays), 'file')} not in the current snapshot, such as {checked.strays[0]}; "
-            f"`shortgop gc {quote(dataset)}` removes what nothing needs"
+            f"earlier snapshots, or a job that runs, may need them; `shortgop gc {quote(dataset)}` removes them with "
+            "earlier snapshots"
         )
     all_well = "all as written" + (", every frame decodes" if decode else "")
     verdict = counted(len(lines), "problem") if lines else all_well
@@ -200,9 +212,16 @@ def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, de
     out.print_line(f"{counted(len(manifest.gops), 'GOP')}, {byte_size(num_bytes)}: {verdict}")
     if report is not None:
         print_report(report, dataset, out, err)
-    elif damaged:
+        return
+    if checked.unread:
         out.print_line(
-            f"damaged: {len(damaged)} of {counted(len(manifest.videos), 'video')}: {some_of(sorted(damaged))}; "
+            f"not read: {len(checked.unread)} of {counted(len(manifest.videos), 'video')}: {some_of(checked.unread)}; "
+            "they may be as they were written"
+        )
+    damaged = sorted(checked.damaged.keys() - set(checked.unread))
+    if damaged:
+        out.print_line(
+            f"damaged: {len(damaged)} of {counted(len(manifest.videos), 'video')}: {some_of(damaged)}; "
             f"`shortgop verify {quote(dataset)} --repair SOURCES` makes them again"
         )
 

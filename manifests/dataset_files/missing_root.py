@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from shlex import quote
 
-from ...errors import NotADatasetError, UnreadableDataError
+from ...errors import MissingDataError, NotADatasetError, UnreadableDataError
 from ...storage.interface import NO_BUCKET, Storage
 from ...wording import unreplaced
 from .layout import ROOT_KEY, listed
 
 DATASET_REMEDY = "give the folder that `shortgop prep --out` wrote"
+
+
+class LacksRootError(NotADatasetError, MissingDataError):
+    """There is a dataset that lacks zarr.json alone."""
 
 
 def is_without_root(dataset: Storage) -> bool:
@@ -57,7 +61,7 @@ def no_dataset(dataset: Storage, error: OSError) -> NotADatasetError:
     if error.strerror == NO_BUCKET:
         said = f"{dataset}: {NO_BUCKET}; check its name"
     elif lacks_root := lacks_root_text(dataset):
-        said = lacks_root
+        return LacksRootError(lacks_root, file=dataset.place(ROOT_KEY))
     elif path is not None and not path.exists():
         said = f"{dataset} does not exist; {unreplaced(str(dataset))}{DATASET_REMEDY}"
     elif path is not None and path.is_file():

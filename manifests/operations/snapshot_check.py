@@ -18,7 +18,7 @@ from ..layering.layer_check import tables_that_differ
 from ..ragged import Ragged
 from ..tables import TABLES_OF_IDS, Manifest
 from .column_check import columns_that_differ
-from .problem import Problem
+from .problem import Problem, is_unread
 
 _TIMELINE_ROWS = 1 << 20
 
@@ -43,7 +43,7 @@ def _check_timeline(dataset: Storage, snapshot: str, manifest: Manifest) -> Iter
             try:
                 pts = read(start, min(start + _TIMELINE_ROWS, int(starts[-1])))
             except DatasetError as error:
-                yield Problem(error.message, error.file or file)
+                yield Problem(error.message, error.file or file, is_unread=is_unread(error))
                 last_pts = None
                 continue
             # A pts may fall below the one before it only where a video starts.
@@ -76,7 +76,7 @@ def _check_layers(dataset: Storage, snapshot: str, manifest: Manifest) -> Iterat
         for table in tables_that_differ(manifest, layers):
             yield Problem(f"its table {table} differs from what merging its layers gives", file)
     except DatasetError as error:
-        yield Problem(error.message, error.file or file)
+        yield Problem(error.message, error.file or file, is_unread=is_unread(error))
 
 
 def _check_columns(dataset: Storage, snapshot: str, attributes: Iterable[Ragged]) -> Iterator[Problem]:
@@ -88,4 +88,4 @@ def _check_columns(dataset: Storage, snapshot: str, attributes: Iterable[Ragged]
             for what in () if columns is None else columns_that_differ(attributes, columns):
                 yield Problem(what, file)
     except DatasetError as error:
-        yield Problem(error.message, file)
+        yield Problem(error.message, file, is_unread=is_unread(error))

@@ -21,7 +21,7 @@ from ..mp4 import Init, parse_init
 from ..records import VideoRow
 from ..tables import Manifest
 from .lost import lost_videos, where_it_is
-from .problem import Problem
+from .problem import Problem, is_unread
 from .shard_bytes import ShardBytes, gop_piece, init_piece
 from .snapshot_check import verify_snapshot
 
@@ -105,7 +105,7 @@ class _Checker:
             if stored is None:
                 raise MissingDataError("is missing", file=file)
         except DatasetError as error:
-            yield Problem(_without_file(error, file), file)
+            yield Problem(_without_file(error, file), file, is_unread=is_unread(error))
             for segment in segments:
                 for _ in self._gops(segment):
                     self._on_gop()
@@ -147,14 +147,12 @@ class _Checker:
         yield from self._between(key, end, offset)
         end = offset + length
 
-        def problem(what: str) -> Problem:
-            return Problem(what, file, (offset, end), segment, video.id)
-
         init = None
         try:
             init = self._checked_init(self._source.piece(key, init_piece(self._manifest, segment)), video)
         except DatasetError as error:
-            yield problem(f"the init: {_without_file(error, file)}")
+            what = f"the init: {_without_file(error, file)}"
+            yield Problem(what, file, (offset, end), segment, video.id, is_unread=is_unread(error))
         for gop in self._gops(segment):
             start, length = int(self._manifest.gops.offset[gop]), int(self._manifest.gops.length[gop])
             if start != end:
@@ -165,7 +163,8 @@ class _Checker:
             except DatasetError as error:
                 first = (gop - video.first_gop) * video.gop_frames
                 frames = (first, first + video.frames_in_gop(gop - video.first_gop))
-                yield Problem(_without_file(error, file), file, (start, end), segment, video.id, frames)
+                what = _without_file(error, file)
+                yield Problem(what, file, (start, end), segment, video.id, frames, is_unread(error))
             self._on_gop()
         return end
 

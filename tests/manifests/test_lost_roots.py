@@ -106,8 +106,7 @@ class LostRoots(LostRootsAnywhere):
             shortgop.open(dataset.url)
         with pytest.raises((DatasetError, OutputError), match=remedy):
             make_dataset([videos / "list.jsonl"], dataset)
-        # A folder without it need not be a dataset.
-        assert verified(dataset)[0] == (1 if dataset.find(ROOT_KEY) is None else 3)
+        assert verified(dataset)[0] == 3
 
         status, said = verified(dataset, "--repair")
         assert status == 0, said

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import shortgop
 from dataset_paths import shard_path
 from datasets import make_dataset
+from file_permissions import modes_count
 from shortgop.cli import app
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.manifests.dataset_files.layout import snapshots
@@ -269,6 +270,30 @@ def test_a_script_is_told_which_videos_are_damaged(root: Path) -> None:
     damage(root / "dataset", "b.mp4")
     result = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--json"])
     assert (result.exit_code, json.loads(result.stdout)["damaged"]) == (3, ["b.mp4"])
+
+
+def test_a_shard_that_cannot_be_read_is_not_called_damaged(root: Path) -> None:
+    shard_of(root / "dataset", "b.mp4").chmod(0)
+    with modes_count():
+        result, found = (
+            CliRunner().invoke(app, ["verify", str(root / "dataset"), *options]) for options in ([], ["--json"])
+        )
+    assert (result.exit_code, "not read: 2 of 3 videos: a.mp4, b.mp4" in result.stdout) == (1, True), result.output
+    assert "damaged" not in result.stdout
+    said = json.loads(found.stdout)
+    assert (found.exit_code, said["damaged"], said["unread"]) == (1, [], ["a.mp4", "b.mp4"])
+    shard_of(root / "dataset", "c.mp4").unlink()
+    with modes_count():
+        result = CliRunner().invoke(app, ["verify", str(root / "dataset")])
+    assert (result.exit_code, "damaged: 1 of 3 videos: c.mp4" in result.stdout) == (3, True), result.output
+
+
+def test_a_lost_root_is_damage_as_a_damaged_one_is(root: Path) -> None:
+    (root / "dataset" / "zarr.json").write_text("{")
+    assert CliRunner().invoke(app, ["verify", str(root / "dataset")]).exit_code == 3
+    (root / "dataset" / "zarr.json").unlink()
+    assert CliRunner().invoke(app, ["verify", str(root / "dataset")]).exit_code == 3
+    assert CliRunner().invoke(app, ["info", str(root / "dataset")]).exit_code == 1
 
 
 def test_sources_that_are_none_of_the_damaged_videos_are_refused(root: Path) -> None:
