@@ -16,6 +16,7 @@ from ..manifests.tables import empty
 from ..storage.interface import Storage
 from ..wording import counted
 from .dataset_profile import refuse_other_profile
+from .job_report import report_of
 from .outcome import Planned, Report
 from .planning.deciding import FindLost, decide
 from .planning.how import How
@@ -24,7 +25,7 @@ from .planning.window_plans import WindowPlan, WindowPlanner
 from .preflight import refuse_own_memory, try_tools
 from .progress.job_status import read_status
 from .progress.tally import Tally, ignore
-from .sources.changed import changed_failure
+from .running import Totals
 from .sources.source_listing import Listing
 from .sources.where_to_look import Looking
 from .units_of_work.unit_results import Failure
@@ -54,33 +55,32 @@ def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Re
         sums.add(plan)
         seen = sum(each.to_prepare + each.there + len(each.kept) for each in sums.surveys)
         how.tally.note(f"planning; {seen} of {counted(len(listing.table), 'source')}")
-    survey, lost, source_bytes = together(sums.surveys), sums.lost, sums.source_bytes.total
-    return Report(
-        sources=len(listing.table) + len(decided.left_out),
-        already_there=survey.there,
-        videos_added=0,
-        frames_added=0,
-        bytes_added=0,
-        seconds=how.tally.seconds,
-        failures=(
-            *sums.unreadable,
-            *(changed_failure(item, lost) for item in survey.kept),
-            *decided.aside.values(),
-        ),
+    survey = together(sums.surveys)
+    report = report_of(
+        decided,
+        # None of those that would be replaced is one that failed to be.
+        replace(survey, replaced=frozenset()),
+        Totals(failures=sums.unreadable),
+        how,
         snapshot=snapshot,
-        lost=tuple(sorted(lost.keys() - sums.again)),
-        outdated=tuple(item.source.id for item in survey.kept),
-        relabelled=decided.relabelled,
-        dropped=decided.left_out,
+        manifest=before,
+        num_sources=decided.num_sources or 0,
+        mixed=(),
+        became_text=(),
+        hiding=(),
+    )
+    return replace(
+        report,
+        lost=tuple(each for each in report.lost if each not in sums.again),
         planned=Planned(
             sources=sums.sources,
-            source_bytes=source_bytes,
+            source_bytes=sums.source_bytes.total,
             frames=sums.frames,
             sources_with_frames=sums.with_frames,
             silent=tuple(sorted(sums.silent)),
             made_again=len(survey.replaced | sums.again),
             replaced=tuple(sorted(survey.replaced)),
-            bytes=_bytes_as_before(out, source_bytes),
+            bytes=_bytes_as_before(out, sums.source_bytes.total),
         ),
     )
 

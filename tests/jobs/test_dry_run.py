@@ -195,6 +195,31 @@ def test_videos_of_lost_shards_count_as_to_be_made_again(corpus: Path, tmp_path:
     assert (status, report["planned"]["made_again"], report["lost"]) == (3, 1, ["b.mp4"])
 
 
+def test_it_reports_as_the_job_does_what_both_know(corpus: Path, tmp_path: Path) -> None:
+    """A lost video whose source has changed is not outdated, and the reason of a source that is gone says what of its
+    video is lost."""
+    dataset = tmp_path / "dataset"
+    (corpus / "c.mp4").write_bytes((corpus / "a.mp4").read_bytes())
+    make_dataset([corpus], dataset)
+    for name in current_manifest(dataset).shards.name.texts():
+        shard_path(dataset, name).unlink()
+    (corpus / "list.csv").write_text("path\na.mp4\nb.mp4\nc.mp4\n")
+    (corpus / "a.mp4").unlink()
+    video(corpus / "b.mp4", 30, first_number=300)
+    (corpus / "c.mp4").unlink()
+    status, report = dry(corpus / "list.csv", dataset)
+    job = run("prep", corpus / "list.csv", "--out", dataset, "--runner", "inline", "--json")
+    done = json.loads(job.stdout)
+    assert (status, job.exit_code) == (3, 3)
+    assert report["lost"] == done["lost"] == ["a.mp4", "b.mp4", "c.mp4"]
+    for name in ("outdated", "equal_contents", "sources", "already_there"):
+        assert report[name] == done[name], name
+    for each in (report, done):
+        context = {failure["id"]: failure["reason"].partition("; its frames")[2] for failure in each["failures"]}
+        assert "are lost" in context["a.mp4"]
+        assert "are lost" in context["c.mp4"]
+
+
 def test_it_needs_no_lock_and_refuses_what_the_job_would_refuse(corpus: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     make_dataset([corpus], dataset)
