@@ -122,6 +122,8 @@ def _problems(report: job.Report) -> list[str]:
 
 def _planned(planned: job.Planned) -> Iterator[str]:
     """What a dry run says of what would be prepared."""
+    if planned.job_runs:
+        yield "a job writes to the dataset now; of that only what it has published counts as done"
     if not planned.sources:
         yield "would prepare nothing"
         return
@@ -138,6 +140,8 @@ def _planned(planned: job.Planned) -> Iterator[str]:
             f"{counted(len(planned.silent), 'source')} may fail, as the header does not say that it is a video: "
             f"{some_of(planned.silent)}"
         )
+    if planned.failed_before:
+        yield f"{counted(len(planned.failed_before), 'source')} failed before: {some_of(planned.failed_before)}"
     if planned.bytes is None:
         yield "how much room they take: prepare some of them first, and --dry-run tells it of the others"
     else:

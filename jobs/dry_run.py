@@ -4,10 +4,11 @@ written, and no Ray is started."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..errors import ShortGopError
+from ..errors import TooManyFailuresError
 from ..manifests.dataset_files import root_file
 from ..manifests.dataset_files.in_place import writing_in_place
 from ..manifests.dataset_files.snapshots import open_manifest
@@ -23,13 +24,16 @@ from .planning.how import How
 from .planning.survey import Survey, together
 from .planning.window_plans import WindowPlan, WindowPlanner
 from .preflight import refuse_own_memory, try_tools
-from .progress.job_status import read_status
+from .progress.job_status import JobStatus, status_changed, status_left
 from .progress.tally import Tally, ignore
 from .running import Totals
+from .sources.failing import MaxFailures
+from .sources.known_failures import recorded_failures
 from .sources.source_listing import Listing
 from .sources.where_to_look import Looking
 from .units_of_work.unit_results import Failure
 from .units_of_work.units import BytesOfFiles
+from .units_of_work.where import Where
 
 
 def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Report:
@@ -47,15 +51,19 @@ def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Re
     listing.complete()
     # Without a dataset there are no failures that could be set aside.
     how = replace(how, retry_failed=how.retry_failed or snapshot is None)
-    decided = decide(listing, out, before, how, find_lost, dry_run=True)
+    # Without a job that encodes, joining a cluster costs more than looking at sources here.
+    decided = decide(listing, out, before, replace(how, where=Where("inline")), find_lost, dry_run=True)
     # No progress counts the frames: none of them is encoded.
     planner = WindowPlanner(listing, decided, replace(how, tally=Tally(ignore)), Looking(how.window_sources))
-    sums = _Sums(decided.known.lost)
+    failed_before = {failed for failed, _ in recorded_failures(out).failures} if is_there else set[str]()
+    sums = _Sums(decided.known.lost, failed_before)
     for plan in planner.plans(bool):
         sums.add(plan)
         seen = sum(each.to_prepare + each.there + len(each.kept) for each in sums.surveys)
-        how.tally.note(f"planning; {seen} of {counted(len(listing.table), 'source')}")
-    survey = together(sums.surveys)
+        how.tally.note(f"planning; {seen} of {counted(len(listing.table) - len(decided.aside), 'source')}")
+    num_sources = decided.num_sources or 0
+    _refuse_too_many(how.max_failures, sums.unreadable, num_sources)
+    survey, (_, job) = together(sums.surveys), status_left(out)
     report = report_of(
         decided,
         # None of those that would be replaced is one that failed to be.
@@ -64,7 +72,7 @@ def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Re
         how,
         snapshot=snapshot,
         manifest=before,
-        num_sources=decided.num_sources or 0,
+        num_sources=num_sources,
         mixed=(),
         became_text=(),
         hiding=(),
@@ -78,9 +86,11 @@ def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Re
             frames=sums.frames,
             sources_with_frames=sums.with_frames,
             silent=tuple(sorted(sums.silent)),
+            failed_before=tuple(sorted(sums.failed_before)),
             made_again=len(survey.replaced | sums.again),
             replaced=tuple(sorted(survey.replaced)),
-            bytes=_bytes_as_before(out, sums.source_bytes.total),
+            bytes=_bytes_as_before(job, sums.source_bytes.total),
+            job_runs=_runs(out, job),
         ),
     )
 
@@ -88,15 +98,17 @@ def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Re
 @dataclass
 class _Sums:
     """What the windows of a job would prepare. A large corpus has a thousand windows, and memory holds one. `lost` says
-    what is wrong with the lost videos of the dataset; those of `again` would be made again. `unreadable` are sources
-    that cannot be looked at."""
+    what is wrong with the lost videos of the dataset; those of `again` would be made again. `failed_ids` are the
+    failures that the dataset records. `unreadable` are sources that cannot be looked at."""
 
     lost: Mapping[str, str]
+    failed_ids: Collection[str]
     surveys: list[Survey] = field(default_factory=list)
     again: set[str] = field(default_factory=set)
     unreadable: list[Failure] = field(default_factory=list)
     source_bytes: BytesOfFiles = field(default_factory=BytesOfFiles)
     silent: list[str] = field(default_factory=list)
+    failed_before: list[str] = field(default_factory=list)
     sources: int = 0
     frames: int = 0
     with_frames: int = 0
@@ -114,14 +126,31 @@ class _Sums:
             self.with_frames += bool(expected.frames or expected.seconds)
             if expected.is_silent:
                 self.silent.append(source.id)
+            if source.id in self.failed_ids:
+                self.failed_before.append(source.id)
 
 
-def _bytes_as_before(out: Storage, source_bytes: int) -> int | None:
+def _refuse_too_many(limit: MaxFailures | None, failures: Sequence[Failure], num_sources: int) -> None:
+    """TooManyFailuresError if already those failures end the job that are known before anything is encoded."""
+    if limit is not None and limit.is_exceeded(len(failures), num_sources):
+        raise TooManyFailuresError(
+            f"{len(failures)} of {counted(num_sources, 'source')} cannot be prepared, more than --max-failures {limit} "
+            f"allows, {failures[0].id} for one: {failures[0].reason}; a dry run without --max-failures names them all"
+        )
+
+
+def _bytes_as_before(job: JobStatus | None, source_bytes: int) -> int | None:
     """How many bytes the jobs before would have made of so many bytes of sources; None if they made none. How long it
     would take is not said: of a job of some sources most is the start of Ray and of its workers."""
-    with contextlib.suppress(ShortGopError, OSError):
-        # Of sources that all failed nothing was made.
-        history = [each for each in read_status(out).history if each.bytes_in and each.bytes_out]
-        if history:
-            return source_bytes * sum(each.bytes_out for each in history) // sum(each.bytes_in for each in history)
-    return None
+    # Of sources that all failed nothing was made.
+    history = [each for each in (() if job is None else job.history) if each.bytes_in and each.bytes_out]
+    if not history:
+        return None
+    return source_bytes * sum(each.bytes_out for each in history) // sum(each.bytes_in for each in history)
+
+
+def _runs(out: Storage, job: JobStatus | None) -> bool:
+    """Whether a job writes to the dataset, as far as its status tells."""
+    if job is None or job.state != "running" or job.has_died:
+        return False
+    return not job.may_be_dead(time.time(), status_changed(out, job))

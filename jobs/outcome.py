@@ -17,10 +17,11 @@ class Planned:
     """What a job would prepare, as far as it is known before anything is encoded: so many `sources`, whose files have
     `source_bytes`. `frames` are those that the headers of `sources_with_frames` of them tell. Of others the header says
     nothing, or was not read: that of files in stores, where there are a thousand or more, of pictures and of tars.
-    `silent` are the ids of those whose header was read and says nothing: the file is damaged, or no video. `made_again`
-    of them are sources of videos that the dataset has: lost ones, and those that would be `replaced` as their sources
-    have changed. `bytes` is how much the job would add to the dataset, if that goes by the bytes of sources as in the
-    jobs before it; None before the first one.
+    `silent` are the ids of those whose header was read and says nothing: the file is damaged, or no video, and
+    `failed_before` the ids of those that failed in an earlier job. `made_again` of them are sources of videos that the
+    dataset has: lost ones, and those that would be `replaced` as their sources have changed. `bytes` is how much the
+    job would add to the dataset, if that goes by the bytes of sources as in the jobs before it; None before the first
+    one. `job_runs`: a job writes to the dataset now; of that only what it has published counts as done.
     """
 
     sources: int
@@ -28,9 +29,11 @@ class Planned:
     frames: int
     sources_with_frames: int
     silent: tuple[str, ...] = ()
+    failed_before: tuple[str, ...] = ()
     made_again: int = 0
     replaced: tuple[str, ...] = ()
     bytes: int | None = None
+    job_runs: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,11 @@ from datasets import current_manifest, make_dataset
 from file_permissions import modes_count
 from labelled_videos import run
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.progress.status_board import StatusBoard
+from shortgop.jobs.sources.failing import WORKER_DIED
+from shortgop.manifests.dataset_files.parts import write_part
+from shortgop.manifests.dataset_files.publish import publish
+from shortgop.manifests.tables import empty, failures_table
 from shortgop.prep.profile import Profile
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
@@ -220,11 +226,59 @@ def test_it_reports_as_the_job_does_what_both_know(corpus: Path, tmp_path: Path)
         assert "are lost" in context["c.mp4"]
 
 
+def test_sources_that_failed_before_are_named(corpus: Path, tmp_path: Path) -> None:
+    dataset = tmp_path / "dataset"
+    (corpus / "page.mp4").write_text("<html>")
+    make_dataset([corpus], dataset)
+    video(corpus / "c.mp4", first_number=400)
+    assert dry(corpus, dataset)[1]["planned"]["failed_before"] == ["page.mp4"]
+    said = run("prep", corpus, "--out", dataset, "--dry-run").stdout
+    assert "would prepare 2 sources" in said
+    assert "1 source failed before: page.mp4\n" in said
+
+
+def test_failures_that_are_known_end_it_where_they_would_end_the_job(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "list.csv").write_text("path\na.mp4\nb.mp4\nc.mp4\nd.mp4\n")
+    for limit, status in (("1", 1), ("49%", 1), ("2", 3), ("50%", 3)):
+        for options in (["--dry-run"], ["--runner", "inline"]):
+            done = run("prep", corpus / "list.csv", "--out", tmp_path / limit, "--max-failures", limit, *options)
+            assert done.exit_code == status, done.output
+            if status == 1:
+                assert f"more than --max-failures {limit} allows" in done.stderr
+
+
+def test_the_last_progress_counts_all_that_are_not_set_aside(corpus: Path, tmp_path: Path) -> None:
+    dataset = DiskStorage(tmp_path / "dataset")
+    make_dataset([corpus / "a.mp4"], dataset)
+    row = ("b.mp4", "b.mp4", f"{WORKER_DIED} 4 times", 1, str(corpus / "b.mp4"))
+    write_part(dataset, "f" * 16, replace(empty(), failures=failures_table([row])))
+    publish(dataset)
+    video(corpus / "c.mp4", first_number=400)
+    said = run("prep", corpus, "--out", dataset.url, "--dry-run")
+    assert "planning; 2 of 2 sources" in said.stderr
+    assert "it was set aside" in said.stderr
+
+
+def test_no_cluster_is_joined(corpus: Path, tmp_path: Path) -> None:
+    """More sources than those of two windows are looked at on the cluster, if a job follows."""
+    for number in range(5):
+        video(corpus / f"{number}.mp4", 10, first_number=400 + 10 * number)
+    dataset = DiskStorage(tmp_path / "dataset")
+    make_dataset([corpus], dataset)
+    nobody = Where(address="127.0.0.1:1")
+    report = prepare([str(corpus)], dataset, Profile(), where=nobody, window_sources=2, dry_run=True)
+    assert report.already_there == 7
+
+
 def test_it_needs_no_lock_and_refuses_what_the_job_would_refuse(corpus: Path, tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     make_dataset([corpus], dataset)
     with DiskStorage(dataset).lock():
-        assert dry(corpus, dataset)[0] == 0
+        status, report = dry(corpus, dataset)
+    assert (status, report["planned"]["job_runs"]) == (0, False)
+    running = StatusBoard([]).status()
+    (dataset / ".status.json").write_text(json.dumps(asdict(running)))
+    assert "a job writes to the dataset now" in run("prep", corpus, "--out", dataset, "--dry-run").stdout
     other = run("prep", corpus, "--out", dataset, "--dry-run", "--gop", "8")
     assert (other.exit_code, "was prepared with other options" in other.stderr) == (2, True)
     page = run("prep", corpus, "--out", dataset, "--dry-run", "--report", tmp_path / "page.html")
