@@ -31,6 +31,8 @@ EXIT_SOMETHING_MISSING = 3
 EXIT_NOT_HEARD_OF = 4
 # So that a job that is begun each day can tell "yesterday's still runs" from a failure.
 EXIT_BUSY = 5
+SAYS_BUSY = "Exit status 5: another job is writing to the dataset."
+"""What the help of each command says that writes to one."""
 # 128 and the number of the signal, as shells say of what a signal ended: here Ctrl-C.
 EXIT_INTERRUPTED = 130
 _OF_SIGNALS = 128

@@ -16,7 +16,7 @@ import typer
 from ..errors import DatasetWarning, UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import EXIT_SOMETHING_MISSING, app, err, errors, out
+from .app import EXIT_SOMETHING_MISSING, SAYS_BUSY, app, err, errors, out
 from .job_reports import show_types, some_of
 from .parameters import (
     CutsOption,
@@ -45,7 +45,7 @@ FromOption = Annotated[
 ]
 
 
-@app.command(short_help="Set columns of videos, without encoding.")
+@app.command(short_help="Set columns of videos, without encoding.", epilog=SAYS_BUSY)
 def annotate(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     labels: Annotated[
@@ -131,7 +131,7 @@ def print_unknown(ids: Sequence[str], near: Sequence[str], more: str = "") -> No
         )
 
 
-@app.command(short_help="Take videos out of a dataset.")
+@app.command(short_help="Take videos out of a dataset.", epilog=SAYS_BUSY)
 def drop(
     dataset: DatasetArgument,
     ids: Annotated[
@@ -144,15 +144,19 @@ def drop(
 ) -> None:
     """Take videos out of a dataset: no later snapshot has them, and prep leaves them out. `gc` removes their bytes.
 
-    Exit status: 0 all ids are out, 3 some never were in the dataset; the others are out.
+    Exit status: 0 all ids are out, 3 some never were in the dataset; the others are out. A list
+    without ids takes nothing out.
     """
     with errors():
         from ..manifests.id_patterns import pattern_of_folder
         from ..manifests.operations.drop import drop as take_out
 
         listed = ids_in(from_file)
-        if not ids and not listed:
+        if not ids and from_file is None:
             raise UsageError("no ids given; name ids of videos, patterns such as 'kitchen/*', or a file with --from")
+        if from_file is not None and not listed:
+            # As in a job of each day, whose list is empty on most days.
+            err.print_line(f"{_name_of(from_file)} has no ids")
         done = take_out(storage_at(dataset), listed, patterns=ids or (), dry_run=dry_run)
         if as_json:
             print_json({**dataclasses.asdict(done), "dry_run": dry_run})
@@ -198,19 +202,25 @@ def ids_in(file: Path | None) -> list[str]:
         lines = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read().split("\n")
     except (OSError, UnicodeDecodeError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UsageError(f"cannot read the ids in {file}: {why}; give a text file with an id on each line") from error
+        raise UsageError(
+            f"cannot read the ids in {_name_of(file)}: {why}; give a text file with an id on each line"
+        ) from error
     return [line for line in lines if line.strip()]
+
+
+def _name_of(file: Path) -> str:
+    return "standard input" if str(file) == "-" else str(file)
 
 
 def some_ids_in(file: Path | None, others: Sequence[str] | None) -> list[str]:
     """`ids_in`. UsageError if there is a file and neither it nor `others` name an id."""
     listed = ids_in(file)
     if file is not None and not listed and not others:
-        raise UsageError(f"{file} has no ids; give a text file with an id on each line")
+        raise UsageError(f"{_name_of(file)} has no ids; give a text file with an id on each line")
     return listed
 
 
-@app.command(short_help="Remove the bytes of what is no longer in a dataset.")
+@app.command(short_help="Remove the bytes of what is no longer in a dataset.", epilog=SAYS_BUSY)
 def gc(
     dataset: DatasetArgument,
     dry_run: DryRunOption = False,

@@ -12,7 +12,7 @@ import typer
 from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..wording import byte_size, counted
-from .app import EXIT_SOMETHING_MISSING, app, err, errors, out
+from .app import EXIT_SOMETHING_MISSING, SAYS_BUSY, app, err, errors, out
 from .edit_commands import DryRunOption, FromOption, print_unknown, some_ids_in
 from .job_reports import some_of
 from .parameters import DatasetArgument, JsonOption, KeepSnapshotsOption, VideosOption
@@ -28,7 +28,7 @@ IncludeDroppedOption = Annotated[
 OutOption = Annotated[str, typer.Option("--out", metavar="DATASET", help="The folder or URL to write to.")]
 
 
-@app.command(short_help="Copy a dataset, or some of its videos.")
+@app.command(short_help="Copy a dataset, or some of its videos.", epilog=SAYS_BUSY)
 def copy(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="The folder or URL of the copy, new or existing.")],
@@ -53,7 +53,7 @@ def copy(  # noqa: PLR0917  # typer makes options of them
     )  # fmt: skip
 
 
-@app.command(short_help="Put the videos of several datasets into one.")
+@app.command(short_help="Put the videos of several datasets into one.", epilog=SAYS_BUSY)
 def merge(
     datasets: Annotated[list[str], typer.Argument(metavar="DATASET", help="Folders or URLs that prep wrote to.")],
     out_place: OutOption,
@@ -135,7 +135,7 @@ def _notices(done: Copied, source: str, target: str) -> Iterator[str]:
         )
 
 
-@app.command(short_help="Put small shards together.")
+@app.command(short_help="Put small shards together.", epilog=SAYS_BUSY)
 def compact(
     dataset: DatasetArgument,
     dry_run: DryRunOption = False,
@@ -175,7 +175,7 @@ def compact(
                 out.print_line(f"{done.layers} layers of the snapshot {became} one")
 
 
-@app.command()
+@app.command(epilog=SAYS_BUSY)
 def rollback(
     dataset: DatasetArgument,
     snapshot: Annotated[

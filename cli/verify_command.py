@@ -16,7 +16,7 @@ from ..errors import UsageError
 from ..storage.locate import storage_at
 from ..storage.network import OF_A_JOB
 from ..wording import byte_size, counted
-from .app import EXIT_FAILED, EXIT_SOMETHING_MISSING, app, end_tidily_on_signals, err, errors, out
+from .app import EXIT_FAILED, EXIT_SOMETHING_MISSING, SAYS_BUSY, app, end_tidily_on_signals, err, errors, out
 from .job_reports import print_report, recovery_lines, root_lines, some_of
 from .parameters import (
     AddressOption,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 _PROBLEMS_SHOWN = 5
 
 
-@app.command(short_help="Check every GOP's bytes against its CRC and structure.")
+@app.command(short_help="Check every GOP's bytes against its CRC and structure.", epilog=SAYS_BUSY)
 def verify(  # noqa: PLR0917  # typer makes options of them
     dataset: DatasetArgument,
     sources: Annotated[

@@ -184,7 +184,8 @@ prepare = _warning_of_failures(prepare_without_warning)
 def _failures_text(report: Report) -> str:
     failures, outdated = report.failures, len(report.outdated)
     failed = len(failures) - outdated
-    counts = [f"{failed} of {counted(report.sources, 'source')} could not be prepared"] if failed else []
+    verb = "could not" if report.planned is None else "cannot"
+    counts = [f"{failed} of {counted(report.sources, 'source')} {verb} be prepared"] if failed else []
     counts += [f"{counted(outdated, 'source')} changed and not replaced"] if outdated else []
     more = "all are" if len(failures) > 1 else "that is"
     begin = "; the paths of a list may begin in another folder: list_root names it" if report.found_no_source else ""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import DatasetBusyError, DatasetError, UnreadableDataError
+from ...errors import DatasetBusyError, DatasetError, UnreadableDataError, UsageError
 from ...storage.disk_lock import this_holder
 from ...storage.interface import Storage, Stored
 from ...whole_files import discard, discarding, writing
@@ -46,8 +46,8 @@ def publish(dataset: Storage, profile: Mapping[str, Any] | None = None, *, whole
     many parts, such as a job leaves that could not publish, several snapshots are made, one after the other, so that
     memory is bounded.
 
-    `profile` is that of the calling job. DatasetBusyError if another job published at the same time, or gave the
-    dataset another profile; this job's results stay in its parts.
+    `profile` is that of the calling job. DatasetBusyError if another job published at the same time, UsageError
+    if one gave the dataset another profile; this job's results stay in its parts.
     """
     snapshot, is_all = _publish_some(dataset, profile, whole=whole)
     while not is_all:
@@ -61,7 +61,7 @@ def _publish_some(dataset: Storage, profile: Mapping[str, Any] | None, *, whole:
     listed_before = snapshots(dataset)
     root = catch_up(dataset, listed_before)
     if profile is not None and differing(root.profile, profile):
-        raise DatasetBusyError(
+        raise UsageError(
             f"another job has given {dataset} other options meanwhile, so the videos of this one are left out; choose "
             "another --out",
             file=dataset.url,

@@ -194,6 +194,14 @@ def test_a_folder_that_is_no_dataset_is_exit_status_1(command: str, tmp_path: Pa
     assert f"{tmp_path} holds no dataset" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "command", ["prep", "annotate", "drop", "gc", "rollback", "copy", "merge", "compact", "verify"]
+)
+def test_the_help_of_each_command_that_writes_names_the_status_of_a_dataset_in_use(command: str) -> None:
+    said = " ".join(run(command, "--help").stdout.split())
+    assert "5 another job is writing to the dataset" in said.replace("5:", "5")
+
+
 def test_a_variable_that_no_shell_replaced_is_told(dataset: Path, tmp_path: Path) -> None:
     for command in (["info", "$HOME/nowhere"], ["prep", "${HOME}/nowhere", "--out", str(tmp_path / "new")]):
         assert "$HOME in it is not replaced: leave single quotes away, or write" in run(*command).stderr

@@ -86,6 +86,12 @@ def test_sources_that_are_not_there_are_named_before_anything_is_written(corpus:
     assert dry(listed, tmp_path / "dataset", "--list-root", str(corpus))[0] == 0
 
 
+def test_python_is_warned_of_sources_that_cannot_be_prepared(corpus: Path, tmp_path: Path) -> None:
+    (corpus / "list.csv").write_text("path\na.mp4\nc.mp4\n")
+    with pytest.warns(shortgop.DatasetWarning, match=r"^1 of 2 sources cannot be prepared: c\.mp4: "):
+        shortgop.prepare(corpus / "list.csv", tmp_path / "dataset", dry_run=True)
+
+
 def test_sources_whose_headers_say_nothing_are_named(corpus: Path, tmp_path: Path) -> None:
     (corpus / "cut.mp4").write_bytes((corpus / "b.mp4").read_bytes()[:500])
     (corpus / "page.mp4").write_text("<html>")

@@ -266,6 +266,17 @@ def test_a_list_of_labels_may_name_what_was_dropped(root: Path) -> None:
     assert run("annotate", "dataset", "labels.csv").exit_code == 3
 
 
+@pytest.mark.parametrize("name", ["-", "ids.txt"])
+def test_a_list_without_ids_takes_nothing_out(root: Path, name: str) -> None:
+    """As that of a job of each day: `shortgop info --json | jq ... | shortgop drop --from -`."""
+    Path("ids.txt").write_text("\n")
+    done = CliRunner().invoke(app, ["drop", "dataset", "--from", name], input="")
+    assert (done.exit_code, len(shortgop.open("dataset"))) == (0, 3), done.output
+    assert f"{'standard input' if name == '-' else name} has no ids" in done.stderr
+    copied = CliRunner().invoke(app, ["copy", "dataset", "copy", "--from", name], input="")
+    assert (copied.exit_code, " has no ids; give a text file" in copied.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
