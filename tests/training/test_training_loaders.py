@@ -142,7 +142,7 @@ def test_batches_that_go_on_are_not_divided_by_accelerate(dataset: shortgop.Clip
     sampler = shortgop.ElasticSampler(dataset, 4, order=shortgop.Continued(4), rank=0, world_size=1)
     loader = DataLoader(dataset, batch_size=4, sampler=sampler)
     options = {"num_processes": 2, "process_index": 0, "put_on_device": False, "split_batches": split}
-    with pytest.raises(UsageError, match="rows, which go on .* give ElasticSampler the rank and world_size, and leave"):
+    with pytest.raises(UsageError, match="where rows go on .* give ElasticSampler the rank and world_size, and leave"):
         draws(loaders.prepare_data_loader(loader, **options))
 
 

@@ -126,8 +126,8 @@ def check_divided_once(world_size: int, *, goes_on: bool) -> None:
     among = ranks_of_accelerate() if world_size > 1 or goes_on else 1
     if among > 1 and goes_on:
         raise UsageError(
-            f"Accelerate divides the batches of this DataLoader among {among} ranks, and their rows, which go on from "
-            "one batch to the next, would not go on there: give ElasticSampler the rank and world_size, and leave the "
+            f"Accelerate divides the batches of this DataLoader among {among} ranks, and where rows go on from batch "
+            "to batch, the sampler has to divide them: give ElasticSampler the rank and world_size, and leave the "
             "DataLoader out of accelerator.prepare"
         )
     if among > 1:

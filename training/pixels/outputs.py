@@ -68,9 +68,10 @@ class Output:
     - `shared`: the name of another output, whose crop and flip it takes, resized to its own `size`; it has no `crop`,
       `scale`, `ratio`, `flip` and `same_for` then.
     - `same_for`: what has the same crop and flip: all frames of a "clip", or all clips of a "video", as models need it
-      that carry a state from clip to clip. Each of Stretches counts as a video. They are the same each time that the
-      videos are gone through; where an order repeats clips within an epoch (Weighted, Systematic, ClassBalanced,
-      ClassBatches, Mixture), others each time. What is random in a `transform` is drawn for each clip all the same.
+      that carry a state from clip to clip. Each entry of `videos=`, such as one of Stretches, counts as a video. They
+      are the same each time that the videos are gone through; where an order repeats clips within an epoch (Weighted,
+      Systematic, ClassBalanced, ClassBatches, Mixture), others each time. What is random in a `transform` is drawn for
+      each clip all the same.
     - `interpolation`: how frames are resized: "bilinear", or "bicubic" as by PIL, both antialiased; or "nearest", for
       masks, with the pixels of torchvision's NEAREST_EXACT.
 

@@ -51,7 +51,7 @@ class Continued:
     of one. To go on in mid-epoch, save `state`, `video` and `start` of all ranks, joined in the order of the ranks,
     beside the sampler's state; then any number of ranks can divide them again.
 
-    A process keeps 24 bytes for each video, and needs 28 more for a moment where an epoch begins. In a Mixture or in
+    A process keeps 24 bytes for each video, and needs 44 more for a moment where an epoch begins. In a Mixture or in
     buckets, in which clips come in another order, it is a UsageError: it takes MixedClips as a whole.
     """
 

@@ -9,7 +9,7 @@ which also say what share of a batch a rank has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -101,7 +101,7 @@ def check_share(draws: Sequence[int] | int) -> None:
     share = share_of(draws)
     if share is not None and share.goes_on and len(draws) != share.samples:
         raise UsageError(
-            f"{len(draws)} clips are read as one batch, and rank {share.rank} of {share.world_size} has "
+            f"a batch of {counted(len(draws), 'clip')} is read, and rank {share.rank} of {share.world_size} has "
             f"{share.samples} rows of each batch of {share.global_batch_size}, which go on from batch to batch: give "
             f"the DataLoader batch_size={share.samples}. Gradients are accumulated over batches that follow one "
             "another, not over some of the rows at a time"
@@ -157,7 +157,9 @@ def one_draw(key: Any, count: int) -> int:
         raise UsageError(f"there is no clip {number}: the dataset has {counted(count, 'clip')}")
     if number < 0:
         return number + count
-    # A Draw stays one.
+    # A Draw stays one. Alone it is no batch, of which rows that go on would have to be all.
+    if isinstance(key, Draw) and key.share is not None and key.share.goes_on:
+        return type(key).of(number, replace(key.share, goes_on=False))
     return key if isinstance(key, Draw) else number
 
 
