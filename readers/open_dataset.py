@@ -76,7 +76,7 @@ def open(  # noqa: A001
     - `size`: resize to (height, width), or to a short side of this length, for which (224,) stands too, as with
       torchvision's Resize.
     - `interpolation`: how it is resized: "bilinear", or "bicubic" as by PIL, both antialiased; or "nearest", for masks,
-      with the pixels of torchvision's NEAREST_EXACT.
+      with the pixels of torchvision's NEAREST_EXACT, save where a middle lies just between two pixels.
     - `dtype`: torch.uint8, or torch.float32, torch.float16 or torch.bfloat16 with values from 0 to 1.
     - `normalize`: (mean, std), a number for each channel or one for all: values from 0 to 1, less mean, divided by std.
     - `color`: "rgb"; "ycbcr", planes Y, Cb and Cr of full size, from 0 to 255 as in JPEG, by the video's own matrix;

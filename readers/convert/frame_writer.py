@@ -186,9 +186,11 @@ class FrameWriter:
         """The whole frame in a format of libswscale; resized if the geometry does."""
         if geometry.scales and self._pixels.interpolation != "bilinear":
             # PyAV cannot pass the parameters of the cubic filter, and libswscale's own are sharper.
+            of = f"a frame in {frame.format.name} with matrix coefficients {int(frame.colorspace)}"
+            why = "libswscale is not found in PyAV here, so frames are" if swscale.library() is None else f"{of} is"
             raise UsageError(
-                f"a frame in {frame.format.name} with matrix coefficients {int(frame.colorspace)} is resized through "
-                f'PyAV, which has only interpolation="bilinear"; it is {self._pixels.interpolation!r}'
+                f'{why} resized through PyAV\'s converter, which has only interpolation="bilinear": leave out '
+                f"interpolation={self._pixels.interpolation!r}"
             )
         if self._reformatter is None:
             self._reformatter = VideoReformatter()

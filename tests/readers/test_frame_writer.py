@@ -229,6 +229,16 @@ def test_nearest_pixels_are_those_of_torch_s_nearest_exact(
             assert torch.equal(torch.from_numpy(found), interpolate(whole[None], size, mode="nearest-exact")[0])
 
 
+def test_one_writer_takes_nearest_pixels_for_planes_and_for_packed_pixels() -> None:
+    """As two outputs of one clip do that have other layouts."""
+    frame = make_frame(64, 96, matrix=1)
+    options: dict[str, Any] = {"size": (32, 48), "interpolation": "nearest"}
+    writer = FrameWriter(FrameFormat(**options).pixels)
+    for order in ("NCHW", "NHWC", "NCHW"):
+        found = written(frame, writer, dimension_order=order, **options)
+        assert np.array_equal(found, written(frame, dimension_order=order, **options))
+
+
 @pytest.mark.parametrize("crop", [None, (2, 4, 34, 50)])
 def test_nearest_planes_are_each_plane_s_own_samples(crop: Any) -> None:
     frame = make_frame(66, 98, matrix=1)
@@ -258,7 +268,9 @@ def test_where_pyav_has_to_resize_bicubic_is_refused(monkeypatch: pytest.MonkeyP
     frame = make_frame(64, 96, matrix=1)
     without_the_library(monkeypatch)
     assert np.array_equal(written(frame, interpolation="bicubic"), written(frame))
-    with pytest.raises(UsageError, match="a frame in yuv420p with .*PyAV.*only interpolation=\"bilinear\".*'bicubic'"):
+    with pytest.raises(
+        UsageError, match="libswscale is not found .* only interpolation=\"bilinear\": leave .*'bicubic'"
+    ):
         written(frame, size=(32, 48), interpolation="bicubic")
 
 

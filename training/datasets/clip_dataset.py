@@ -66,7 +66,7 @@ class ClipDataset(DrawnItems):
     Parameters:
 
     - `dataset`: the path of a prepared dataset, or a shortgop.Dataset. With a path, what is not named here is passed
-      on to shortgop.open: `size`, `crop`, `dtype`, `normalize`, `threads`, `device`, `snapshot`, ...
+      on to shortgop.open: `size`, `crop`, `interpolation`, `dtype`, `normalize`, `threads`, `device`, ...
     - `clips`: a policy (AllClips, RandomClips, UniformClips, CenterClips, RandomFrames, SegmentFrames, ClipsBy,
       ClipsAt), a ClipTable, or a MultiRate or Offsets alone, which stands for RandomClips of it.
     - `outputs`: what frames become, as a dict of shortgop.Output by name: several of them are made of one decode, and

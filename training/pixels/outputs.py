@@ -73,7 +73,7 @@ class Output:
       Systematic, ClassBalanced, ClassBatches, Mixture), others each time. What is random in a `transform` is drawn for
       each clip all the same.
     - `interpolation`: how frames are resized: "bilinear", or "bicubic" as by PIL, both antialiased; or "nearest", for
-      masks, with the pixels of torchvision's NEAREST_EXACT.
+      masks, with the pixels of torchvision's NEAREST_EXACT, save where a middle lies just between two pixels.
 
     Crops and flips are a function of the dataset's seed, the output's name and the draw (with same_for="video" of the
     epoch and the video's place in the dataset), so they do not depend on workers, batches or ranks, and differ from

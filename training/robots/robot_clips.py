@@ -81,7 +81,7 @@ class LeRobotClips(ClipDataset):
     Parameters:
 
     - `dataset`: as for ClipDataset. With a path, what is not named here is passed on to shortgop.open, and is the same
-      for all cameras: `size`, `crop`, `dtype`, `normalize`, ...
+      for all cameras: `size`, `crop`, `interpolation`, `dtype`, ...
     - `robot`: the LeRobot dataset that was prepared, a folder or a URL: its rows are read from there.
     - `delta_timestamps`: of cameras and columns, the times in seconds from the item's frame on. What is not in it comes
       at the item's frame alone.
