@@ -81,8 +81,8 @@ def video_beside(name: str, videos: Collection[str]) -> tuple[str, str] | None:
 
 
 def labels_beside(top: Path, on_large: Callable[[str], None] = lambda _file: None) -> list[Labels]:
-    """What the files beside the videos in a folder, and in those below it, say of them: a line for each video that has
-    one. Paths are those below the folder. `on_large` is called with each file that is too large for a label.
+    """What the files beside the videos in a folder, and in those below it, say of them: a line for each video that gets
+    a column. Paths are those below the folder. `on_large` is called with each file that is too large for a label.
 
     UsageError where no video has such a file, where two of them give a video one column, and names one that cannot be
     read.
@@ -94,7 +94,7 @@ def labels_beside(top: Path, on_large: Callable[[str], None] = lambda _file: Non
             "give another folder, or a list of labels",
             file=str(top),
         )
-    return found
+    return [line for line in found if line.columns]
 
 
 def _labels_in(top: Path, folder: Path, files: list[str], on_large: Callable[[str], None]) -> Iterator[Labels]:

@@ -99,11 +99,13 @@ def captions_lost(
     """What is said of videos and pictures with captions beside them in the folders of a job with these arguments: of
     the first of each that has no columns in the dataset, of which one may be the caption under another name."""
     # There may be one in each of a million folders.
-    video = next((place for place in places if is_video_name(place) and not columns_at(place)), None)
+    videos = filter(is_video_name, places)
+    video = next((place for place in videos if not columns_at(place)), None)
     if video is not None:
         folders = [str(absolute(Path(from_home(each)))) for each in arguments if can_be_a_path(each)]
         folder = next((each for each in folders if _is_below(each, video)), posixpath.dirname(video))
-        others = ", and the same with each other folder that was given," if len(folders) > 1 else ","
+        has_more = any(not _is_below(folder, place) and not columns_at(place) for place in videos)
+        others = ", and the same with each other folder that has such files," if has_more else ","
         yield (
             f"{video.rpartition('.')[0]}{_CAPTION}: not read, as a folder stands for its video files alone; "
             f"`shortgop annotate DATASET {shlex.quote(folder)}`{others} when they are in the dataset, gives the videos "

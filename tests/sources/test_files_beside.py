@@ -121,6 +121,16 @@ def test_large_files_are_left_out_and_the_first_is_named(tmp_path: Path) -> None
     assert shortgop.open(tmp_path / "dataset")[0].attributes == {"txt": "A cat."}
 
 
+@pytest.mark.parametrize(("name", "text"), [("1.txt", "x" * 1_000_001), ("1.id", "7"), ("1.json", "{}")])
+def test_files_that_make_no_column_are_not_counted_as_columns(tmp_path: Path, name: str, text: str) -> None:
+    make(tmp_path / "videos/1.mp4")
+    assert run("prep", tmp_path / "videos", "--out", tmp_path / "dataset", "--runner", "inline").exit_code == 0
+    (tmp_path / "videos" / name).write_text(text)
+    done = run("annotate", tmp_path / "dataset", tmp_path / "videos")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("0 videos changed; snapshot ")
+
+
 def test_columns_that_hide_the_id_or_the_path_can_be_taken_back(tmp_path: Path) -> None:
     """Tars made them."""
     make(tmp_path / "videos/1.mp4")
@@ -267,12 +277,31 @@ class TestWhatIsSaid:
         told("videos", columns_at=nothing_at)
         assert len(asked) == 1
 
-    def test_names_the_other_folders_that_were_given(self) -> None:
+    @pytest.mark.parametrize(
+        ("arguments", "has_more"),
+        [
+            (["v/a", "v/b"], True),
+            (["v/*"], True),
+            (["v/a", "v/extra.mp4", "list.csv"], False),
+            (["v/a", "v/c"], False),
+            (["v/[ac]"], False),
+        ],
+    )
+    def test_says_whether_other_folders_have_captions(self, arguments: list[str], has_more: bool) -> None:
+        make_empty("v/a/1.mp4", "v/a/deep/1.mp4", "v/b/2.mp4", "v/c/3.mp4", "v/extra.mp4")
+        for name in ("a/1", "a/deep/1", "b/2"):
+            Path(f"v/{name}.txt").touch()
+        Path("list.csv").write_text("path\nv/b/2.mp4\n")
+        (line,) = told(*arguments)
+        assert f"annotate DATASET {Path('v/a').absolute()}`" in line
+        assert ("and the same with each other folder" in line) == has_more
+
+    def test_counts_no_other_folder_whose_videos_have_columns(self) -> None:
         for name in "ab":
             make_empty(f"{name}/{name}.mp4")
             Path(f"{name}/{name}.txt").touch()
-        (line,) = told("a", "b")
-        assert f"annotate DATASET {Path('a').absolute()}`, and the same with each other folder that was given" in line
+        (line,) = told("a", "b", columns_at=lambda place: {"txt"} if "/b/" in place else set())
+        assert "each other folder" not in line
 
     def test_is_nothing_of_other_texts(self) -> None:
         make_empty("videos/1.mp4")
