@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 from ...errors import UsageError
-from .line_values import attributes_of_line, id_of_line
+from .line_values import attributes_of_line, id_of_line, two_files
 from .list_lines import NO_LABELS, batches_of, path_key
 from .source_lists import Row, id_of_path
 from .typed_lines import OnTypes, ignore_types, lines_of
@@ -35,16 +35,18 @@ def read_labels(
     on_types: OnTypes = ignore_types,
     part_of: Callable[[Row], object] = lambda _: None,
 ) -> list[Labels]:
-    """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a `path` that stands
+    """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a file that stands
     for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
     UsageError names the line that is wrong."""
     found: list[Labels] = []
     key = ""
     for place, values in chain.from_iterable(lines_of(file, _KEYS, types or {}, on_types)):
-        key = key or path_key(values, _KEYS)
+        key = key or path_key(values)
         path, row_id = values.get(key), id_of_line(place, values.pop("id", None))
         if not row_id and (not isinstance(path, str) or not path):
             raise UsageError(f"{place} has neither an `id` nor a `{key}`; give one of them")
+        if not row_id and key != "path" and "path" in values:
+            raise two_files(place, key)
         for name in {"path", key}.intersection(NO_LABELS):
             values.pop(name, None)
         columns = attributes_of_line(place, values)

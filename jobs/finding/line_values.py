@@ -17,6 +17,15 @@ def id_of_line(place: str, given: Any) -> str | None:
     return valid_text(row_id) if row_id else None
 
 
+def two_files(place: str, key: str) -> UsageError:
+    """For a line that has a `path` beside the column `key`, which has the files by the list's first line: it may mean
+    either file."""
+    return UsageError(
+        f"{place} has a `path` and a `{key}`, and the list's first line has no `path`; leave `path` out here, or give "
+        "each line one"
+    )
+
+
 def attributes_of_line(place: str, values: dict[str, Any]) -> dict[str, Any]:
     """The columns of a line other than its path and id. UsageError for one that JSON cannot hold."""
     attributes = {}

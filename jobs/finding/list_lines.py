@@ -274,9 +274,10 @@ def _refuse_no_paths(file: str, table: ParquetFile, keys: tuple[str, ...]) -> No
     values are read, which may be whole videos."""
     import pyarrow as pa
 
-    key = path_key(table.schema_arrow.names, keys)
-    if key == "path":
+    names = table.schema_arrow.names
+    if not {*keys}.isdisjoint(names):
         return
+    key = path_key(names)
     kind = table.schema_arrow.field(key).type
     text = kind.value_type if pa.types.is_dictionary(kind) else kind
     if not (pa.types.is_string(text) or pa.types.is_large_string(text)):
@@ -348,10 +349,9 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
     refuse_repeated(file, columns)
 
 
-def path_key(columns: Collection[str], keys: tuple[str, ...] = ("path",)) -> str:
-    """Which of the columns of a list has the file, by those of its first line. `path` if there is one of the `keys`, or
-    none that has."""
-    return "path" if not {*keys}.isdisjoint(columns) else next((name for name in PATHS if name in columns), "path")
+def path_key(columns: Collection[str]) -> str:
+    """Which of the columns of a list has the file, by those of its first line. `path` if none has."""
+    return next((name for name in PATHS if name in columns), "path")
 
 
 def refuse_repeated(file: str, columns: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...errors import UsageError
 from .addresses import is_store_url, shown
-from .line_values import attributes_of_line, id_of_line
+from .line_values import attributes_of_line, id_of_line, two_files
 from .list_lines import NO_LABELS, Line, names_of, path_key
 from .places import can_be_a_path, is_shortest
 from .plain_values import valid_text
@@ -67,8 +67,6 @@ def _rows(lines: list[Line], key: str) -> Iterator[Row]:
     found = []
     for place, values in lines:
         path = values.pop(key, None) if key in NO_LABELS else values.get(key)
-        # A line that has a `path`, where the first has none, may mean another file.
-        path = None if "path" in values else path
         # A message about a line without a path names all its columns.
         found.append((place, path, None if path is None else values.pop("id", None), values))
     texts = _texts([values for _, values in lines])
@@ -76,6 +74,8 @@ def _rows(lines: list[Line], key: str) -> Iterator[Row]:
         if path is None:
             columns = names_of(values.keys() - {key})
             raise UsageError(f"{place} has no `{key}`, only {columns}; give the video's file as `{key}`")
+        if "path" in values:  # and so it is not the key
+            raise two_files(place, key)
         if path == "":
             raise UsageError(f"{place} has an empty `{key}`; give the video's file there, or leave the line out")
         if not isinstance(path, str):

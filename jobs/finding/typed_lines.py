@@ -44,12 +44,13 @@ def _with_types(file: str, keys: tuple[str, ...], types: Mapping[str, str], on_t
         )
     inferred: dict[str, ColumnType] = {}
     kinds: dict[str, str] = {}
+    own = {"path", "id"}
     is_first = True
     for batch in batches_of(file, keys):
         if is_first:
             columns = batch[0][1]
-            key = path_key(columns, keys)
-            own = {"path", "id", *({key} & {*NO_LABELS})}
+            key = path_key(columns)
+            own |= {key}.intersection(NO_LABELS)
             kinds = {name: types.get(name, TEXT) for name in columns if name not in own}
             inferred = {name: ColumnType() for name in kinds if name not in types and name != key}
             is_first = False

@@ -1,7 +1,7 @@
 """What lists have in them: other encodings, other tools' names of columns, and contents that change."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from shortgop.errors import UsageError
+from shortgop.jobs.finding import typed_lines
 from shortgop.jobs.finding.label_lists import read_labels
-from shortgop.jobs.finding.list_lines import first_of_parquet
+from shortgop.jobs.finding.list_lines import Line, batches_of, first_of_parquet
 from shortgop.jobs.finding.source_lists import read_list
 from source_arguments import find_sources, make
 
@@ -72,25 +73,51 @@ def test_a_list_names_files_as_other_tools_do(tmp_path: Path, name: str, column:
     assert {each.id: each.columns for each in read_labels(str(file))} == columns
 
 
-@pytest.mark.parametrize("header", ["path,label", "path,score,label,split"])
-def test_a_list_that_is_replaced_while_it_is_read_is_refused(header: str) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("path,label,score\na.mp4,3,0.5\n", "path,label\na.mp4,3\n"),
+        ("path,label,score\na.mp4,3,0.5\n", "path,score,label,split\na.mp4,3,4,5\n"),
+        ("path,label\n", "path,label\na.mp4,3\n"),
+    ],
+)
+def test_a_list_that_is_replaced_while_it_is_read_is_refused(
+    before: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its columns would have no types: those that were there before are inferred by then."""
-    Path("list.csv").write_text("path,label,score\na.mp4,3,0.5\n")
+    Path("list.csv").write_text(before)
 
-    def replace(_file: str, _types: object) -> None:
-        Path("list.csv").write_text(f"{header}\n{','.join(['a.mp4', '3', '4', '5'][: header.count(',') + 1])}\n")
+    def read_and_replace(file: str, keys: tuple[str, ...]) -> Iterator[list[Line]]:
+        yield from batches_of(file, keys)
+        Path("list.csv").write_text(after)
 
+    monkeypatch.setattr(typed_lines, "batches_of", read_and_replace)
     with pytest.raises(UsageError, match="got other columns while it was read; run the same command"):
-        list(read_list("list.csv", on_types=replace))
+        list(read_list("list.csv"))
 
 
-def test_file_name_is_a_column_like_others_beside_a_path_or_an_id() -> None:
+def test_file_name_is_a_column_like_others_beside_a_path() -> None:
     make("a.mp4")
     Path("list.csv").write_text("path,file_name,video\na.mp4,7,8\n")
     (source,) = find_sources(["list.csv"])
     assert (source.path.rpartition("/")[2], source.attributes) == ("a.mp4", '{"file_name": 7, "video": 8}')
-    Path("labels.csv").write_text("id,file_name,video\na.mp4,7,8\n")
-    assert [each.columns for each in read_labels("labels.csv")] == [{"file_name": 7, "video": 8}]
+
+
+@pytest.mark.parametrize("columns", ["path", "file_name", "video", "video_path", "file_name,video"])
+def test_a_list_with_ids_means_the_same_videos_and_columns_to_prep_and_annotate(columns: str) -> None:
+    """Without an id, also where it is empty, the file says which video it is. Its name is text, also if it is a
+    number."""
+    more = ",8" * columns.count(",")
+    Path("list.csv").write_text(f"id,{columns},label\nv1,1{more},3\n,2{more},4\n")
+    rows, labels = list(read_list("list.csv")), read_labels("list.csv")
+    assert [(row.id, row.path) for row in rows] == [("v1", "1"), (None, "2")]
+    assert [(each.id, each.path) for each in labels] == [("v1", ""), ("2", "2")]
+    assert [each.columns for each in labels] == [json.loads(row.attributes) for row in rows]
+
+
+def test_a_table_with_ids_may_have_numbers_where_others_have_files() -> None:
+    pq.write_table(pa.table({"id": ["v1"], "file_name": [7], "label": [3]}), "labels.parquet")
+    assert [each.columns for each in read_labels("labels.parquet")] == [{"file_name": 7, "label": 3}]
 
 
 def test_of_several_columns_of_files_one_is_taken_for_the_path() -> None:
@@ -106,7 +133,9 @@ def test_of_several_columns_of_files_one_is_taken_for_the_path() -> None:
     [
         (('{"path": "a.mp4", "video": "v1"}', '{"video": "v2", "label": 3}'), "has no `path`, only 'label', 'video'"),
         (('{"file_name": "a.mp4"}', '{"video": "b.mp4"}'), "has no `file_name`, only 'video'"),
-        (('{"video": "a.mp4"}', '{"video": "b.mp4", "path": "c.mp4"}'), "has no `video`, only 'path'"),
+        (('{"video": "a.mp4"}', '{"video": "b.mp4", "path": "c.mp4"}'), "has a `path` and a `video`, and the list"),
+        (('{"file_name": "a.mp4"}', '{"file_name": "b.mp4", "path": "c.mp4"}'), "has a `path` and a `file_name`, and"),
+        (('{"video": "a.mp4"}', '{"path": "c.mp4"}'), "has no `video`, only 'path'"),
     ],
 )
 def test_the_first_line_says_which_column_has_the_files(lines: tuple[str, str], error: str) -> None:
@@ -116,9 +145,16 @@ def test_the_first_line_says_which_column_has_the_files(lines: tuple[str, str], 
         list(read_list("list.jsonl"))
 
 
-def test_labels_that_go_by_ids_have_no_column_of_files() -> None:
-    Path("labels.jsonl").write_text('{"id": "a", "video": "x"}\n{"video": "y", "label": 3}\n')
-    with pytest.raises(UsageError, match="line 2 .* has neither an `id` nor a `path`"):
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        (('{"id": "a", "label": 3}', '{"video": "y", "label": 3}'), "has neither an `id` nor a `path`"),
+        (('{"id": "a", "video": "x"}', '{"video": "y", "path": "z"}'), "has a `path` and a `video`, and the list's"),
+    ],
+)
+def test_the_first_line_of_a_list_of_labels_says_so_too(lines: tuple[str, str], error: str) -> None:
+    Path("labels.jsonl").write_text("\n".join(lines))
+    with pytest.raises(UsageError, match=f"line 2 of 'labels.jsonl' {error}"):
         read_labels("labels.jsonl")
 
 
