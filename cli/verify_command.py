@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UsageError
+from ..errors import UnreadableDataError, UsageError
 from ..storage.locate import storage_at
 from ..storage.network import OF_A_JOB
 from ..wording import byte_size, counted
@@ -81,8 +81,8 @@ def verify(  # noqa: PLR0917  # typer makes options of them
 ) -> None:
     """Check every GOP's bytes against its CRC and structure. The options of prep count only with --repair.
 
-    Exit status: 0 all is as it was written, or was made again, 3 something is wrong, 1 the dataset, or what is not as
-    it was written, could not be read.
+    Exit status: 0 all is as it was written, or was made again, 3 something is wrong, 1 some or all of it could not be
+    read, and may be as it was written.
     """
     with errors(goes_on=repair, if_damaged=EXIT_SOMETHING_MISSING):
         if not repair and (sources or accept_loss):
@@ -119,14 +119,14 @@ def verify(  # noqa: PLR0917  # typer makes options of them
         if as_json:
             found = {
                 "gops": len(checked.manifest.gops), "decoded": decode, "problems": checked.lines,
-                "damaged": sorted(checked.damaged.keys() - set(checked.unread)), "unread": list(checked.unread),
+                "damaged": sorted(checked.damaged), "unread": list(checked.unread),
             }  # fmt: skip
             made: tuple[tuple[str, Any], ...] = (("root", root), ("recovered", recovered), ("repair", report))
             print_json(found | {name: dataclasses.asdict(done) for name, done in made if done is not None})
         else:
             _print_checked(checked, report, dataset, decode=decode)
-        if checked.status and (report is None or report.lost):
-            raise typer.Exit(checked.status)
+        if status := _status(checked, report):
+            raise typer.Exit(status)
 
 
 def _with_whole_root(storage: Storage, *, says: bool) -> RestoredRoot | None:
@@ -153,22 +153,16 @@ def _with_whole_snapshot(storage: Storage, *, accept_loss: bool, says: bool) -> 
 @dataclass(frozen=True, eq=False)
 class _Checked:
     """What was found: problems of bytes, `lines` about these and about what does not decode, the first of them about
-    each damaged video, and files that nothing names. `unread` are the ids of those of the damaged videos that could
-    not be read, and may be as they were written."""
+    each damaged video, and files that nothing names. `unread` are the ids of other videos that could not be read, and
+    may be as they were written. `only_unread`: nothing else was found."""
 
     manifest: Manifest
     problems: Sequence[Problem]
     lines: Sequence[str]
     damaged: dict[str, str]
     unread: Sequence[str]
+    only_unread: bool
     strays: Sequence[str]
-
-    @property
-    def status(self) -> int:
-        if not self.lines:
-            return 0
-        only_unread = len(self.lines) == len(self.problems) and all(each.is_unread for each in self.problems)
-        return EXIT_FAILED if only_unread else EXIT_SOMETHING_MISSING
 
 
 def _checked(storage: Storage, *, decode: bool) -> _Checked:
@@ -182,18 +176,34 @@ def _checked(storage: Storage, *, decode: bool) -> _Checked:
         root, manifest = open_current(storage, new_array=scratch.new)
     with loop_bar(err, "GOPs", len(manifest.gops)) as advance:
         problems = list(check(storage, manifest, snapshot=root.snapshot, on_gop=advance))
-    lines, damaged = [str(problem) for problem in problems], damaged_videos(manifest, problems)
-    sure = damaged_videos(manifest, (each for each in problems if not each.is_unread))
-    unread = sorted(damaged.keys() - sure.keys())
+    lines, unsure = [str(problem) for problem in problems], [problem for problem in problems if problem.is_unread]
+    damaged = damaged_videos(manifest, (problem for problem in problems if not problem.is_unread))
+    unread = set(damaged_videos(manifest, unsure))
+    only_unread = len(unsure) == len(problems)
     if decode:
         from ..readers.decode_check import undecodable
 
-        # Videos whose bytes are damaged need no decoding.
-        with loop_bar(err, "videos", len(manifest.videos) - len(damaged)) as advance:
-            for video_id, line in undecodable(storage, root.snapshot, skip=frozenset(damaged), on_video=advance):
-                lines.append(line)
-                damaged.setdefault(video_id, line)
-    return _Checked(manifest, problems, lines, damaged, unread, stray_files(storage, manifest))
+        # Videos whose bytes are damaged, or cannot be read, need no decoding.
+        skip = unread | damaged.keys()
+        with loop_bar(err, "videos", len(manifest.videos) - len(skip)) as advance:
+            for video_id, error in undecodable(storage, root.snapshot, skip=skip, on_video=advance):
+                lines.append(str(error))
+                if isinstance(error, UnreadableDataError):
+                    unread.add(video_id)
+                else:
+                    damaged.setdefault(video_id, str(error))
+                    only_unread = False
+    others = sorted(unread - damaged.keys())
+    return _Checked(manifest, problems, lines, damaged, others, only_unread, stray_files(storage, manifest))
+
+
+def _status(checked: _Checked, report: Report | None) -> int:
+    """The exit status. `report` is that of the job that made damaged videos again."""
+    if report is None or report.lost:
+        return 0 if not checked.lines else EXIT_FAILED if checked.only_unread else EXIT_SOMETHING_MISSING
+    # What was damaged is made again.
+    left = checked.unread or any(problem.is_unread and problem.video is None for problem in checked.problems)
+    return EXIT_FAILED if left else 0
 
 
 def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, decode: bool) -> None:
@@ -210,15 +220,15 @@ def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, de
     verdict = counted(len(lines), "problem") if lines else all_well
     num_bytes = int(manifest.shards.length.sum())
     out.print_line(f"{counted(len(manifest.gops), 'GOP')}, {byte_size(num_bytes)}: {verdict}")
-    if report is not None:
-        print_report(report, dataset, out, err)
-        return
     if checked.unread:
         out.print_line(
             f"not read: {len(checked.unread)} of {counted(len(manifest.videos), 'video')}: {some_of(checked.unread)}; "
-            "they may be as they were written"
+            "they may be as they were written; --repair SOURCES makes them again only where their shards are removed"
         )
-    damaged = sorted(checked.damaged.keys() - set(checked.unread))
+    if report is not None:
+        print_report(report, dataset, out, err)
+        return
+    damaged = sorted(checked.damaged)
     if damaged:
         out.print_line(
             f"damaged: {len(damaged)} of {counted(len(manifest.videos), 'video')}: {some_of(damaged)}; "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, islice
 
-from ..errors import DatasetBusyError, ShortGopError, UsageError
+from ..errors import DatasetBusyError, ShortGopError, UnreadableDataError, UsageError
 from ..manifests.dataset_files import root_file
 from ..manifests.dataset_files.in_place import changing
 from ..manifests.dataset_files.publish import publish
@@ -198,7 +198,15 @@ def _lost_by_length(out: Storage, manifest: Manifest) -> dict[str, str]:
 
 
 def _lost_by_bytes(out: Storage, manifest: Manifest) -> dict[str, str]:
-    return damaged_videos(manifest, verify(out, manifest)) | _lost_by_length(out, manifest)
+    problems = []
+    for problem in verify(out, manifest):
+        # As for `why_lost`, it is no reason to make videos again.
+        if problem.is_unread:
+            raise UnreadableDataError(
+                f"{problem}; if the file stays unreadable, remove it, and its videos are made again", file=problem.file
+            )
+        problems.append(problem)
+    return damaged_videos(manifest, problems) | _lost_by_length(out, manifest)
 
 
 def _job(listing: Listing, arguments: Sequence[str], out: Storage, how: How, find_lost: FindLost) -> Report:

@@ -16,9 +16,9 @@ def undecodable(
     *,
     skip: Collection[str] = (),
     on_video: Callable[[], object] = lambda: None,
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[tuple[str, ShortGopError]]:
     """Decode every frame of all videos but those whose ids are in `skip`. Yield for each GOP that does not decode the
-    video's id, and what is wrong.
+    video's id, and what is wrong: UnreadableDataError if the GOP cannot be read, and may be as it was written.
 
     One GOP is in memory at a time. `on_video` is called after each video.
     """
@@ -32,5 +32,5 @@ def undecodable(
             try:
                 video.get_frames_in_range(start, start + gop_frames)
             except ShortGopError as error:
-                yield video.id, str(error)
+                yield video.id, error
         on_video()

@@ -82,8 +82,8 @@ def _trouble(dataset: Storage, snapshot: str) -> str:
     except (MissingDataError, CorruptDataError) as error:
         return error.message.removesuffix(f"; {remedy_of(dataset, snapshot)}")
     problems = verify_snapshot(dataset, manifest, snapshot)
-    # What is wrong with a video came with its part.
-    return next((str(problem) for problem in problems if problem.video is None), "")
+    # What is wrong with a video came with its part. What cannot be read may be as it was written.
+    return next((str(problem) for problem in problems if problem.video is None and not problem.is_unread), "")
 
 
 def recover(dataset: Storage, damaged: str, why: str = "", *, accept_loss: bool = False) -> Recovered | None:

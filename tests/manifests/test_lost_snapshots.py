@@ -19,6 +19,7 @@ import shortgop
 from dataset_places import Places, copied, names, overwrite
 from datasets import current_manifest, make_dataset, rows_of
 from example_manifests import colliding_parts, failure, rows, video
+from file_permissions import modes_count
 from killed_steps import Killer
 from lost_snapshots import (
     HISTORIES,
@@ -37,6 +38,7 @@ from shortgop.manifests.dataset_files.layout import snapshot_key, snapshots
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish, write_snapshot
 from shortgop.manifests.dataset_files.root_file import create, read_root
+from shortgop.manifests.dataset_files.snapshots import open_once
 from shortgop.manifests.operations import recovery
 from shortgop.manifests.operations.annotate import annotate
 from shortgop.manifests.operations.collect import collect
@@ -237,6 +239,23 @@ class TestLostLayers:
             shortgop.open(dataset.url)
         assert repair_snapshot(dataset) is not None
         assert rows_of(dataset) == before
+
+    def test_one_that_cannot_be_read_is_not_made_again(self, dataset: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As where a disk does not answer in the middle of the check."""
+        edited(dataset)
+        before, root = rows_of(dataset), read_root(dataset)
+        layer = Path(dataset.place(snapshot_key("000003")))
+
+        def not_read_again(*arguments: Any) -> Manifest:
+            manifest = open_once(*arguments)
+            layer.chmod(0)
+            return manifest
+
+        monkeypatch.setattr(recovery, "open_once", not_read_again)
+        with modes_count():
+            assert repair_snapshot(dataset) is None
+        layer.chmod(0o600)
+        assert (rows_of(dataset), read_root(dataset)) == (before, root)
 
 
 class RacesAndKills:

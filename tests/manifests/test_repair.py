@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ from dataset_paths import shard_path
 from datasets import make_dataset
 from file_permissions import modes_count
 from shortgop.cli import app
+from shortgop.errors import ShortGopError
 from shortgop.jobs.prepare import Report, Where, prepare, repair
 from shortgop.manifests.dataset_files.layout import snapshots
 from shortgop.manifests.dataset_files.snapshots import open_current
 from shortgop.manifests.operations.verify import damaged_videos, verify
 from shortgop.manifests.tables import Manifest
 from shortgop.prep.profile import Profile
+from shortgop.readers import decode_check
+from shortgop.readers.decode_check import undecodable
 from shortgop.storage.disk import DiskStorage
 from synthetic import constant_rate_pts, make_video, read_number
 
@@ -286,6 +290,53 @@ def test_a_shard_that_cannot_be_read_is_not_called_damaged(root: Path) -> None:
     with modes_count():
         result = CliRunner().invoke(app, ["verify", str(root / "dataset")])
     assert (result.exit_code, "damaged: 1 of 3 videos: c.mp4" in result.stdout) == (3, True), result.output
+
+
+def test_what_cannot_be_read_is_no_reason_to_make_videos_again(root: Path) -> None:
+    dataset = root / "dataset"
+    shard_of(dataset, "b.mp4").chmod(0)
+    before = shard_of(dataset, "b.mp4")
+    command = ["verify", str(dataset), "--repair", *map(str, sources(root)), "--runner", "inline"]
+    with modes_count():
+        only_unread = CliRunner().invoke(app, command)
+        prep = CliRunner().invoke(app, [
+            "prep", *map(str, sources(root)), "--out", str(dataset), "--check", "--runner", "inline"
+        ])  # fmt: skip
+        shard_of(dataset, "c.mp4").unlink()
+        with_damage = CliRunner().invoke(app, command)
+    for done in (only_unread, with_damage):
+        assert (done.exit_code, "not read: 2 of 3 videos: a.mp4, b.mp4" in done.stdout) == (1, True), done.output
+    assert "made again" not in only_unread.stdout
+    assert "1 video made again because shards were missing or damaged: c.mp4" in with_damage.stdout
+    assert (prep.exit_code, "Permission denied" in prep.stderr, "remove it" in prep.stderr) == (1, True, True)
+    assert shard_of(dataset, "b.mp4") == before
+    before.chmod(0o600)
+    assert_whole(dataset)
+
+
+def test_a_video_that_cannot_be_read_to_be_decoded_is_not_called_damaged(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shard = shard_of(root / "dataset", "c.mp4")
+
+    def after_the_check_of_bytes(*arguments: Any, **named: Any) -> Iterator[tuple[str, ShortGopError]]:
+        shard.chmod(0)
+        return undecodable(*arguments, **named)
+
+    monkeypatch.setattr(decode_check, "undecodable", after_the_check_of_bytes)
+    for options in ([], ["--repair", str(root / "c.mp4"), "--runner", "inline"]):
+        shard.chmod(0o600)
+        with modes_count():
+            done = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--decode", *options])
+        assert (done.exit_code, "not read: 1 of 3 videos: c.mp4" in done.stdout) == (1, True), done.output
+        assert "damaged" not in done.stdout
+        assert "Permission denied" in done.stderr
+    shard.chmod(0o600)
+    damage(root / "dataset", "b.mp4")
+    with modes_count():
+        done = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--decode", "--json"])
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["damaged"], found["unread"]) == (3, ["b.mp4"], ["c.mp4"])
 
 
 def test_a_lost_root_is_damage_as_a_damaged_one_is(root: Path) -> None:

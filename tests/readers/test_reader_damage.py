@@ -94,5 +94,5 @@ def test_every_gop_that_does_not_decode_is_listed(copy: Path) -> None:
         problems = list(undecodable(DiskStorage(copy), on_video=lambda: done.append(1)))
     assert len(problems) == 1
     assert problems[0][0] == "film.mkv"
-    assert problems[0][1].startswith("frames 0 to 7 of video 'film.mkv': ")
+    assert str(problems[0][1]).startswith("frames 0 to 7 of video 'film.mkv': ")
     assert len(done) == 3
