@@ -136,10 +136,9 @@ def _planned(planned: job.Planned) -> Iterator[str]:
         of = f" in the {planned.sources_with_frames} whose headers tell it" if few else ""
         yield f"about {counted(planned.frames, 'frame')}{of}"
     if planned.silent:
-        yield (
-            f"{counted(len(planned.silent), 'source')} may fail, as the header does not say that it is a video: "
-            f"{some_of(planned.silent)}"
-        )
+        one = len(planned.silent) == 1
+        why = "its header does not say that it is a video" if one else "their headers do not say that they are videos"
+        yield f"{counted(len(planned.silent), 'source')} may fail, as {why}: {some_of(planned.silent)}"
     if planned.failed_before:
         yield f"{counted(len(planned.failed_before), 'source')} failed before: {some_of(planned.failed_before)}"
     if planned.bytes is None:

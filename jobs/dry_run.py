@@ -142,11 +142,10 @@ def _refuse_too_many(limit: MaxFailures | None, failures: Sequence[Failure], num
 def _bytes_as_before(job: JobStatus | None, source_bytes: int) -> int | None:
     """How many bytes the jobs before would have made of so many bytes of sources; None if they made none. How long it
     would take is not said: of a job of some sources most is the start of Ray and of its workers."""
-    # Of sources that all failed nothing was made.
-    history = [each for each in (() if job is None else job.history) if each.bytes_in and each.bytes_out]
-    if not history:
-        return None
-    return source_bytes * sum(each.bytes_out for each in history) // sum(each.bytes_in for each in history)
+    # Of sources that all failed nothing was made. The bytes of a file of several units are in the stretch of the first.
+    history = [each for each in (() if job is None else job.history) if each.bytes_out]
+    bytes_in = sum(each.bytes_in for each in history)
+    return source_bytes * sum(each.bytes_out for each in history) // bytes_in if bytes_in else None
 
 
 def _runs(out: Storage, job: JobStatus | None) -> bool:

@@ -20,6 +20,7 @@ from datasets import current_manifest, make_dataset
 from file_permissions import modes_count
 from labelled_videos import run
 from shortgop.jobs.prepare import Where, prepare
+from shortgop.jobs.progress.job_history import TimeStretch
 from shortgop.jobs.progress.status_board import StatusBoard
 from shortgop.jobs.sources.failing import WORKER_DIED
 from shortgop.manifests.dataset_files.parts import write_part
@@ -96,8 +97,10 @@ def test_sources_whose_headers_say_nothing_are_named(corpus: Path, tmp_path: Pat
     (corpus / "cut.mp4").write_bytes((corpus / "b.mp4").read_bytes()[:500])
     (corpus / "page.mp4").write_text("<html>")
     said = run("prep", corpus, "--out", tmp_path / "dataset", "--dry-run")
-    assert "2 sources may fail, as the header does not say that it is a video: cut.mp4, page.mp4" in said.stdout
+    assert "2 sources may fail, as their headers do not say that they are videos: cut.mp4, page.mp4" in said.stdout
     assert "about 75 frames in the 2 whose headers tell it" in said.stdout
+    said = run("prep", corpus / "page.mp4", "--out", tmp_path / "dataset", "--dry-run")
+    assert "1 source may fail, as its header does not say that it is a video: page.mp4" in said.stdout
     (corpus / "a.mp4").unlink()
     (corpus / "b.mp4").unlink()
     assert dry(corpus, tmp_path / "dataset")[1]["planned"]["silent"] == ["cut.mp4", "page.mp4"]
@@ -168,6 +171,18 @@ def test_sources_that_failed_before_do_not_count_in_the_room_that_others_take(co
     _, report = dry(corpus / "b.mp4", dataset)
     done = make_dataset([corpus / "b.mp4"], dataset)
     assert 0.5 < report["planned"]["bytes"] / done.bytes_added < 2
+
+
+def test_all_units_of_a_long_file_count_in_the_room_that_its_bytes_take(corpus: Path, tmp_path: Path) -> None:
+    """The bytes of the file are in the stretch of the job in which its first unit was finished."""
+    dataset, source_bytes = tmp_path / "dataset", (corpus / "b.mp4").stat().st_size
+    make_dataset([corpus / "a.mp4"], dataset)
+    first = TimeStretch(0, 1, 1, 100, 20, 0, bytes_in=1000, bytes_out=100)
+    later = first._replace(bytes_in=0, bytes_out=900)
+    for history, room in (((first, later), source_bytes), ((later,), None)):
+        status = replace(StatusBoard([]).status(), history=history)
+        (dataset / ".status.json").write_text(json.dumps(asdict(status)))
+        assert dry(corpus / "b.mp4", dataset)[1]["planned"]["bytes"] == room
 
 
 class TestDryRunsOnADisk(DryRuns):
