@@ -23,10 +23,11 @@ FRAMES_LOOKED_AT = 8
 
 # Values of libavcodec's AVFieldOrder, by the field that is shown first.
 _TOP_FIRST, _BOTTOM_FIRST = (2, 5), (3, 4)
-# The streams of these codecs state for each frame whether it is interlaced. For others only the container does.
+# The streams of these codecs state for each frame whether it is interlaced. For others, such as AV1, only the container
+# does.
 _FRAMES_TELL = {
-    "mpeg1video", "mpeg2video", "mpeg4", "h264", "hevc", "vvc", "vc1", "wmv3", "dvvideo", "prores", "prores_raw",
-    "dnxhd", "cfhd", "cavs", "av1", "vp8", "vp9", "theora",
+    "mpeg2video", "mpeg4", "h264", "hevc", "vvc", "vc1", "wmv3", "dvvideo", "prores", "prores_raw",
+    "dnxhd", "cfhd", "cavs",
 }  # fmt: skip
 MIXED_FIELDS = {"mpeg2video", "h264", "vc1", "cavs"}
 """Codecs of broadcasts and discs, which switch between film and video."""

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 import shortgop
 from datasets import current_manifest, make_dataset
 from odd_pictures import X264, encode_pictures, ffmpeg, numbered
+from shortgop.prep.probing.picture_properties import Fields
+from shortgop.prep.probing.probe import probe
 from synthetic import read_number
 
 # What a real interlaced camera gives: the rows of the first field show one time, those of the second a later one.
@@ -80,6 +82,30 @@ def test_every_interlaced_frame_becomes_one_frame_at_its_own_time(kind: str, tmp
     video, given_up = prepare(source, tmp_path)
     assert [read_number(frame) for frame in video] == list(range(20))
     assert "deinterlaced" in given_up
+
+
+@pytest.mark.parametrize(
+    "encoder",
+    [
+        ("libsvtav1", "-preset", "10", "-crf", "15", "-svtav1-params", "lp=1"),
+        ("libvpx", "-b:v", "1M"),
+        ("libvpx-vp9", "-b:v", "1M"),
+        ("libtheora", "-q:v", "9"),
+        ("mpeg1video", "-q:v", "2"),
+    ],
+    ids=lambda encoder: encoder[0],
+)
+def test_fields_that_only_the_container_tells_of_are_deinterlaced(encoder: Sequence[str], tmp_path: Path) -> None:
+    """Frames of these codecs do not say whether they have fields."""
+    filters = ("-vf", f"{BOTTOM_FIRST},format=yuv420p")
+    pictures = [bar(half / 2) for half in range(24)]
+    source = encode_pictures(tmp_path / "x.mkv", pictures, *filters, "-c:v", *encoder, rate=60)
+    assert probe(source).picture.fields in {Fields.TOP_FIRST, Fields.BOTTOM_FIRST}
+    combed, _ = prepare(source, tmp_path, deinterlace="never", crf=10)
+    video, given_up = prepare(source, tmp_path, crf=10)
+    assert "deinterlaced" in given_up
+    for number in range(2, 10):
+        assert combing(video[number].numpy()) < combing(combed[number].numpy()) / 3
 
 
 @pytest.mark.first_case_short
