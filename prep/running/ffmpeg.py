@@ -40,6 +40,11 @@ _OUTPUT_PIPE_BYTES = 1 << 17
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
 _CHANGES_KEPT = 100
+# What libavutil's format_line writes before a message of a decoder, a filter or a device: its name, in brackets. Lines
+# with tags of the source begin with spaces.
+_NAMED = b"["
+# More than such a message has.
+_LINE_BYTES = 2000
 
 
 @dataclass(frozen=True)
@@ -324,8 +329,9 @@ class _Log:
         self._rest = b""
 
     def take(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
+        *lines, rest = (self._rest + data).split(b"\n")
+        self._rest = rest[:_LINE_BYTES]
+        for line in (line[:_LINE_BYTES] for line in lines if line.startswith(_NAMED)):
             # ffmpeg logs a line for each such frame; without its time they are equal.
             change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
             if change and len(self.changes) < _CHANGES_KEPT:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -115,3 +116,45 @@ def test_a_program_that_is_silent_is_ended_soon_after_a_short_limit() -> None:
         return time.monotonic() - start
 
     assert min(seconds_until_ended() for _ in range(3)) < 1.5
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        "cuvidDecodePicture(x) failed",
+        "\\\n[h264 @ 0x55] cuvidDecodePicture(x) failed",
+        "incoming frame - w: 1 h: 1 fmt: 0",
+        # An expression that looks for such a message in all of it would take minutes. ffmpeg writes 255 characters of a
+        # value and goes on behind the next control character.
+        4000 * (31 * "cuvidAB(" + "\b"),
+    ],
+    ids=["loss", "loss on a line of its own", "change", "much like losses"],
+)
+def test_a_title_is_no_message_of_ffmpeg(title: str, tmp_path: Path) -> None:
+    ffmpeg, named = find_ffmpeg().path, tmp_path / "named.mkv"
+    (tmp_path / "tags").write_text(f";FFMETADATA1\ntitle={title}\n")
+    picture = ("-video_size", "16x16", *GREY, "-f", "ffmetadata", "-i", str(tmp_path / "tags"), "-frames:v", "1")
+    subprocess.run([ffmpeg, *picture, "-map", "0:v", "-map_metadata", "1", "-c:v", "ffv1", str(named)], check=True)
+    start = time.monotonic()
+    with running(ffmpeg, ["-v", "error", "-i", str(named), "-f", "rawvideo", "pipe:1"], PLACE) as run:
+        assert len(run.stdout.read()) == 256
+    assert (run.returncode, run.lost, run.changes) == (0, "", [])
+    assert time.monotonic() - start < 5
+
+
+SAYS = """
+import os
+with open(os.environ["FFREPORT"].partition("=")[2].partition(":level")[0], "w") as report:
+    report.write("[h264 @ 0x55] " + 100_000 * "x" + "\\n")
+    report.write("[AVHWDeviceContext @ 0x55] cu->cuMemcpy2DAsync(&cpy, stream) failed -> CUDA_ERROR_UNKNOWN\\n")
+    for seconds in (1, 2):
+        change = "filter context - w: 2 h: 2 fmt: 0, incoming frame - w: 4 h: 4 fmt: 0"
+        report.write(f"[in @ 0x55] {change} pts_time: {seconds}\\n")
+"""
+
+
+def test_what_ffmpeg_says_of_lost_and_changed_pictures_is_found() -> None:
+    with running(sys.executable, ["-c", SAYS], PLACE) as run:
+        assert run.stdout.read() == b""
+    assert run.lost == "cuMemcpy2DAsync(&cpy, stream) failed -> CUDA_ERROR_UNKNOWN"
+    assert run.changes == ["incoming frame - w: 4 h: 4 fmt: 0"]
