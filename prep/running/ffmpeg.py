@@ -28,14 +28,12 @@ _STDERR_KEPT_BYTES = 16_384
 _READ_BYTES = 1 << 16
 # ffmpeg writes its output in pieces, and lines for each frame into other pipes. To wake up for each of them takes time
 # that ffmpeg could use (docs/design/prep.md). So until the output ends, all pipes are read every _GATHER_SECONDS. A
-# read of half of what the output's pipe can hold, or of _MUCH_BYTES from another pipe, which may hold no more than 8
-# KiB, says that ffmpeg may soon have to wait: then all are read again at once, and the next times after
-# _LEAST_GATHER_SECONDS, twice that, and so on. Once the output came so fast, that goes no further than
+# read of half of what a pipe can hold says that ffmpeg may soon have to wait: then all are read again at once, and the
+# next times after _LEAST_GATHER_SECONDS, twice that, and so on. Once the output came so fast, that goes no further than
 # _BUSY_GATHER_SECONDS.
 _GATHER_SECONDS, _BUSY_GATHER_SECONDS, _LEAST_GATHER_SECONDS = 0.2, 0.02, 0.005
-_MUCH_BYTES = 1 << 12
-# Linux makes new pipes of a user small when all of them can hold 64 MiB, see pipe(7): with this, those of 200 ffmpegs.
-_OUTPUT_PIPE_BYTES = 1 << 17
+# Linux makes new pipes of a user small when all of them can hold 64 MiB, see pipe(7): with these, those of 200 ffmpegs.
+_OUTPUT_PIPE_BYTES, _OTHER_PIPE_BYTES = 1 << 17, 1 << 16
 # AV_LOG_INFO: the level at which the source of a filter graph logs a frame whose format differs from the first one's.
 _REPORT_LEVEL = 32
 _CHANGE = b"incoming frame - "
@@ -239,7 +237,10 @@ class _Output(io.RawIOBase):
         # Without any event it still reports that the other end is closed.
         self._stdout_end = select.poll()
         self._stdout_end.register(pipes[0], 0)
-        self._stdout_much_bytes = processes.widened(pipes[0], _OUTPUT_PIPE_BYTES) // 2
+        wanted_bytes = (_OUTPUT_PIPE_BYTES, *[_OTHER_PIPE_BYTES] * len(pipes[1:]))
+        self._much_bytes = {
+            pipe: processes.widened(pipe, num) // 2 for pipe, num in zip(pipes, wanted_bytes, strict=True)
+        }
         self._gather_seconds = self._longest_gather_seconds = _GATHER_SECONDS
 
     def readable(self) -> bool:
@@ -253,9 +254,9 @@ class _Output(io.RawIOBase):
                 data = os.read(stdout.fileno(), wanted_bytes)
                 if not data:
                     self._selector.unregister(stdout)
-                if len(data) >= self._stdout_much_bytes:
+                if len(data) >= self._much_bytes[stdout]:
                     self._longest_gather_seconds = _BUSY_GATHER_SECONDS
-                if len(data) >= min(wanted_bytes, self._stdout_much_bytes):
+                if len(data) >= min(wanted_bytes, self._much_bytes[stdout]):
                     # There may be more.
                     self._gather_seconds = 0.0
                 buffer[: len(data)] = data
@@ -303,7 +304,7 @@ class _Output(io.RawIOBase):
                 data = os.read(pipe.fileno(), _READ_BYTES)
                 if not data:
                     self._selector.unregister(pipe)
-                if len(data) >= _MUCH_BYTES:
+                if len(data) >= self._much_bytes[pipe]:
                     self._gather_seconds = 0.0
                 self._keep(pipe, data)
         return stdout in ready

@@ -16,8 +16,11 @@ _BYTE_BITS = 8
 
 TELLING_OF_GRAIN = ("-export_side_data", "film_grain")
 """Options of a decoder that leave film grain out of pictures, but tell filters of it."""
-GRAIN_SHOWN = "showinfo=checksum=0"
-"""The filter that writes into ffmpeg's log, at the level info, what is told of each picture."""
+# AV_FRAME_DATA_SEI_UNREGISTERED of libavutil since FFmpeg 5. The filter of FFmpeg 6.0 may not know its name.
+_USER_DATA = 20
+GRAIN_SHOWN = f"sidedata=mode=delete:type={_USER_DATA},showinfo=checksum=0"
+"""Filters that write into ffmpeg's log, at the level info, what is told of each picture. showinfo writes each byte of
+user data by a call of its own, so that is left out."""
 
 
 def decoding_options(pipeline: Pipeline) -> list[str]:

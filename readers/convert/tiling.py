@@ -97,8 +97,8 @@ def tiles_for(
 ) -> tuple[Tile, ...]:
     """The tiles of a crop of the (height, width) `source` that is resized to `size`."""
     if interpolation == "nearest":
-        # Pixels are taken of crops as they are, which have many sizes. Trials of each would take ten times as long as
-        # what the cheapest way saves (12 ms at 1080p).
+        # Pixels are taken of crops as they are, which have many sizes. Trials of a size take 80 to 110 ms at 1080p, and
+        # the cheapest way saves 0.2 to 0.3 ms of 0.6 to 1.0 ms a frame.
         return tiles_of(possible_ways(size, layout, scales=False)[-1], source, size, layout)
     return tiles_of(way_for(size, layout, None if source == size else interpolation), source, size, layout)
 

@@ -1,5 +1,6 @@
 """prep reads what ffmpeg reports as fast as it comes, and still sees at once that it hangs."""
 
+import resource
 import subprocess
 import sys
 import time
@@ -140,6 +141,24 @@ def test_a_title_is_no_message_of_ffmpeg(title: str, tmp_path: Path) -> None:
         assert len(run.stdout.read()) == 256
     assert (run.returncode, run.lost, run.changes) == (0, "", [])
     assert time.monotonic() - start < 5
+
+
+LOGS = """
+import os, time
+with open(os.environ["FFREPORT"].partition("=")[2].partition(":level")[0], "w") as report:
+    for _ in range(100):
+        report.write(5000 * "x" + "\\n")
+        report.flush()
+        time.sleep(0.01)
+"""
+
+
+def test_a_log_that_grows_by_some_kilobytes_at_a_time_seldom_wakes_prep_up() -> None:
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    with running(sys.executable, ["-c", LOGS], PLACE) as run:
+        assert run.stdout.read() == b""
+    # Read each time that 4 KiB came, it would wake up more than 100 times.
+    assert resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw - before < 60
 
 
 SAYS = """

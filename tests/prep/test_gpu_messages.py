@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prep_errors import told
 
+from film_grain import add_film_grain
+from odd_pictures import X264, encode_pictures, numbered
 from shortgop.prep.running.attempts import (
     FfmpegFailedError,
     raise_if_changed,
@@ -16,8 +19,9 @@ from shortgop.prep.running.attempts import (
     raise_if_grain,
     raise_if_picture_lost,
 )
-from shortgop.prep.running.ffmpeg import RunningFfmpeg
+from shortgop.prep.running.ffmpeg import RunningFfmpeg, find_ffmpeg, running
 from shortgop.prep.running.gpu_errors import cause_of, lost_picture, tells_of_grain
+from shortgop.prep.tools.gpu_filters import GRAIN_SHOWN, TELLING_OF_GRAIN
 
 # As libavutil's cuda_check.h has them: the call, and the name of the error.
 LOST = [
@@ -51,6 +55,21 @@ def test_grain_is_told_by_the_filter_alone() -> None:
     assert tells_of_grain(b"[Parsed_showinfo_0 @ 0x55]   side data - film grain parameters: type av1; seed=62;")
     assert not tells_of_grain(b"Input #0, matroska, from 'film grain parameters.mkv':")
     assert not tells_of_grain(b"[Parsed_showinfo_0 @ 0x55] n:   0 pts:      0")
+
+
+def test_of_each_picture_the_log_has_its_grain_and_not_its_user_data(tmp_path: Path) -> None:
+    """x264 writes its options as user data, and showinfo each byte of that by a call of its own."""
+    plain = encode_pictures(tmp_path / "plain.mp4", numbered(range(3)), *X264, "-pix_fmt", "yuv420p")
+    add_film_grain(plain, tmp_path / "grain.mp4", "h264", first=2)
+    for name, filters, expected in (
+        ("plain", GRAIN_SHOWN, {"grain": False, "user data": False}),
+        ("grain", GRAIN_SHOWN, {"grain": True, "user data": False}),
+        ("grain", "showinfo=checksum=0", {"grain": True, "user data": True}),
+    ):
+        argv = ["-v", "info", *TELLING_OF_GRAIN, "-i", str(tmp_path / f"{name}.mp4"), "-vf", filters, "-f", "null", "-"]
+        with running(find_ffmpeg().path, argv, "<stats>") as run:
+            run.stdout.read()
+        assert {"grain": run.has_grain, "user data": "User Data=" in run.stderr} == expected
 
 
 def test_a_line_that_was_repeated_is_the_cause() -> None:
