@@ -21,8 +21,10 @@ from .picture_properties import Fields, SourcePicture
 FRAMES_LOOKED_AT = 8
 """How many frames are decoded to find out whether a source is interlaced: a cycle of telecine has five."""
 
-# Values of libavcodec's AVFieldOrder, by the field that is shown first.
-_TOP_FIRST, _BOTTOM_FIRST = (2, 5), (3, 4)
+# Values of libavcodec's AVFieldOrder: TT, TB, and BB, BT. Its comment says that the bottom field of TB is shown first.
+# But ffmpeg writes TB into Matroska and QuickTime for frames whose top field is first, and those of libavcodec's
+# decoders that go by the container (rawdec, v210dec) read it so.
+_TOP_FIRST, _BOTTOM_FIRST = (2, 4), (3, 5)
 # The streams of these codecs state for each frame whether it is interlaced. For others, such as AV1, only the container
 # does.
 _FRAMES_TELL = {

@@ -84,6 +84,7 @@ def test_every_interlaced_frame_becomes_one_frame_at_its_own_time(kind: str, tmp
     assert "deinterlaced" in given_up
 
 
+@pytest.mark.first_case_short
 @pytest.mark.parametrize(
     "encoder",
     [
@@ -92,20 +93,28 @@ def test_every_interlaced_frame_becomes_one_frame_at_its_own_time(kind: str, tmp
         ("libvpx-vp9", "-b:v", "1M"),
         ("libtheora", "-q:v", "9"),
         ("mpeg1video", "-q:v", "2"),
+        ("huffyuv", "-pix_fmt", "yuv422p"),
+        ("qtrle",),
     ],
     ids=lambda encoder: encoder[0],
 )
-def test_fields_that_only_the_container_tells_of_are_deinterlaced(encoder: Sequence[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("filters", "fields"), [(TOP_FIRST, Fields.TOP_FIRST), (BOTTOM_FIRST, Fields.BOTTOM_FIRST)])
+def test_fields_that_only_the_container_tells_of_are_deinterlaced(
+    filters: str, fields: Fields, encoder: Sequence[str], tmp_path: Path
+) -> None:
     """Frames of these codecs do not say whether they have fields."""
-    filters = ("-vf", f"{BOTTOM_FIRST},format=yuv420p")
+    suffix = "mov" if encoder[0] == "qtrle" else "mkv"
+    coded = ("-vf", f"{filters},format={'rgb24' if suffix == 'mov' else 'yuv420p'}", "-c:v", *encoder)
     pictures = [bar(half / 2) for half in range(24)]
-    source = encode_pictures(tmp_path / "x.mkv", pictures, *filters, "-c:v", *encoder, rate=60)
-    assert probe(source).picture.fields in {Fields.TOP_FIRST, Fields.BOTTOM_FIRST}
+    source = encode_pictures(tmp_path / f"x.{suffix}", pictures, *coded, rate=60)
+    assert probe(str(source)).picture.fields == fields
     combed, _ = prepare(source, tmp_path, deinterlace="never", crf=10)
     video, given_up = prepare(source, tmp_path, crf=10)
     assert "deinterlaced" in given_up
     for number in range(2, 10):
         assert combing(video[number].numpy()) < combing(combed[number].numpy()) / 3
+        # As in the first field.
+        assert bar_left(video[number].numpy()) == pytest.approx(8 + 4 * number, abs=1)
 
 
 @pytest.mark.first_case_short
