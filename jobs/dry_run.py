@@ -56,10 +56,10 @@ def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Re
     # No progress counts the frames: none of them is encoded.
     planner = WindowPlanner(listing, decided, replace(how, tally=Tally(ignore)), Looking(how.window_sources))
     failed_before = {failed for failed, _ in recorded_failures(out).failures} if is_there else set[str]()
-    sums = _Sums(decided.known.lost, failed_before)
+    sums, seen = _Sums(decided.known.lost, failed_before), 0
     for plan in planner.plans(bool):
         sums.add(plan)
-        seen = sum(each.to_prepare + each.there + len(each.kept) for each in sums.surveys)
+        seen += plan.survey.to_prepare + plan.survey.there + len(plan.survey.kept)
         how.tally.note(f"planning; {seen} of {counted(len(listing.table) - len(decided.aside), 'source')}")
     num_sources = decided.num_sources or 0
     _refuse_too_many(how.max_failures, sums.unreadable, num_sources)

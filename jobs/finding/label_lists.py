@@ -39,17 +39,17 @@ def read_labels(
     for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
     UsageError names the line that is wrong."""
     found: list[Labels] = []
-    key = ""
+    key, own = "", set[str]()
     for place, values in chain.from_iterable(lines_of(file, _KEYS, types or {}, on_types)):
-        key = key or path_key(values)
+        if not key:
+            key = path_key(values)
+            own = {"path", key}.intersection(NO_LABELS)
         path, row_id = values.get(key), id_of_line(place, values.pop("id", None))
         if not row_id and (not isinstance(path, str) or not path):
             raise UsageError(f"{place} has neither an `id` nor a `{key}`; give one of them")
         if not row_id and key != "path" and "path" in values:
             raise two_files(place, key)
-        for name in {"path", key}.intersection(NO_LABELS):
-            values.pop(name, None)
-        columns = attributes_of_line(place, values)
+        columns = attributes_of_line(place, {name: each for name, each in values.items() if name not in own})
         if row_id:
             found.append(Labels(place, row_id, columns))
             continue

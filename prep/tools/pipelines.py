@@ -134,8 +134,7 @@ def on_cpu(profile: Profile, why: str) -> Pipeline:
 def decoded_by_nvdec(pipeline: Pipeline, capabilities: Capabilities, source: SourceVideo) -> Pipeline:
     """A pipeline on the CPU with NVDEC as its decoder, if NVDEC takes the source and gives exactly the same pictures:
     then the result is the same, byte for byte."""
-    picture = source.picture
-    is_exact = source.codec in _EXACT_CODECS and picture.bits == _BYTE_BITS
+    is_exact = source.codec in _EXACT_CODECS and source.picture.bits == _BYTE_BITS
     if not is_exact or _why_not_decoded(capabilities, source) is not None:
         return pipeline
     return replace(pipeline, decoding="nvdec")
