@@ -11,6 +11,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import footage
@@ -24,6 +25,8 @@ CENTER = Output(size=SIZE, crop="center")
 # The middle of 456x256, which is not resized; and the whole height, which is.
 FIXED = Output(size=SIZE, crop=(16, 116, *SIZE))
 
+GREY = Output(size=SIZE, crop="center", color="grey")
+
 # What is measured, and what it is compared with.
 PAIRS: Mapping[str, tuple[Mapping[str, Output], Mapping[str, Output]]] = {
     "the same twice (noise)": ({"a": FIXED}, {"a": FIXED}),
@@ -32,6 +35,13 @@ PAIRS: Mapping[str, tuple[Mapping[str, Output], Mapping[str, Output]]] = {
     "fixed crop, flip 0.5 / fixed crop": ({"a": Output(size=SIZE, crop=FIXED.crop, flip=0.5)}, {"a": FIXED}),
     "fixed crop, CTHW / fixed crop": ({"a": Output(size=SIZE, crop=FIXED.crop, layout="CTHW")}, {"a": FIXED}),
     "fixed crop, float16 / fixed crop": ({"a": Output(size=SIZE, crop=FIXED.crop, dtype=torch.float16)}, {"a": FIXED}),
+    "centre bicubic / centre resized": ({"a": replace(CENTER, interpolation="bicubic")}, {"a": CENTER}),
+    "centre nearest / centre resized": ({"a": replace(CENTER, interpolation="nearest")}, {"a": CENTER}),
+    "grey centre nearest / grey centre resized": ({"a": replace(GREY, interpolation="nearest")}, {"a": GREY}),
+    "random-resized nearest / random-resized": (
+        {"a": Output(size=SIZE, crop="random-resized", interpolation="nearest")},
+        {"a": Output(size=SIZE, crop="random-resized")},
+    ),
     "fixed crop and its small copy / fixed crop": (
         {"a": FIXED, "b": Output(size=(112, 112), shared="a")},
         {"a": FIXED},
