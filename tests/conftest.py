@@ -15,7 +15,7 @@ from hypothesis import settings
 
 import large_datasets
 import loader_helpers
-from bare_ray import bare_nodes
+from bare_ray import local_ray, unchanged_mode
 from cuda_ffmpeg import GpuMachine, Installed, install
 from dataset_places import Places, copied, folders, prefixes, s3_settings
 from datasets import make_dataset
@@ -25,7 +25,7 @@ from flaky_proxy import FLAKY, Faults, FlakyProxy, flaky_proxy
 from killed_steps import Killer, killer
 from layers_everywhere import layers_everywhere
 from nvcuvid_stub import Stub, compiled
-from s3_server import BUCKET, OTHER_SETTINGS, empty, environment, s3_server, share_models
+from s3_server import empty, s3_server, share_models, url_in_bucket
 from shortgop.manifests.dataset_files import root_file
 from shortgop.manifests.dataset_files.parts import write_part
 from shortgop.manifests.dataset_files.publish import publish
@@ -224,7 +224,14 @@ def clips_shown(clips_dataset: ClipDataset) -> list[loader_helpers.Shown]:
 @pytest.fixture(scope="module")
 def bare_local_ray() -> Iterator[None]:
     """Let the Ray that this process starts for itself have only what a job needs."""
-    with bare_nodes(helpers=False):
+    with local_ray():
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_mode_of_ray() -> Iterator[None]:
+    """A cluster that the next tests of this process start would want a token."""
+    with unchanged_mode():
         yield
 
 
@@ -254,18 +261,10 @@ def _proxy(s3_endpoint: str) -> Iterator[FlakyProxy]:
         yield proxy
 
 
-def _url(endpoint: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name in OTHER_SETTINGS:
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment(endpoint).items():
-        monkeypatch.setenv(name, value)
-    return f"s3://{BUCKET}/{prefix}"
-
-
 @pytest.fixture
 def s3_url(s3_endpoint: str, _emptied: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, with the environment that plain s3:// URLs want."""
-    return _url(s3_endpoint, uuid.uuid4().hex, monkeypatch)
+    return url_in_bucket(s3_endpoint, uuid.uuid4().hex, monkeypatch)
 
 
 @pytest.fixture
@@ -280,7 +279,7 @@ def s3_proxy(_proxy: FlakyProxy) -> FlakyProxy:
 @pytest.fixture
 def proxied_url(s3_proxy: FlakyProxy, _emptied: None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return an s3:// URL below which there is nothing, of the same server behind the proxy."""
-    return _url(s3_proxy.endpoint, s3_proxy.prefix, monkeypatch)
+    return url_in_bucket(s3_proxy.endpoint, s3_proxy.prefix, monkeypatch)
 
 
 @pytest.fixture(scope="class")

@@ -19,10 +19,14 @@ import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+if TYPE_CHECKING:
+    import pytest
+
 BUCKET = "corpus"
+OTHER_SETTINGS = ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN")
 
 
 def environment(endpoint: str) -> dict[str, str]:
@@ -40,7 +44,13 @@ def environment(endpoint: str) -> dict[str, str]:
     }
 
 
-OTHER_SETTINGS = ("AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN")
+def url_in_bucket(endpoint: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The s3:// URL of a prefix, with the environment that plain s3:// URLs want, and no other settings."""
+    for name in OTHER_SETTINGS:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment(endpoint).items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{prefix}"
 
 
 @contextlib.contextmanager
