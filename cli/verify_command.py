@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import UnreadableDataError, UsageError
+from ..errors import ToolError, UnreadableDataError, UsageError
 from ..storage.locate import storage_at
 from ..storage.network import OF_A_JOB
 from ..wording import byte_size, counted
@@ -82,7 +82,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     """Check every GOP's bytes against its CRC and structure. The options of prep count only with --repair.
 
     Exit status: 0 all is as it was written, or was made again, 3 something is wrong, 1 some or all of it could not be
-    read, and may be as it was written.
+    read or lacks a decoder here, and may be as it was written.
     """
     with errors(goes_on=repair, if_damaged=EXIT_SOMETHING_MISSING):
         if not repair and (sources or accept_loss):
@@ -153,8 +153,8 @@ def _with_whole_snapshot(storage: Storage, *, accept_loss: bool, says: bool) -> 
 @dataclass(frozen=True, eq=False)
 class _Checked:
     """What was found: problems of bytes, `lines` about these and about what does not decode, the first of them about
-    each damaged video, and files that nothing names. `unread` are the ids of other videos that could not be read, and
-    may be as they were written. `only_unread`: nothing else was found."""
+    each damaged video, and files that nothing names. `unread` are the ids of other videos that could not be read, or
+    for which there is no decoder, and may be as they were written. `only_unread`: nothing else was found."""
 
     manifest: Manifest
     problems: Sequence[Problem]
@@ -188,7 +188,8 @@ def _checked(storage: Storage, *, decode: bool) -> _Checked:
         with loop_bar(err, "videos", len(manifest.videos) - len(skip)) as advance:
             for video_id, error in undecodable(storage, root.snapshot, skip=skip, on_video=advance):
                 lines.append(str(error))
-                if isinstance(error, UnreadableDataError):
+                # Where this machine has no decoder, that says nothing of the video.
+                if isinstance(error, UnreadableDataError | ToolError):
                     unread.add(video_id)
                 else:
                     damaged.setdefault(video_id, str(error))
@@ -222,8 +223,8 @@ def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, de
     out.print_line(f"{counted(len(manifest.gops), 'GOP')}, {byte_size(num_bytes)}: {verdict}")
     if checked.unread:
         out.print_line(
-            f"not read: {len(checked.unread)} of {counted(len(manifest.videos), 'video')}: {some_of(checked.unread)}; "
-            "they may be as they were written; --repair SOURCES makes them again only where their shards are removed"
+            f"not checked: {len(checked.unread)} of {counted(len(manifest.videos), 'video')}: {some_of(checked.unread)}"
+            "; they may be as they were written; --repair SOURCES makes them again only where their shards are removed"
         )
     if report is not None:
         print_report(report, dataset, out, err)

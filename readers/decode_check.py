@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator
 
-from ..errors import DatasetWarning, ShortGopError
+from ..errors import DatasetWarning, ShortGopError, ToolError
 from ..storage.interface import Storage
 from .open_dataset import open as open_dataset
 
@@ -18,7 +18,8 @@ def undecodable(
     on_video: Callable[[], object] = lambda: None,
 ) -> Iterator[tuple[str, ShortGopError]]:
     """Decode every frame of all videos but those whose ids are in `skip`. Yield for each GOP that does not decode the
-    video's id, and what is wrong: UnreadableDataError if the GOP cannot be read, and may be as it was written.
+    video's id, and what is wrong: UnreadableDataError if the GOP cannot be read, and may be as it was written, and once
+    for a video ToolError if this machine has no decoder for it.
 
     One GOP is in memory at a time. `on_video` is called after each video.
     """
@@ -33,4 +34,6 @@ def undecodable(
                 video.get_frames_in_range(start, start + gop_frames)
             except ShortGopError as error:
                 yield video.id, error
+                if isinstance(error, ToolError):
+                    break
         on_video()
