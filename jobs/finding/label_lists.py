@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import UsageError
 from .line_values import attributes_of_line, id_of_line, two_files
-from .list_lines import NO_LABELS, batches_of, path_key
+from .list_lines import NO_LABELS, batches_of, names_of, path_key
 from .source_lists import Row, id_of_path
 from .typed_lines import OnTypes, ignore_types, lines_of
 
@@ -37,12 +37,12 @@ def read_labels(
 ) -> list[Labels]:
     """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a file that stands
     for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
-    UsageError names the line that is wrong."""
+    UsageError names the line that is wrong, or the list if no line has a column to set."""
     found: list[Labels] = []
-    key, own = "", set[str]()
+    key, own, names = "", set[str](), set[str]()
     for place, values in chain.from_iterable(lines_of(file, _KEYS, types or {}, on_types)):
         if not key:
-            key = path_key(values)
+            names, key = set(values), path_key(values)
             own = {"path", key}.intersection(NO_LABELS)
         path, row_id = values.get(key), id_of_line(place, values.pop("id", None))
         if not row_id and (not isinstance(path, str) or not path):
@@ -55,6 +55,14 @@ def read_labels(
             continue
         part = part_of(Row(place, str(path), None, json.dumps(columns))) or ""
         found.append(Labels(place, id_of_path(str(path)) + (f"@{part}" if part else ""), columns, str(path), str(part)))
+    if not any(line.columns for line in found):
+        # Beside ids the other one may be meant as a label.
+        rename = f", or rename {key!r} if it is a label" if names == {"id", key} else ""
+        raise UsageError(
+            f"the list {file!r} has no column to set besides those that say which videos are meant, {names_of(names)}; "
+            f"add one{rename}",
+            file=file,
+        )
     return found
 
 

@@ -318,11 +318,12 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
             "UTF-8, and unpack those that are packed",
             file=file,
         )
-    if not {*keys, *PATHS} & set(columns):
+    known = {*keys, *PATHS}
+    if not known & set(columns):
         what = " or ".join(f"`{key}`" for key in keys)
         of = "files" if keys == ("path",) else "ids"
-        separator = next((one for one in ";\t|," if set(keys) & {part.strip() for part in columns[0].split(one)}), "")
-        if not separator and columns[0].split(" ")[0] in keys:
+        separator = next((one for one in ";\t|," if known & {part.strip() for part in columns[0].split(one)}), "")
+        if not separator and columns[0].split(" ")[0] in known:
             separator = " "
         if len(columns) == 1 and separator:
             raise UsageError(

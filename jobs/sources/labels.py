@@ -108,9 +108,10 @@ def annotate(
 
 def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing) -> list[Labels]:
     if not is_list(file) or file.lower().endswith(".txt"):
+        is_there = is_list(file) or (can_be_a_path(file) and os.path.lexists(file))
         raise UsageError(
-            f"{file!r} is no list of labels; give a .csv, .tsv, .jsonl or .parquet file, or a folder of videos with "
-            "files such as .txt beside them",
+            f"{file!r} {'is no list of labels' if is_there else 'does not exist'}; give a .csv, .tsv, .jsonl or "
+            ".parquet file, or a folder of videos with files such as .txt beside them",
             file=file,
         )
     if not can_be_a_path(file):

@@ -192,12 +192,32 @@ def test_the_commands_of_the_page_exist() -> None:
         (["dataset"], "no labels given"),
         (["dataset", "labels.txt"], "'labels.txt' is no list of labels"),
         (["dataset", "gone.csv"], "cannot read the list 'gone.csv'"),
+        (["dataset", "gone"], "'gone' does not exist"),
     ],
 )
 def test_labels_that_cannot_be_used(root: Path, arguments: list[str], expected: str) -> None:
     result = run("annotate", *arguments)
     assert (result.exit_code, expected in result.stderr) == (2, True), result.stderr
     assert set(snapshots(DiskStorage(root / "dataset"))) == {"000001"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "columns", "rename"),
+    [
+        ("id\na.mp4\n", "'id'", ""),
+        ("path\na.mp4\n", "'path'", ""),
+        ("id,path\na.mp4,x\n", "'id', 'path'", ", or rename 'path' if it is a label"),
+        ("id,video\na.mp4,a cat\n", "'id', 'video'", ", or rename 'video' if it is a label"),
+    ],
+)
+def test_a_list_that_says_only_which_videos_are_meant_is_refused(
+    root: Path, lines: str, columns: str, rename: str
+) -> None:
+    (root / "list.csv").write_text(lines)
+    result = run("annotate", "dataset", "list.csv")
+    assert result.exit_code == 2
+    assert f"has no column to set besides those that say which videos are meant, {columns}; add one" in result.stderr
+    assert result.stderr.endswith(f"add one{rename}\n")
 
 
 def test_a_folder_that_is_no_dataset_stays_as_it_is(tmp_path: Path) -> None:

@@ -201,6 +201,7 @@ def write(name: str, text: str) -> Callable[[], str]:
         (write("l.csv", ""), "the list 'l.csv' is empty"),
         (write("l.csv", "path,label\n"), "the list 'l.csv' is empty"),
         (write("l.csv", "path;label\na.mp4;x\n"), "only 'path;label': its separator seems to be ';'; write it"),
+        (write("l.csv", "video;label\na.mp4;x\n"), "only 'video;label': its separator seems to be ';'; write it"),
         (write("l.csv", "path\tlabel\na.mp4\tx\n"), r"its separator seems to be '\t'; write it with commas"),
         (write("l.csv", "path label\na.mp4 x\n"), "its separator seems to be ' '; write it with commas"),
         (write("l.csv", "the path\na.mp4\n"), "only 'the path'; rename the column of files"),
