@@ -145,7 +145,7 @@ def _planned(planned: job.Planned) -> Iterator[str]:
         yield "how much room they take: prepare some of them first, and --dry-run tells it of the others"
     else:
         room = f"about {byte_size(planned.bytes)} in the dataset"
-        yield f"{room}, if it goes by the bytes of sources as in the jobs before"
+        yield f"{room}, if these sources are like those of the jobs before"
 
 
 def _results(report: job.Report, dataset: str) -> list[str]:

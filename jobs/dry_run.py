@@ -14,6 +14,7 @@ from ..manifests.dataset_files.in_place import writing_in_place
 from ..manifests.dataset_files.snapshots import open_manifest
 from ..manifests.shared_memory.host_copies import copies_in
 from ..manifests.tables import empty
+from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
 from ..wording import counted
 from .dataset_profile import refuse_other_profile
@@ -89,7 +90,7 @@ def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Re
             failed_before=tuple(sorted(sums.failed_before)),
             made_again=len(survey.replaced | sums.again),
             replaced=tuple(sorted(survey.replaced)),
-            bytes=_bytes_as_before(job, sums.source_bytes.total),
+            bytes=_bytes_as_before(job, sums),
             job_runs=_runs(out, job),
         ),
     )
@@ -112,6 +113,7 @@ class _Sums:
     sources: int = 0
     frames: int = 0
     with_frames: int = 0
+    has_stretches: bool = False
 
     def add(self, plan: WindowPlan) -> None:
         self.surveys.append(plan.survey)
@@ -122,6 +124,7 @@ class _Sums:
                 continue
             self.again |= {source.id} & self.lost.keys()
             self.source_bytes.add(item)
+            self.has_stretches |= isinstance(source.part, Stretch)
             self.sources, self.frames = self.sources + 1, self.frames + expected.frames
             self.with_frames += bool(expected.frames or expected.seconds)
             if expected.is_silent:
@@ -139,13 +142,17 @@ def _refuse_too_many(limit: MaxFailures | None, failures: Sequence[Failure], num
         )
 
 
-def _bytes_as_before(job: JobStatus | None, source_bytes: int) -> int | None:
-    """How many bytes the jobs before would have made of so many bytes of sources; None if they made none. How long it
-    would take is not said: of a job of some sources most is the start of Ray and of its workers."""
+def _bytes_as_before(job: JobStatus | None, sums: _Sums) -> int | None:
+    """How many bytes the jobs before would have made of these sources; None if they made none. It goes by the bytes of
+    sources, but of stretches by their frames, if these are known: the bytes of a file do not say how much of it is
+    taken. How long it would take is not said: of a job of some sources most is the start of Ray and of its workers."""
     # Of sources that all failed nothing was made. The bytes of a file of several units are in the stretch of the first.
     history = [each for each in (() if job is None else job.history) if each.bytes_out]
-    bytes_in = sum(each.bytes_in for each in history)
-    return source_bytes * sum(each.bytes_out for each in history) // bytes_in if bytes_in else None
+    before, now = sum(each.bytes_in for each in history), sums.source_bytes.total
+    frames = sum(each.frames for each in history)
+    if sums.has_stretches and frames > 0 and sums.with_frames == sums.sources:
+        before, now = frames, sums.frames
+    return now * sum(each.bytes_out for each in history) // before if before else None
 
 
 def _runs(out: Storage, job: JobStatus | None) -> bool:

@@ -173,6 +173,20 @@ def test_sources_that_failed_before_do_not_count_in_the_room_that_others_take(co
     assert 0.5 < report["planned"]["bytes"] / done.bytes_added < 2
 
 
+def test_stretches_take_room_by_their_frames(corpus: Path, tmp_path: Path) -> None:
+    """The bytes of their file say nothing: the first job took a tenth of it, and the next one takes all."""
+    dataset = tmp_path / "dataset"
+    lines = [f"long.mp4,{each / 10},{(each + 1) / 10}\n" for each in range(40)]
+    video(corpus / "long.mp4", 100, first_number=300)
+    for count in (4, 40):
+        (corpus / "list.csv").write_text("path,start,end\n" + "".join(lines[:count]))
+        _, report = dry(corpus / "list.csv", dataset, "--cuts", "start,end")
+        done = run("prep", corpus / "list.csv", "--out", dataset, "--cuts", "start,end", "--runner", "inline", "--json")
+        added = json.loads(done.stdout)["bytes_added"]
+    assert report["planned"]["sources"] == 36
+    assert 0.5 < report["planned"]["bytes"] / added < 2
+
+
 def test_all_units_of_a_long_file_count_in_the_room_that_its_bytes_take(corpus: Path, tmp_path: Path) -> None:
     """The bytes of the file are in the stretch of the job in which its first unit was finished."""
     dataset, source_bytes = tmp_path / "dataset", (corpus / "b.mp4").stat().st_size
