@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -16,12 +17,13 @@ _SHOWN = 3
 _MAX_COMPARED = 4096
 # A shorter text is in many ids.
 _MIN_PART = 3
+_NUMBER = re.compile("[0-9]{1,18}")
 
 
 def near_ids(ids: Ragged, wanted: str) -> list[str]:
-    """The wanted text in another form of Unicode, if that is an id. Otherwise up to three ids that hold the text, or
-    differ little from it. The ids ascend. Of many ids only the neighbours of the text are compared: they begin like
-    it."""
+    """The wanted text in another form of Unicode, if that is an id. Otherwise up to three ids below the folder of this
+    name, or that hold the text, or differ little from it; or the id of the video with this number, which some commands
+    take. The ids ascend. Of many ids only the neighbours of the text are compared: they begin like it."""
     if same := [each for each in _other_forms(wanted) if ids.find(each) is not None]:
         return same
     start, stop = 0, len(ids)
@@ -30,8 +32,13 @@ def near_ids(ids: Ragged, wanted: str) -> list[str]:
         start = max(0, place - _MAX_COMPARED // 2)
         stop = min(stop, start + _MAX_COMPARED)
     candidates = ids.take(np.arange(start, stop)).texts()
-    holding = [each for each in candidates if wanted in each] if len(wanted) >= _MIN_PART else []
-    return holding[:_SHOWN] or get_close_matches(wanted, candidates, _SHOWN)
+    near = [each for each in candidates if each.startswith(f"{wanted.rstrip('/')}/")]
+    if not near and len(wanted) >= _MIN_PART:
+        near = [each for each in candidates if wanted in each]
+    near = near[:_SHOWN] or get_close_matches(wanted, candidates, _SHOWN)
+    if not near and _NUMBER.fullmatch(wanted) and int(wanted) < len(ids):
+        near = [ids.text(int(wanted))]
+    return near
 
 
 def did_you_mean(wanted: str, near: Sequence[str]) -> str:

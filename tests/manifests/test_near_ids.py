@@ -31,6 +31,19 @@ def test_ids_that_look_like_it_the_nearest_first(wanted: str, near: str | None) 
     assert near_ids(from_texts(ids), wanted)[:1] == ([] if near is None else [near])
 
 
+def test_those_below_a_folder_of_this_name_come_first() -> None:
+    ids = from_texts(
+        sorted(["0/a.mp4", "0/b.mp4", "a/kitchen/1.mp4", "b/kitchen/2.mp4", "c/kitchen/3.mp4", "kitchen/1"])
+    )
+    assert near_ids(ids, "0") == near_ids(ids, "0/") == ["0/a.mp4", "0/b.mp4"]
+    assert near_ids(ids, "kitchen") == ["kitchen/1"]
+
+
+def test_a_number_may_be_that_of_a_video_as_read_and_export_take_it() -> None:
+    ids = from_texts(["a.mp4", "b.mp4"])
+    assert [near_ids(ids, wanted) for wanted in ("0", "1", "2", "\u0661")] == [["a.mp4"], ["b.mp4"], [], []]
+
+
 @pytest.mark.parametrize("wanted", ["caf\xe9.mp4", "cafe\u0301.mp4"])
 def test_the_same_letters_in_another_form_of_unicode_are_found_and_told_apart(wanted: str) -> None:
     """As macOS writes names of files. The message asked whether one had meant what one had written."""
