@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePath
 
@@ -21,8 +22,8 @@ from .other_files import what_else
 from .places import can_be_a_path
 from .plain_values import valid_text
 from .source import Found, Source
-from .source_parts import Imported
-from .video_names import is_video_name
+from .source_parts import Imported, Member
+from .video_names import is_tar_name, is_video_name
 from .walking import fixed_part, is_local_folder, matching, walk
 
 Naming = Callable[[Path], Callable[[Path], str]]
@@ -66,11 +67,14 @@ def _not_there(argument: str, error: OSError) -> UsageError:
 
 
 def _in_folder(folder: Path, argument: str, naming: Naming, importing: Importing) -> Iterator[Found]:
-    has_videos = False
-    for found in _videos_below(folder, f"in {argument!r}", naming(folder), importing):
+    has_videos, tars = False, list[str]()
+    for found in _videos_below(folder, f"in {argument!r}", naming(folder), replace(importing, note_tar=tars.append)):
         has_videos = True
         yield found
     others = inside(folder, walk(folder), importing, has_videos=has_videos)
+    if has_videos or not all(isinstance(each.part, Member) for each in others[:1]):
+        for tar in tars:
+            importing.note_tar(tar)
     yield from (_imported(each, folder, naming) for each in others)
     if others or has_videos:
         return
@@ -99,7 +103,7 @@ def _in_glob(pattern: str, naming: Naming, read: ReadList, importing: Importing)
         found: Iterable[Found] = ()
         if is_local_folder(path):
             found = _videos_below(path, place, prefix_of, importing)
-        elif spelled_out and (path.suffix.lower() == ".tar" or is_list(path.name)):
+        elif spelled_out and (is_tar_name(path.name) or is_list(path.name)):
             if path in read_already:
                 continue
             read_already.add(path)
@@ -111,6 +115,8 @@ def _in_glob(pattern: str, naming: Naming, read: ReadList, importing: Importing)
             found = (Found(_source(_id_of(path, prefix_of), path, str(path)), place, listed=False),)
         elif may_have_labels(path.name):
             importing.note_list(str(path))
+        elif is_tar_name(path.name):
+            importing.note_tar(str(path.absolute()))
         for each in found:
             found_any = True
             yield each
@@ -131,9 +137,11 @@ def _videos_below(top: Path, place: str, prefix_of: Callable[[Path], str], impor
                 yield Found(Source(valid_text(prefix + name), path + name, given + name, "{}"), place, False)
             elif may_have_labels(name):
                 importing.note_list(given + name)
-        for name in captioned_in(files):
+            elif is_tar_name(name):
+                importing.note_tar(path + name)
+        for name, caption in captioned_in(files):
             if importing.image_fps is None or is_video_name(name):
-                importing.note_captioned(path + name)
+                importing.note_captioned(path + name, caption)
 
 
 def _imported(each: Imported, folder: Path | None, naming: Naming) -> Found:

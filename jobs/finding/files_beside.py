@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import stat
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
@@ -23,6 +24,9 @@ _KINDS = frozenset(("json", *_NUMBERS, *_TEXTS))
 
 # These say which video it is: the dataset has columns of these names itself, and lists have no labels in them.
 _OWN = frozenset(("id", "path"))
+
+GivenColumns = dict[str, tuple[str, Any]]
+"""The columns of a video: name -> the file that gives it, and its value."""
 
 MAX_COLUMN_BYTES = 1_000_000
 """A column is for a label or a caption: larger files make none."""
@@ -68,6 +72,16 @@ def _value(data: bytes, kind: str) -> Any:
         raise ValueError(f"it has {shortened(text)}, and a whole number is due") from None
 
 
+def add_columns(columns: GivenColumns, new: Mapping[str, Any], file: str) -> tuple[str, str] | None:
+    """Add the columns that a file gives to those that other files of the same video give. Returns the first column to
+    which another file gives another value, and that file: one of the two values would be lost."""
+    for column, value in new.items():
+        other, known = columns.setdefault(column, (file, value))
+        if known is not value and json.dumps(known) != json.dumps(value):
+            return column, other
+    return None
+
+
 def video_beside(name: str, videos: Collection[str]) -> tuple[str, str] | None:
     """Which video's file this is, by the names of the videos in its folder with and without their suffixes, and its
     ending. None if it is of none, or its ending makes no columns."""
@@ -84,8 +98,8 @@ def labels_beside(top: Path, on_large: Callable[[str], None] = lambda _file: Non
     """What the files beside the videos in a folder, and in those below it, say of them: a line for each video that gets
     a column. Paths are those below the folder. `on_large` is called with each file that is too large for a label.
 
-    UsageError where no video has such a file, where two of them give a video one column, and names one that cannot be
-    read.
+    UsageError where no video has such a file, where two of them give a column of a video different values, and names
+    one that cannot be read.
     """
     found = [line for folder, files in walk(top) for line in _labels_in(top, folder, files, on_large)]
     if not found:
@@ -104,26 +118,24 @@ def _labels_in(top: Path, folder: Path, files: list[str], on_large: Callable[[st
         videos.setdefault(name.rpartition(".")[0], []).append(name)
     # `a.mp4.txt` is of `a.mp4` alone.
     videos |= {name: [name] for name in whole}
-    columns: dict[str, dict[str, Any]] = {}
-    given_by: dict[tuple[str, str], str] = {}
+    columns: dict[str, GivenColumns] = {}
     for name in files:
         beside = video_beside(name, videos)
         if beside is None:
             continue
         values = _columns_at(folder / name, beside[1], on_large)
         for video in videos[beside[0]]:
-            for column in values:
-                other = given_by.setdefault((video, column), name)
-                if other != name:
-                    raise UsageError(
-                        f"{str(folder / other)!r} and {str(folder / name)!r} both give {video!r} the column "
-                        f"{column!r}; move one of them out of the folder, or rename it",
-                        file=str(folder / name),
-                    )
-            columns.setdefault(video, {}).update(values)
-    for video, values in columns.items():
+            twice = add_columns(columns.setdefault(video, {}), values, name)
+            if twice is not None:
+                column, other = twice
+                raise UsageError(
+                    f"{str(folder / other)!r} and {str(folder / name)!r} both give {video!r} the column {column!r}; "
+                    "move one of them out of the folder, or rename it",
+                    file=str(folder / name),
+                )
+    for video, given in columns.items():
         path = (folder / video).relative_to(top).as_posix()
-        yield Labels(str(folder / video), id_of_path(path), values, path)
+        yield Labels(str(folder / video), id_of_path(path), {name: value for name, (_, value) in given.items()}, path)
 
 
 def _columns_at(path: Path, ending: str, on_large: Callable[[str], None]) -> dict[str, Any]:

@@ -23,10 +23,10 @@ class Importing:
     frames per second of sequences of pictures; without it there are none. `tell` is called with a line of text for each
     argument that is taken for another tool's format, and if folders have labels that are not read. `list_root` is the
     absolute folder, or the URL of one, in which relative paths of lists begin; without it that is each list's own
-    folder. `note_list` is called with the place of each file in a folder that may be a list of labels, and
-    `note_captioned` with those of a video and of a picture in each folder that have captions beside them, of a
-    picture without `image_fps` alone. `columns_at` gives the columns of the video that the dataset has of the file at a
-    place."""
+    folder. `note_list` is called with the place of each file in a folder that may be a list of labels, `note_tar` with
+    that of each tar that is left out, and `note_captioned` with those of a video and of a picture in each folder that
+    have captions beside them, and the caption's name, of a picture without `image_fps` alone. `columns_at` gives the
+    columns of the video that the dataset has of the file at a place."""
 
     cuts: tuple[str, str] | None = None
     image_fps: Fraction | None = None
@@ -34,7 +34,8 @@ class Importing:
     in_frames: bool = False
     list_root: str | None = None
     note_list: Callable[[str], None] = field(default=lambda _place: None, compare=False)
-    note_captioned: Callable[[str], None] = field(default=lambda _place: None, compare=False)
+    note_tar: Callable[[str], None] = field(default=lambda _place: None, compare=False)
+    note_captioned: Callable[[str, str], None] = field(default=lambda _place, _caption: None, compare=False)
     columns_at: Callable[[str], set[str]] = field(default=lambda _place: set(), compare=False)
 
     def __post_init__(self) -> None:

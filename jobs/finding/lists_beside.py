@@ -8,7 +8,7 @@ import glob
 import os
 import posixpath
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from .importers.images import IMAGE_SUFFIXES
 from .list_lines import first_lines, first_of_parquet, is_list, names_of, path_key
 from .places import absolute, can_be_a_path, place_of_listed
 from .store_files import IN_PASSING, StoreFile, asked, head_of
-from .video_names import is_video_name
+from .video_names import is_tar_name, is_video_name
 from .walking import fixed_part, matching
 
 _TEXTS = frozenset(("metadata.csv", "metadata.jsonl"))
@@ -79,25 +79,29 @@ def what_is_lost(places: Collection[str], arguments: Sequence[str], columns_at: 
     return ""
 
 
-def captioned_in(files: Iterable[str]) -> list[str]:
+def captioned_in(files: Iterable[str]) -> list[tuple[str, str]]:
     """The first video with a caption beside it, among the names in a folder, and the first picture with one that is of
-    no video there, as far as there are any."""
+    no video there, as far as there are any; each with its caption."""
     captions = (name.removesuffix(_CAPTION) for name in files if name.endswith(_CAPTION))
     stems = set(islice(captions, _CAPTIONS))
     if not stems:
         return []
-    shown = [name for name in files if name.rpartition(".")[0] in stems]
+    # The caption of `a.mp4` is `a.mp4.txt` or `a.txt`.
+    shown = [name for name in files if name in stems or name.rpartition(".")[0] in stems]
+    stem_of = {name: name if name in stems else name.rpartition(".")[0] for name in shown}
     videos = [name for name in shown if is_video_name(name)]
     stems -= {name.rpartition(".")[0] for name in videos}
-    pictures = (name for name in shown if name.lower().endswith(IMAGE_SUFFIXES) and name.rpartition(".")[0] in stems)
-    return [*videos[:1], *islice(pictures, 1)]
+    pictures = (name for name in shown if name.lower().endswith(IMAGE_SUFFIXES) and stem_of[name] in stems)
+    return [(name, stem_of[name] + _CAPTION) for name in (*videos[:1], *islice(pictures, 1))]
 
 
 def captions_lost(
-    places: Collection[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]
+    captioned: Mapping[str, str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]
 ) -> Iterator[str]:
     """What is said of videos and pictures with captions beside them in the folders of a job with these arguments: of
-    the first of each that has no columns in the dataset, of which one may be the caption under another name."""
+    the first of each that has no columns in the dataset, of which one may be the caption under another name.
+    `captioned` has the place of each, and its caption's name."""
+    places = list(captioned)
     # There may be one in each of a million folders.
     videos = filter(is_video_name, places)
     video = next((place for place in videos if not columns_at(place)), None)
@@ -107,17 +111,32 @@ def captions_lost(
         has_more = any(not _is_below(folder, place) and not columns_at(place) for place in videos)
         others = ", and the same with each other folder that has such files," if has_more else ","
         yield (
-            f"{video.rpartition('.')[0]}{_CAPTION}: not read, as a folder stands for its video files alone; "
-            f"`shortgop annotate DATASET {shlex.quote(folder)}`{others} when they are in the dataset, gives the videos "
-            "the text of such files as the column 'txt', and encodes none again"
+            f"{posixpath.join(posixpath.dirname(video), captioned[video])}: not read, as a folder stands for its video "
+            f"files alone; `shortgop annotate DATASET {shlex.quote(folder)}`{others} when they are in the dataset, "
+            "gives the videos the text of such files as the column 'txt', and encodes none again"
         )
     picture = next((place for place in places if not is_video_name(place) and not columns_at(place)), None)
     if picture is not None:
-        caption = f"{posixpath.basename(picture).rpartition('.')[0]}{_CAPTION}"
         yield (
-            f"{picture}: left out, though {caption} is beside it, as a folder stands for its video files alone; a list "
-            "of pictures and videos makes videos of both, with --image-fps 1"
+            f"{picture}: left out, though {captioned[picture]} is beside it, as a folder stands for its video files "
+            "alone; a list of pictures and videos makes videos of both, with --image-fps 1"
         )
+
+
+def tars_left(tars: Sequence[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]) -> str:
+    """What is said of tars that a job with these arguments leaves out, as they lie beside videos; "" if there is
+    nothing to say. Whoever gives a tar knows that there are some, and one of which the dataset has columns was
+    given."""
+    left = [] if any(map(is_tar_name, arguments)) else [place for place in tars if not columns_at(place)]
+    if not left:
+        return ""
+    others = f", like {counted(len(left) - 1, 'other tar')}" if len(left) > 1 else ""
+    pattern = posixpath.join(glob.escape(posixpath.dirname(left[0])), f"*{posixpath.splitext(left[0])[1]}")
+    return (
+        f"{left[0]}: not read{others}, as a folder that has videos stands for its video files alone; if it is a "
+        f"WebDataset tar, `shortgop prep {shlex.quote(pattern)} --out DATASET` prepares the videos in the tars of its "
+        "folder"
+    )
 
 
 def _lists_of(argument: str) -> Iterator[str]:

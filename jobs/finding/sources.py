@@ -17,7 +17,7 @@ from .disk_sources import found_on_disk
 from .ids import Folder, folder_of, id_of_url, id_roots, prefixes_below
 from .importing import PLAIN, Importing
 from .list_lines import is_list
-from .lists_beside import captions_lost, what_is_lost
+from .lists_beside import captions_lost, tars_left, what_is_lost
 from .places import can_be_a_path, without_scheme
 from .source import Found
 from .source_lists import read_list
@@ -68,7 +68,8 @@ def found_in(
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped, and so are
       folders that systems keep, such as `lost+found`. Links to folders are followed. Lists of labels in it (Hugging
-      Face's `metadata.csv`) and captions (`a.txt` of `a.mp4`) are not read, and `importing.tell` says so.
+      Face's `metadata.csv`), captions (`a.txt` of `a.mp4`) and tars beside videos are not read, and `importing.tell`
+      says so.
     - A glob, with `**` for any number of folders, stands for the files and folders that match. A glob that ends in a
       literal extension or name (`clips/*.bin`) takes every file that matches; any other (`clips/*`) takes those that
       have a video's extension.
@@ -100,8 +101,9 @@ def found_in(
     arguments = [without_scheme(each) for each in arguments]
     _refuse_options_of_lists(arguments, importing)
     lists: list[str] = []
-    captioned: list[str] = []
-    importing = replace(importing, note_list=lists.append, note_captioned=captioned.append)
+    tars: list[str] = []
+    captioned: dict[str, str] = {}
+    importing = replace(importing, note_list=lists.append, note_tar=tars.append, note_captioned=captioned.__setitem__)
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: prefixes_below(base, numbered))
@@ -121,8 +123,8 @@ def found_in(
         else:
             yield from found_on_disk(argument, naming, read, importing)
     check_types(types, set().union(*typed.values()))
-    text = what_is_lost(lists, arguments, importing.columns_at)
-    for each in (*([text] if text else []), *captions_lost(captioned, arguments, importing.columns_at)):
+    told = (what_is_lost(lists, arguments, importing.columns_at), tars_left(tars, arguments, importing.columns_at))
+    for each in (*filter(None, told), *captions_lost(captioned, arguments, importing.columns_at)):
         importing.tell(each)
 
 

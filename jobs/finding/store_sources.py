@@ -18,7 +18,7 @@ from .lists_beside import may_have_labels_in_store
 from .plain_values import valid_text
 from .source import Found, Source
 from .store_files import StoreFile, asked, files_below, is_folder, of_argument, small_copy
-from .video_names import has_known_name, is_video_name
+from .video_names import has_known_name, is_tar_name, is_video_name
 
 UrlNaming = Callable[[str, str], str]
 """Returns the id of the file at a URL, given the URL of a folder that holds it and its own."""
@@ -36,7 +36,7 @@ def found_at_url(argument: str, naming: UrlNaming, read: ReadList, importing: Im
 
 def _file_itself(address: Address, naming: UrlNaming) -> Found:
     url = address.url
-    if address.name.lower().endswith(".tar"):
+    if is_tar_name(address.name):
         raise UsageError(f"{url} is a tar, and tars are read from disks; copy it to one, and give that", file=url)
     refuse_other_list(url)
     file = StoreFile(address)

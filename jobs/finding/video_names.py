@@ -24,6 +24,11 @@ def is_video_name(name: str) -> bool:
     return suffix.lower() in _SUFFIXES and bool(stem.rpartition("/")[2].strip("."))
 
 
+def is_tar_name(name: str) -> bool:
+    """Whether a file is a tar by its name."""
+    return name.lower().endswith(".tar")
+
+
 def has_known_name(name: str) -> bool:
     """Whether a file may be an argument: a video, a list or a tar by its name."""
-    return is_video_name(name) or is_list(name) or name.lower().endswith(".tar")
+    return is_video_name(name) or is_list(name) or is_tar_name(name)

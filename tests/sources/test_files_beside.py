@@ -233,9 +233,23 @@ class TestColumns:
         ):
             labels_beside(tmp_path)
 
+    def test_of_two_files_that_say_the_same_are_taken(self, tmp_path: Path) -> None:
+        make_empty(str(tmp_path / "1.mp4"))
+        for name in ("1.txt", "1.mp4.txt"):
+            (tmp_path / name).write_text("A cat.")
+        assert columns_in(tmp_path) == {"1.mp4": {"txt": "A cat."}}
+
 
 @pytest.mark.usefixtures("own_folder")
 class TestWhatIsSaid:
+    def test_is_of_captions_that_go_by_the_whole_name_of_a_file(self) -> None:
+        make_empty("videos/1.mp4", "videos/2.jpg")
+        for name in ("1.mp4.txt", "2.jpg.txt"):
+            Path("videos", name).touch()
+        video, picture = told("videos")
+        assert video.startswith(f"{Path('videos/1.mp4.txt').absolute()}: not read")
+        assert picture.startswith(f"{Path('videos/2.jpg').absolute()}: left out, though 2.jpg.txt is beside it")
+
     def test_names_the_folder_that_was_given(self) -> None:
         make_empty("videos/a/1.webm")
         Path("videos/a/1.txt").touch()

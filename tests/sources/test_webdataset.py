@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import tarfile
 from collections.abc import Mapping
 from fractions import Fraction
@@ -16,6 +17,7 @@ import webdataset
 
 import shortgop
 from file_permissions import modes_count
+from labelled_videos import run
 from shortgop.errors import UsageError
 from shortgop.jobs.finding.identity import identity_of
 from shortgop.jobs.finding.importing import Importing
@@ -123,6 +125,47 @@ def test_in_a_folder_with_videos_tars_are_passed_over(tmp_path: Path) -> None:
     write_tar(tmp_path / "both/a.tar", {"__key__": "0", "mp4": video(tmp_path, 0)})
     (tmp_path / "both/b.mp4").write_bytes(video(tmp_path, 50))
     assert [source.id for source in find_sources([str(tmp_path / "both")])] == ["b.mp4"]
+
+
+def test_a_job_tells_of_tars_beside_videos_with_the_command_that_takes_them(tmp_path: Path) -> None:
+    folder, out = tmp_path / "my videos", tmp_path / "out"
+    for name in ("a.tar", "b.tar"):
+        write_tar(folder / name, {"__key__": name[0], "mp4": video(tmp_path, 0), "cls": 3})
+    (folder / "b.mp4").write_bytes(video(tmp_path, 50))
+
+    def told(*arguments: Path | str) -> list[str]:
+        said = run("prep", *arguments, "--out", out, "--runner", "inline").stderr.splitlines()
+        return [line for line in said if "not read" in line]
+
+    (line,) = told(folder)
+    assert line.startswith(f"{folder}/a.tar: not read, like 1 other tar, as")
+    assert told(f"{folder}/*") == [line]
+    assert told(folder, folder / "a.tar") == []
+    command = shlex.split(line.split("`")[1].replace("DATASET", str(out)))
+    assert "1 of 2 sources already in the dataset" in run(*command[1:], "--runner", "inline").stdout
+    # Their samples are there now.
+    assert told(folder) == []
+    assert shortgop.open(out).ids == ["a", "b", "b.mp4"]
+
+
+def test_a_folder_of_tars_is_read_and_says_nothing_of_them(tmp_path: Path) -> None:
+    write_tar(tmp_path / "shards/0.tar", {"__key__": "0", "mp4": b"data"})
+    said: list[str] = []
+    find_sources([str(tmp_path / "shards")], importing=Importing(tell=said.append))
+    assert said == [f"{tmp_path}/shards/0.tar: a WebDataset tar of 1 video"]
+
+
+def test_two_files_that_give_a_column_different_values_are_refused(tmp_path: Path) -> None:
+    same = write_tar(
+        tmp_path / "same.tar", {"__key__": "0", "mp4": b"data", "json": b'{"txt": "A cat."}', "txt": "A cat."}
+    )
+    (source,) = find_sources([str(same)])
+    assert json.loads(source.attributes) == {"txt": "A cat."}
+    other = write_tar(
+        tmp_path / "other.tar", {"__key__": "0", "mp4": b"data", "json": b'{"txt": "A dog."}', "txt": "A cat."}
+    )
+    with pytest.raises(UsageError, match=r"'0\.json' and '0\.txt' in the tar .*other\.tar' give the column 'txt' diff"):
+        find_sources([str(other)])
 
 
 def test_a_key_in_two_tars_names_both(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ..importing import Importing
 from ..other_files import what_else
 from ..source_parts import Imported, Recognised
 from ..store_files import StoreFile, content, files_below, has_files, of_argument
-from ..video_names import is_video_name
+from ..video_names import is_tar_name, is_video_name
 from .images import is_image_name
 from .kinetics import is_kinetics, rows_among
 from .lerobot import EPISODES, INFO, episodes_in, is_info, is_table_of_episodes
@@ -99,9 +99,9 @@ def no_videos(folder: Address) -> UsageError:
     url = folder.url
     if not has_files(folder):
         return UsageError(f"nothing lies at or below {url!r}; check the URL, or put the videos there", file=url)
-    other = next(files_below(folder, lambda name: _is_tar(name) or is_image_name(name)), None)
+    other = next(files_below(folder, lambda name: is_tar_name(name) or is_image_name(name)), None)
     if other is not None:
-        kind, option = ("tars", "") if _is_tar(other.address.name) else ("pictures", " with --image-fps RATE")
+        kind, option = ("tars", "") if is_tar_name(other.address.name) else ("pictures", " with --image-fps RATE")
         return UsageError(
             f"the folder {url!r} holds {kind} and no videos, and {kind} are read from disks; copy it to one, and give "
             f"that{option}",
@@ -114,10 +114,6 @@ def no_videos(folder: Address) -> UsageError:
         "files of another kind",
         file=url,
     )
-
-
-def _is_tar(name: str) -> bool:
-    return name.lower().endswith(".tar")
 
 
 def _files_below(folder: Address, is_wanted: Callable[[str], bool]) -> dict[str, StoreFile]:

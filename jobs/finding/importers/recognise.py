@@ -11,6 +11,7 @@ from ..importing import Importing
 from ..list_lines import is_list
 from ..source_lists import Row
 from ..source_parts import Imported, PictureRows, Recognised
+from ..video_names import is_tar_name
 from .images import folders_of_images, is_image_name, list_of_images
 from .kinetics import is_kinetics, rows_of
 from .lerobot import episodes_of, is_lerobot
@@ -22,7 +23,7 @@ def recognised(path: Path, importing: Importing, read: Callable[[str], Iterable[
     reads the rows of a list."""
     if path.is_dir():
         return _without_image_fps(episodes_of(path), importing) if is_lerobot(path) else None
-    if path.suffix.lower() == ".tar":
+    if is_tar_name(path.name):
         return samples_of(path)
     if is_kinetics(path):
         return rows_of(path, importing.list_root)
@@ -59,7 +60,7 @@ def inside(
     sources: list[Imported] = []
     for folder, files in folders:
         for name in sorted(files):
-            if name.lower().endswith(".tar"):
+            if is_tar_name(name):
                 tar = samples_of(folder / name)
                 importing.tell(f"{folder / name}: {tar.what}")
                 sources += tar.sources

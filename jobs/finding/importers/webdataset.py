@@ -12,11 +12,10 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ....errors import UsageError
 from ....wording import counted
-from ..files_beside import MAX_COLUMN_BYTES, columns_of, has_columns
+from ..files_beside import MAX_COLUMN_BYTES, GivenColumns, add_columns, columns_of, has_columns
 from ..source_parts import Imported, Member, Recognised
 from ..video_names import is_video_name
 
@@ -29,17 +28,18 @@ class _Sample:
 
     key: str
     videos: list[tuple[str, tarfile.TarInfo]] = field(default_factory=list)
-    columns: dict[str, Any] = field(default_factory=dict)
+    columns: GivenColumns = field(default_factory=dict)
 
 
 def samples_of(tar: Path) -> Recognised:
     """The videos in a tar: id is the sample's key, or `<key>.<ending>` in samples with several videos.
 
     The other files of a sample make columns (`files_beside`). UsageError where the tar cannot be read, or holds no
-    videos.
+    videos, and where two files give a column different values.
     """
     sources: list[Imported] = []
     for sample in _samples(tar):
+        columns = {name: value for name, (_, value) in sample.columns.items()}
         for ending, member in sample.videos:
             several = len(sample.videos) > 1
             sources.append(
@@ -47,7 +47,7 @@ def samples_of(tar: Path) -> Recognised:
                     id=f"{sample.key}.{ending.rpartition('.')[0] or ending}" if several else sample.key,
                     path=tar,
                     given=f"{tar}/{member.name}",
-                    attributes=sample.columns,
+                    attributes=columns,
                     part=Member(member.name, member.offset_data, member.size),
                     place=f"in the tar {str(tar)!r}",
                 )
@@ -106,4 +106,12 @@ def _add_columns(sample: _Sample, ending: str, member: tarfile.TarInfo, archive:
     if has_columns(ending):
         stream = archive.extractfile(member)
         data = b"" if stream is None else stream.read()
-        sample.columns.update(columns_of(ending, data, f"{member.name!r} in the tar {str(tar)!r}", str(tar)))
+        new = columns_of(ending, data, f"{member.name!r} in the tar {str(tar)!r}", str(tar))
+        twice = add_columns(sample.columns, new, member.name)
+        if twice is not None:
+            column, other = twice
+            raise UsageError(
+                f"{other!r} and {member.name!r} in the tar {str(tar)!r} give the column {column!r} different values; "
+                "take one of them out, or rename it",
+                file=str(tar),
+            )
