@@ -169,6 +169,14 @@ def needed_samples(pattern: Pattern, frames: Iterable[int]) -> tuple[int, ...]:
     return tuple(sample for sample in range(last + 1) if pattern.referenced[sample] or shown[sample] in wanted)
 
 
+def next_samples(pattern: Pattern, frames: Sequence[int]) -> tuple[int, ...]:
+    """The samples behind those that these frames need, without which no later frame is decoded. They also make a
+    decoder output the frames that it holds back."""
+    sample, frame = max(pattern.frames.index(each) for each in frames), max(frames)
+    later = range(sample + 1, len(pattern))
+    return tuple(each for each in later if pattern.referenced[each] or pattern.frames[each] > frame)
+
+
 @lru_cache(maxsize=256)
 def reorder_depth(pattern: Pattern) -> int:
     """How many frames a decoder has to hold back to output frames in presentation order.

@@ -260,7 +260,7 @@ class SnapshotReader:
             pattern = self._patterns[self.manifest.gops.pattern[gop.gop]]
             started = time.perf_counter()
             try:
-                request = GopRequest(config, pattern, data, gop.frames, gop.places, geometries)
+                request = GopRequest(config, pattern, data, gop.frames, gop.places, geometries, gop=gop.gop)
                 cost = self._decoder.decode(request, targets)
             except (CorruptDataError, DecodeError) as error:
                 raise self._store.located(error, gop) from error

@@ -2,6 +2,7 @@
 
 base, gop_samples  what the reader expects of a decoder, and the packets that all of them send
 pyav               on the CPU, by libavcodec through PyAV
+visits             frame after frame of a GOP: where a context goes on
 choose             which decoder reads a dataset on a device
 device             on a GPU: open decoders from a pool, and the conversion there
 surface_source     what `device` expects of a decoder that gives surfaces:

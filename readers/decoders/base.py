@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import torch
@@ -24,6 +24,9 @@ class GopRequest:
     `data` is the GOP's moof + mdat. Frame `frames[i]` of the GOP goes to each of `places[i]`, which name a target by
     its number, a slot of it, and one of `geometries`. Frames are numbered in presentation order from 0; `frames` is
     ascending and has each frame once. Geometries lie within pictures of the codec configuration's size.
+
+    `gop` tells GOPs of one decoder apart: a decoder may go on in a GOP where the last request for it ended. Without it,
+    the GOP is decoded from its start.
     """
 
     config: CodecConfig
@@ -32,6 +35,7 @@ class GopRequest:
     frames: tuple[int, ...]
     places: tuple[tuple[Place, ...], ...]
     geometries: Sequence[Geometry]
+    gop: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +68,7 @@ class DecodeCost(NamedTuple):
 
 
 class Decoder(Protocol):
-    """Decodes GOPs independently of each other. Any number of threads may call it at the same time.
+    """Decodes GOPs, with the same result in any order. Any number of threads may call it at the same time.
 
     A decoder keeps what is costly to set up (contexts, surfaces) between calls, in bounded number. After an error it
     discards what may be in a bad state.

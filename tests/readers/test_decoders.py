@@ -29,7 +29,7 @@ from shortgop.errors import CorruptDataError, DecodeError
 from shortgop.manifests.mp4 import boxes, parse_fragment, parse_init
 from shortgop.manifests.records import CodecConfig, Pattern
 from shortgop.manifests.unit_kinds import access_unit_kinds
-from shortgop.readers.decoders import gop_samples, pyav
+from shortgop.readers.decoders import pyav
 from shortgop.readers.decoders.base import Decoder, Target
 from shortgop.readers.decoders.pyav import PyavDecoder
 from shortgop.readers.frame_format import FrameFormat, Geometry
@@ -370,7 +370,7 @@ def test_a_context_is_dropped_after_an_error(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_frames_that_do_not_come_out_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Never a slot of the output that was not written."""
-    monkeypatch.setattr(gop_samples, "needed_samples", lambda pattern, frames: needed_samples(pattern, [0]))
+    monkeypatch.setattr(pyav, "needed_samples", lambda pattern, frames: needed_samples(pattern, [0]))
     gop = make_gop()
     with pytest.raises(DecodeError, match="no frame 5"):
         PyavDecoder().decode(gop.request([0, 5, 7]), into(gop.blank(3)))
