@@ -17,7 +17,8 @@ from ..storage.interface import Storage
 from .progress.tally import Tally
 from .sources.where_to_look import Looking
 from .units_of_work.order import Order
-from .units_of_work.unit_results import Failure, UnitResult
+from .units_of_work.steps import Outcome, Step
+from .units_of_work.unit_results import Failure, UnitProgress, UnitResult
 from .units_of_work.where import Where
 from .working.step_work import run_step
 
@@ -112,14 +113,35 @@ def _results(  # noqa: PLR0917  # what `run_all` was given
         yield from _results_on_ray(order, out, options, where, tally, looking)
 
 
+class _ToldToEnd(BaseException):
+    """Carries what the caller's function for progress raised, which ends the job. An Exception that leaves the work on
+    a source is taken for a failure of that source."""
+
+    def __init__(self, raised: Exception) -> None:
+        self.raised = raised
+
+
 def _results_here(order: Order, out: Storage, options: Options, tally: Tally) -> Generator[UnitResult, None, None]:
     """The results of the units, which run in this process, one after the other."""
     tally.note("encoding")
     while order.fill(wait=True):
         step = order.next()
-        result = order.done(step, run_step(out, step, options, tally.on_progress))
+        result = order.done(step, _outcome_here(out, step, options, tally))
         if result is not None:
             yield result
+
+
+def _outcome_here(out: Storage, step: Step, options: Options, tally: Tally) -> Outcome:
+    def on_progress(report: UnitProgress) -> None:
+        try:
+            tally.on_progress(report)
+        except Exception as error:
+            raise _ToldToEnd(error) from error
+
+    try:
+        return run_step(out, step, options, on_progress)
+    except _ToldToEnd as told:
+        raise told.raised from told.raised.__cause__
 
 
 def _results_on_ray(  # noqa: PLR0917  # like `_results`

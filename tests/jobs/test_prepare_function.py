@@ -24,6 +24,7 @@ from datasets import copied_shards, current_manifest, make_dataset, rows_of
 from shortgop.cli import app
 from shortgop.errors import WrongTypeError
 from shortgop.jobs.named_options import prepare_without_warning
+from shortgop.jobs.working import work
 from shortgop.manifests.equal_contents import equal_contents
 from synthetic import SyntheticVideo, constant_rate_pts, make_video, read_number, variable_rate_pts
 
@@ -146,6 +147,25 @@ def test_what_the_callback_raises_ends_the_job_which_goes_on_from_there(
     with pytest.raises(KeyboardInterrupt):
         shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline", on_progress=stop)
     assert shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline").already_there == 1
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("stop"), OSError("a closed pipe"), shortgop.SourceError("stop")], ids=repr
+)
+def test_what_the_callback_raises_while_a_source_is_prepared_is_no_failure_of_that_source(
+    constant_video: SyntheticVideo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(work, "_REPORT_EVERY_SECONDS", 0)
+
+    def stop(progress: shortgop.Progress) -> None:
+        if 0 < progress.frames_done < progress.frames_planned:
+            raise error
+
+    with pytest.raises(type(error)) as raised:
+        shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline", on_progress=stop)
+    assert raised.value is error
+    report = shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline")
+    assert (report.videos_added, report.already_there, report.failures) == (1, 0, ())
 
 
 def test_what_ends_the_job_is_what_is_raised_also_where_nothing_can_be_published(
