@@ -15,7 +15,8 @@ from hypothesis import settings
 
 import large_datasets
 import loader_helpers
-from bare_ray import local_ray, unchanged_mode
+from as_found import as_found
+from bare_ray import local_ray
 from cuda_ffmpeg import GpuMachine, Installed, install
 from dataset_places import Places, copied, folders, prefixes, s3_settings
 from datasets import make_dataset
@@ -229,9 +230,9 @@ def bare_local_ray() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def same_mode_of_ray() -> Iterator[None]:
-    """A cluster that the next tests of this process start would want a token."""
-    with unchanged_mode():
+def process_as_found() -> Iterator[None]:
+    """Leave nothing of a file's tests for those of the next file."""
+    with as_found():
         yield
 
 

@@ -12,7 +12,6 @@ What `ray start` starts is all of Ray, as users have it, and so is everything in
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -55,15 +54,6 @@ def local_ray() -> Iterator[None]:
 
     with bare_nodes(helpers=False), restored_login():
         yield
-
-
-@contextlib.contextmanager
-def unchanged_mode() -> Iterator[None]:
-    """Fails if the block leaves Ray in another mode than it was in. Ray's own code keeps the mode apart from the
-    environment, so what changes one of them alone makes a cluster that its own process cannot join."""
-    before = os.environ.get("RAY_AUTH_MODE")
-    yield
-    assert os.environ.get("RAY_AUTH_MODE") == before, "these tests leave Ray in another mode than they found it in"
 
 
 def _with_bare_agent(words: Sequence[str], plainly: Any = subprocess.list2cmdline) -> str:
