@@ -34,7 +34,7 @@ from shortgop.manifests.dataset_files.root_file import create
 from shortgop.manifests.layering import layers
 from shortgop.manifests.merging.merge import merge
 from shortgop.prep import gpu_attempts
-from shortgop.prep.running import processes
+from shortgop.prep.running import mounts, processes
 from shortgop.prep.running.ffmpeg import ENVIRONMENT_VARIABLE, find_ffmpeg
 from shortgop.storage.disk import DiskStorage
 from shortgop.storage.interface import Storage
@@ -185,14 +185,14 @@ def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Mount a file system that answers neither reading nor closing; skipped where mounting is not allowed."""
     # No process that reads there ends when it is killed, however long one waits.
     monkeypatch.setattr(processes, "_GRACE_SECONDS", 1.0)
-    folder = tmp_path / "dead"
-    folder.mkdir()
+    monkeypatch.setattr(mounts, "_answered", {})  # a mount of an earlier test may have had the number of this one
+    (folder := tmp_path / "dead").mkdir()
     with dead_mount(folder, size=100_000) as mounted:
         if mounted is None:
             pytest.skip("mounting a file system takes rights that are missing here")
         yield mounted
     for process in processes.left_behind:
-        assert process.wait(10)
+        assert process.wait(60)
 
 
 @pytest.fixture(scope="module")

@@ -32,8 +32,8 @@ pytestmark = pytest.mark.long
 # The job goes on while it is being stopped.
 _LONG_VIDEOS = 8
 _PATIENCE_SECONDS = 120
-# What Ray itself takes to give up on a token is 20 s.
-_SOON_SECONDS = 15
+# Ray itself takes 20 s to give up on a token, and some more to start.
+_SOON_SECONDS = 20
 
 
 @pytest.fixture(scope="module")

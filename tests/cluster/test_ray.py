@@ -293,7 +293,7 @@ def test_a_job_that_is_stopped_takes_its_unit_along(sources: Path, cluster: Any,
     slow = Profile(size=parse_size("1080"), upscale=True, preset="veryslow")
     with pytest.raises(KeyboardInterrupt):
         prepare([str(source)], DiskStorage(tmp_path / "dataset"), slow, where=where, on_update=stop)
-    assert time.monotonic() - stopped[0] < 6
+    assert time.monotonic() - stopped[0] < 30
     assert running_on(source) == []
     assert not (tmp_path / "dataset" / ".tmp").exists()
     assert finished_units(DiskStorage(tmp_path / "dataset")) == set()

@@ -39,7 +39,7 @@ def test_a_driver_joins_a_node_whose_first_worker_dies_before_it_is_known(head: 
     )
     try:
         os.kill(_first_worker(head), signal.SIGKILL)
-        said, _ = driver.communicate(timeout=90)
+        said, _ = driver.communicate(timeout=180)
     finally:
         driver.kill()
         driver.wait()
@@ -47,7 +47,7 @@ def test_a_driver_joins_a_node_whose_first_worker_dies_before_it_is_known(head: 
 
 
 def _first_worker(head: Machines) -> int:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while True:
         for pid in head.all["head"].pids("default_worker.py"):
             # The node itself has the command of its workers among its arguments.

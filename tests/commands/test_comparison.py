@@ -125,8 +125,8 @@ def test_a_reader_is_compared_with_the_first_one_in_the_same_requests() -> None:
 
 
 def test_a_slow_reader_leaves_the_time_to_the_others() -> None:
-    tasks = {"a": lambda _: None, "slow": lambda _: time.sleep(0.02), "b": lambda _: time.sleep(0.001)}
-    counts = {each.name: each.requests for each in alternate(tasks, requests=1000, seconds=0.3).figures()}
+    tasks = {"a": lambda _: None, "slow": lambda _: time.sleep(0.06), "b": lambda _: time.sleep(0.001)}
+    counts = {each.name: each.requests for each in alternate(tasks, requests=1000, seconds=0.9).figures()}
     assert counts["slow"] <= 6
     assert counts["slow"] < counts["b"] <= counts["a"] < 1000
 

@@ -46,7 +46,7 @@ def came_of(checks: list[Check], tmp_path: Path) -> list[Outcome]:
 
 
 def wait_until(over: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while not over():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -62,8 +62,8 @@ def test_the_next_process_imports_while_a_check_runs_and_each_check_has_one_of_i
 def test_the_time_of_a_check_counts_from_when_its_process_has_imported_ahead(tmp_path: Path) -> None:
     (tmp_path / "most.py").write_text("import time; time.sleep(4)")
     _, outcome = came_of([made_up("passes"), made_up("tells_its_process", seconds=20)], tmp_path)
-    assert outcome.began_after_seconds == pytest.approx(0, abs=1)
-    assert outcome.figures["seconds_left"] == pytest.approx(20, abs=1)
+    assert outcome.began_after_seconds == pytest.approx(0, abs=3)
+    assert outcome.figures["seconds_left"] == pytest.approx(20, abs=3)
 
 
 def test_what_is_imported_does_not_read_which_check_it_is(tmp_path: Path) -> None:

@@ -95,11 +95,11 @@ def test_a_check_that_hangs_is_killed_with_what_it_started_and_the_log_says_wher
     started = time.monotonic()
     # On a busy machine it takes some seconds to start.
     outcome = came_of("hangs", tmp_path, seconds=7)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     assert (outcome.result, outcome.why) == ("failed", "it was killed: it took more than 7 s")
     assert any("in hangs" in line for line in outcome.log)
     status = Path(f"/proc/{outcome.figures['pid_of_child']}/stat")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while is_running(status):
         assert time.monotonic() < deadline
         time.sleep(0.01)

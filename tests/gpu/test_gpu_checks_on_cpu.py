@@ -351,10 +351,10 @@ def test_an_error_without_a_part_for_each_ffmpeg_is_kept_with_its_cause() -> Non
 
 def test_measurements_end_with_the_time_of_their_check(tmp_path: Path) -> None:
     """Those that would not end before are named. A check that went on was killed, and taken for one that hangs."""
-    record, measured = Record(tmp_path / "report", tmp_path, seconds=5.3), list[str]()
+    record, measured = Record(tmp_path / "report", tmp_path, seconds=5.5), list[str]()
 
     def measure_until_it_is_over() -> None:
-        for name, seconds in in_time(record, {"first": 0.2, "second": 0.2, "third": 0.0}.items()):
+        for name, seconds in in_time(record, {"first": 0.4, "second": 0.4, "third": 0.0}.items()):
             time.sleep(seconds)
             measured.append(name)
 
@@ -373,13 +373,13 @@ def test_measurements_go_on_where_one_fails(tmp_path: Path) -> None:
         raise ValueError("no decoder")
 
     def is_slow() -> dict[str, float]:
-        time.sleep(0.2)
+        time.sleep(0.6)
         return {}
 
     record = Record(tmp_path / "report", tmp_path, seconds=60)
     with pytest.raises(RuntimeError, match="^h264: ValueError: no decoder$"):
         measure_each(record, {"h264": fails, "hevc": lambda: {"frames/s": 13}})
     assert parse_report((tmp_path / "report").read_bytes()).figures == {"hevc, frames/s": 13}
-    record = Record(tmp_path / "report", tmp_path, seconds=5.1)
+    record = Record(tmp_path / "report", tmp_path, seconds=5.5)
     with pytest.raises(FailedOutOfTimeError, match="^h264: ValueError: no decoder; there was no time to measure hevc$"):
         measure_each(record, {"h264": fails, "slow": is_slow, "hevc": dict})

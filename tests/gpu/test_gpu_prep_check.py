@@ -321,7 +321,7 @@ def test_nvidia_smi_is_asked_also_where_it_lies_beside_the_driver(
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     monkeypatch.setattr(gpu_use, "_LOOK_SECONDS", 0.01)
     with gpu_use.engines() as use:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not use and time.monotonic() < deadline:
             time.sleep(0.01)
     assert use[0]["utilization.decoder"] == 98
@@ -339,7 +339,7 @@ def test_an_nvidia_smi_that_gives_nothing_is_asked_once_and_not_waited_for(
     started = time.monotonic()
     with gpu_use.engines() as use:
         time.sleep(0.5)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 25
     assert (use, (tmp_path / "log").read_text()) == ([], "asked\n")
 
 

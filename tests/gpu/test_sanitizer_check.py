@@ -63,4 +63,4 @@ def test_a_sanitizer_that_is_slow_has_found_nothing_wrong(tmp_path: Path) -> Non
     started = time.monotonic()
     with pytest.raises(OutOfTime, match=r"^compute-sanitizer had not ended after 1 s$"):
         checked_by(str(program), ["python"], 1)
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 25

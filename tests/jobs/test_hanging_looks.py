@@ -55,12 +55,12 @@ def hanging(dead: Path, constant_video: SyntheticVideo, tmp_path: Path) -> Path:
 
 
 def interrupted(command: list[str], read: Path) -> tuple[int, str]:
-    """The exit status and the messages of a command that gets Ctrl-C while it reads there. It ends in seconds."""
+    """The exit status and the messages of a command that gets Ctrl-C while it reads there. It ends soon."""
     with subprocess.Popen(["env", "--default-signal=INT", *command], stderr=subprocess.PIPE, text=True) as process:
         try:
             assert comes_true(lambda: any(str(read) in line for _, line in descendants(process.pid)), 60)
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=20)
+            _, said = process.communicate(timeout=60)
             return process.returncode, said
         finally:
             process.kill()
@@ -108,7 +108,7 @@ def second_machine(head: Head, hidden: Path, shown: Path, cpus: int = 2) -> Iter
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(90)
 
 
 def test_what_one_machine_cannot_read_another_one_looks_at(

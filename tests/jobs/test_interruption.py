@@ -209,7 +209,7 @@ def test_the_exit_status_says_which_signal_came_whatever_was_raised_for_it(
     job went on."""
     (tmp_path / "told.py").write_text(_TOLD)
     command = [sys.executable, "-m", "told", str(int(number)), what]
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=30, check=False, cwd=tmp_path)
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=False, cwd=tmp_path)
     # Python ends itself by SIGINT where one has left code in a text. To a shell that is the same as the status 130.
     expected = -signal.SIGINT if (what, number) == ("in a text", signal.SIGINT) else 128 + number
     assert (done.returncode, "Traceback" in done.stderr) == (expected, False)

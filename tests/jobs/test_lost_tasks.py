@@ -31,7 +31,7 @@ pytestmark = pytest.mark.long
 
 # The monitor of such a machine kills every worker as soon as it does something.
 _LACKS_MEMORY = {"RAY_memory_usage_threshold": "0.001", "RAY_memory_monitor_refresh_ms": "100"}
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 120
 _GB = 10**9
 # Takes memory as long as the process that started it is there, but no more than the machine has.
 _TAKES_MEMORY = """

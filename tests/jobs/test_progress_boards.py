@@ -33,7 +33,7 @@ from started_processes import descendants
 
 pytestmark = pytest.mark.long
 
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 120
 _PUTS = 50
 
 
@@ -177,7 +177,7 @@ class TestActors(Boards):
             for number in range(1000):
                 put(UnitProgress(str(number), number, 1000))
             assert [board.take() for _ in range(3)] == [[], [], []]
-            assert time.monotonic() - begun < 5
+            assert time.monotonic() - begun < 30
         finally:
             os.kill(actor, signal.SIGCONT)
         # Those that had to wait are left out, but not for ever.

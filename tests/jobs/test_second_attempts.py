@@ -25,7 +25,7 @@ from started_processes import descendants
 
 pytestmark = pytest.mark.long
 
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 120
 _SLOTS = Slots(4)
 _NO_SECTION = cast(Any, None)
 

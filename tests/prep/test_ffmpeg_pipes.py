@@ -35,7 +35,7 @@ def test_an_ffmpeg_that_reports_many_frames_before_it_has_output_is_not_held_up(
     assert run.returncode == 0
     assert run.stats.decode().splitlines() == [LINE.format(ni=number) for number in range(NUM_FRAMES)]
     # A full pipe holds 64 KiB. Read five times a second, these lines would take 30 s.
-    assert time.monotonic() - start < 3 * alone_seconds + 4
+    assert time.monotonic() - start < 3 * alone_seconds + 10
 
 
 def test_an_ffmpeg_with_much_output_is_not_held_up() -> None:
@@ -54,7 +54,7 @@ def test_an_ffmpeg_with_much_output_is_not_held_up() -> None:
             read_bytes += 8 + len(run.stdout.read(999_992))
     assert (run.returncode, read_bytes) == (0, num_bytes)
     # The pipe holds 128 KiB at most. Read five times a second, this output would take 150 s.
-    assert time.monotonic() - start < 3 * alone_seconds + 4
+    assert time.monotonic() - start < 3 * alone_seconds + 30
 
 
 def test_the_end_of_the_output_is_not_waited_for() -> None:
@@ -72,8 +72,9 @@ def test_the_end_of_the_output_is_not_waited_for() -> None:
             assert len(run.stdout.read()) == 256
         return time.monotonic() - start
 
-    # Output is gathered for 0.2 s.
-    assert min(seconds_with_prep() for _ in range(5)) - min(seconds_alone() for _ in range(5)) < 0.1
+    # Output is gathered for 0.2 s. As the machine may be busy, it is tried more often than once.
+    alone_seconds = min(seconds_alone() for _ in range(5))
+    assert any(seconds_with_prep() - alone_seconds < 0.1 for _ in range(50))
 
 
 BURSTS = """
@@ -140,7 +141,7 @@ def test_a_title_is_no_message_of_ffmpeg(title: str, tmp_path: Path) -> None:
     with running(ffmpeg, ["-v", "error", "-i", str(named), "-f", "rawvideo", "pipe:1"], PLACE) as run:
         assert len(run.stdout.read()) == 256
     assert (run.returncode, run.lost, run.changes) == (0, "", [])
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 LOGS = """

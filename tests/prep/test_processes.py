@@ -88,7 +88,7 @@ def test_programs_end_when_nobody_reads_what_they_write() -> None:
     process = processes.start(["yes"], env=os.environ)
     process.stdout.close()
     process.stderr.close()
-    assert process.wait(10)
+    assert process.wait(60)
     assert process.returncode == -signal.SIGPIPE
 
 
@@ -102,7 +102,7 @@ def test_a_child_inherits_its_pipes_and_no_file_of_this_process() -> None:
         listed = {int(line) for line in iter(read.readline, b"")}
         assert listed >= {0, 1, 2, end.number}
         assert not listed & {file.fileno(), read.fileno(), process.stdout.fileno(), process.stderr.fileno()}
-    assert process.wait(10)
+    assert process.wait(60)
     process.stdout.close()
     process.stderr.close()
 

@@ -137,7 +137,7 @@ def late_b_frames(tmp_path: Path) -> Path:
 
 def left_of(folder: Path) -> list[str]:
     """Those that live on. What was killed is waited for: a grandchild that has its SIGKILL may still be listed."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while (found := processes_of(folder)) and time.monotonic() < end:
         time.sleep(0.02)
     return found
@@ -285,7 +285,7 @@ def test_a_corpus_that_moved_away_from_a_mount_that_does_not_answer_is_known_aga
     report = prepare([str(moved)], DiskStorage(dataset), Profile(), policy=policy, where=inline)
     assert (report.already_there, len(report.outdated)) == (1, 7)
     # Only one of the files is waited for, which takes about five seconds.
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 30
 
 
 def test_an_ffmpeg_that_cannot_be_killed_is_left_behind(dead: Path) -> None:

@@ -129,7 +129,7 @@ def test_many_i_pictures_before_a_frame_that_is_not_known_take_no_long_time() ->
     assert entries([*frames, None]) == []
     # It is shown before the next entry, behind which it is.
     assert entries([*frames, I, None], [*range(count), count + 1, count], marked=count) == []
-    assert time.perf_counter() - begin < 5
+    assert time.perf_counter() - begin < 20
 
 
 def test_i_pictures_before_the_next_entry_reach_no_frame_behind_it_that_is_not_known() -> None:

@@ -173,7 +173,7 @@ class TestRequests:
             assert caught.value.video == "ntsc.mp4"
             with pytest.raises(shortgop.UnreadableDataError):
                 shortgop.open(proxied, give_up_after=0.5)
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < 20
         s3_proxy.faults(Faults())
         assert read_number(dataset["ntsc.mp4"][40]) == 40
 
@@ -335,7 +335,7 @@ def entries_in(folder: Path) -> list[Path]:
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """What was fetched is put into the cache after it was handed over."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.01)

@@ -48,5 +48,5 @@ def assert_whole(dataset: Path) -> None:
 
 def endpoint(address: str) -> str:
     """What a node of Ray says of its metrics."""
-    text: str = urllib.request.urlopen(f"http://{address}/metrics", timeout=10).read().decode()
+    text: str = urllib.request.urlopen(f"http://{address}/metrics", timeout=60).read().decode()
     return text

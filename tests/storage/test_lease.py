@@ -142,7 +142,7 @@ def test_an_interruption_does_not_wait_for_a_silent_server(proxied_url: str, s3_
         time.sleep(0.5)
         began = time.monotonic()
         raise KeyboardInterrupt
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_an_error_releases_the_lease_of_a_server_that_answers(bucket: Bucket) -> None:

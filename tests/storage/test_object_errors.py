@@ -187,7 +187,7 @@ def test_a_store_that_never_answers_is_an_error_soon(name: str, monkeypatch: pyt
         began = time.monotonic()
         with pytest.raises(OSError, match=f"(connection to|in time from) http://{server}"):
             storage_at("s3://corpus/dataset", network=hurried).read("a")
-        assert time.monotonic() - began < 6
+        assert time.monotonic() - began < 30
 
 
 def test_a_store_whose_first_answers_come_late_is_asked_a_third_time(proxied_url: str, s3_proxy: FlakyProxy) -> None:

@@ -210,12 +210,12 @@ def test_an_upload_whose_requests_all_fail_says_why(proxied_url: str, s3_proxy: 
 
 
 def test_a_slow_read_is_made_twice(proxied_url: str, s3_proxy: FlakyProxy) -> None:
-    storage = opened(proxied_url, NetworkOptions(hedge_after_seconds=0.2, timeout_seconds=5))
+    storage = opened(proxied_url, NetworkOptions(hedge_after_seconds=0.2, timeout_seconds=20))
     storage.put_new("a", b"abc")
     s3_proxy.faults(Faults(silent=1))
     began = time.monotonic()
     assert storage.read("a") == b"abc"
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15
     assert storage.counts().hedged == 1
     assert storage.counts().retries == 0
 

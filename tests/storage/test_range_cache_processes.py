@@ -62,7 +62,7 @@ def test_a_forked_process_goes_on(tmp_path: Path) -> None:
         for child in children:
             child.start()
         for child in children:
-            child.join(20)
+            child.join(60)
             assert child.exitcode == 0
     finally:
         stop.set()

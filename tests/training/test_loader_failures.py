@@ -54,7 +54,7 @@ pytestmark = [
 
 # Where the machine has nothing else to do, scripts take a few seconds, and processes end within one.
 SECONDS = 120
-SECONDS_TO_END = 20
+SECONDS_TO_END = 60
 
 
 # Workers die
