@@ -16,6 +16,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from .codec_names import codec_of
+from .headers.access_units import HeaderReader
 from .picture_properties import Fields, SourcePicture
 
 FRAMES_LOOKED_AT = 8
@@ -25,14 +26,19 @@ FRAMES_LOOKED_AT = 8
 # But ffmpeg writes TB into Matroska and QuickTime for frames whose top field is first, and those of libavcodec's
 # decoders that go by the container (rawdec, v210dec) read it so.
 _TOP_FIRST, _BOTTOM_FIRST = (2, 4), (3, 5)
-# The streams of these codecs state for each frame whether it is interlaced. For others, such as AV1, only the container
-# does.
-_FRAMES_TELL = {
-    "mpeg2video", "mpeg4", "h264", "hevc", "vvc", "vc1", "wmv3", "dvvideo", "prores", "prores_raw",
-    "dnxhd", "cfhd", "cavs",
-}  # fmt: skip
-MIXED_FIELDS = {"mpeg2video", "h264", "vc1", "cavs"}
+MIXED_FIELDS = {"mpeg2video", "h264", "vc1"}
 """Codecs of broadcasts and discs, which switch between film and video."""
+# The frames of these codecs state whether they are interlaced. For others, such as AV1, only the container does.
+_FRAMES_TELL = {
+    *MIXED_FIELDS, "dvvideo", "mpeg4", "hevc", "vvc", "wmv3", "prores", "dnxhd", "cfhd",
+}  # fmt: skip
+# An encoder that was not told of fields writes into most of them that there are none. Into these containers ffmpeg
+# writes the field order of the pictures that its encoder got, so of other codecs than these the container counts. (MXF
+# calls segmented frames interlaced, and in others FFmpeg takes a kind of picture of HEVC for a field order.)
+_STATE_FIELDS = ("matroska", "mov")
+_FRAMES_ALWAYS_TELL = {*MIXED_FIELDS, "dvvideo"}
+# These code each field as a picture of its own. Such pictures are flagged.
+_FIELDS_ARE_PICTURES = {"hevc", "vvc"}
 
 VP_AND_AV1 = ("vp8", "vp9", "av1")
 """Codecs whose frames say how they are decoded; some frames are only for reference, never shown."""
@@ -87,6 +93,7 @@ def picture_of(
         [frame.interlaced_frame for frame in frames],
         codec_name,
         codec.field_order,
+        frames_tell=_frames_tell(stream, container),
         in_pairs=has_field_pairs,
         tag=codec.codec_tag,
     )
@@ -135,16 +142,27 @@ def _has_alpha(frame: VideoFrame) -> bool:
     return any(component.is_alpha for component in frame.format.components)
 
 
-def _fields(flagged: Sequence[bool], codec: str, field_order: int, *, in_pairs: bool, tag: str) -> Fields:
-    """Which frames have two fields, by the decoder's flags and the container. HEVC codes each field as a picture of its
-    own, which stays as it is: none of its frames has two."""
-    if codec == "hevc":
-        return Fields.NO
+def _frames_tell(stream: VideoStream, container: InputContainer) -> bool:
+    """Whether frames that are not flagged as interlaced are not, whatever the container states."""
+    codec = codec_of(stream.codec_context)
+    if not container.format.name.startswith(_STATE_FIELDS):
+        return codec in _FRAMES_TELL
+    # So an encoder of H.264 that was not told of fields writes its headers.
+    has_only_frames = HeaderReader(codec, stream.codec_context.extradata).has_only_frames
+    return codec in _FRAMES_ALWAYS_TELL and not has_only_frames
+
+
+def _fields(
+    flagged: Sequence[bool], codec: str, field_order: int, *, frames_tell: bool, in_pairs: bool, tag: str
+) -> Fields:
+    """Which frames have two fields, by the decoder's flags and the container. A field that is a picture of its own
+    stays as it is: none of these frames has two."""
+    are_pictures = codec in _FIELDS_ARE_PICTURES
     if any(flagged):
-        return Fields.FLAGGED
+        return Fields.NO if are_pictures else Fields.FLAGGED
     if field_order in _TOP_FIRST + _BOTTOM_FIRST:
-        if codec in _FRAMES_TELL:
-            return Fields.FLAGGED
+        if frames_tell:
+            return Fields.NO if are_pictures else Fields.FLAGGED
         return Fields.TOP_FIRST if field_order in _TOP_FIRST else Fields.BOTTOM_FIRST
     if not in_pairs:
         return Fields.NO

@@ -10,6 +10,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 import shortgop
@@ -95,6 +96,10 @@ def test_every_interlaced_frame_becomes_one_frame_at_its_own_time(kind: str, tmp
         ("mpeg1video", "-q:v", "2"),
         ("huffyuv", "-pix_fmt", "yuv422p"),
         ("qtrle",),
+        X264[1:],
+        ("libx265", "-preset", "ultrafast", "-crf", "10", "-x265-params", "log-level=error"),
+        ("mpeg4", "-q:v", "2"),
+        ("prores_ks",),
     ],
     ids=lambda encoder: encoder[0],
 )
@@ -102,9 +107,11 @@ def test_every_interlaced_frame_becomes_one_frame_at_its_own_time(kind: str, tmp
 def test_fields_that_only_the_container_tells_of_are_deinterlaced(
     filters: str, fields: Fields, encoder: Sequence[str], tmp_path: Path
 ) -> None:
-    """Frames of these codecs do not say whether they have fields."""
-    suffix = "mov" if encoder[0] == "qtrle" else "mkv"
-    coded = ("-vf", f"{filters},format={'rgb24' if suffix == 'mov' else 'yuv420p'}", "-c:v", *encoder)
+    """Frames of these codecs do not say whether they have fields, or say that they have none where their encoder was
+    not told of them."""
+    suffix = "mov" if encoder[0] in ("qtrle", "prores_ks") else "mkv"
+    pixels = {"qtrle": "rgb24", "prores_ks": "yuv422p10le"}.get(encoder[0], "yuv420p")
+    coded = ("-vf", f"{filters},format={pixels}", "-c:v", *encoder)
     pictures = [bar(half / 2) for half in range(24)]
     source = encode_pictures(tmp_path / f"x.{suffix}", pictures, *coded, rate=60)
     assert probe(str(source)).picture.fields == fields
@@ -115,6 +122,25 @@ def test_fields_that_only_the_container_tells_of_are_deinterlaced(
         assert combing(video[number].numpy()) < combing(combed[number].numpy()) / 3
         # As in the first field.
         assert bar_left(video[number].numpy()) == pytest.approx(8 + 4 * number, abs=1)
+
+
+@pytest.mark.first_case_short
+@pytest.mark.parametrize(
+    "encoder",
+    [("-c:v", "mpeg2video", "-q:v", "2"), (*X264, "-x264-params", "fake-interlaced=1")],
+    ids=lambda encoder: encoder[1],
+)
+def test_film_of_a_codec_of_discs_stays_as_it_is_whatever_the_container_says(
+    encoder: Sequence[str], tmp_path: Path
+) -> None:
+    """Programs that copy discs call all of one interlaced, also what each frame says is not."""
+    pictures = [bar(number) for number in range(12)]
+    told = ("-vf", "setfield=tff,format=yuv420p", *encoder)
+    source = encode_pictures(tmp_path / "x.mkv", pictures, *told)
+    assert probe(str(source)).picture.fields == Fields.FLAGGED
+    as_it_is, _ = prepare(source, tmp_path, deinterlace="never")
+    video, _ = prepare(source, tmp_path)
+    assert torch.equal(video[:], as_it_is[:])
 
 
 @pytest.mark.first_case_short
