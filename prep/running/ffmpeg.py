@@ -36,11 +36,11 @@ _GATHER_SECONDS, _BUSY_GATHER_SECONDS, _LEAST_GATHER_SECONDS = 0.2, 0.02, 0.005
 _OUTPUT_PIPE_BYTES, _OTHER_PIPE_BYTES = 1 << 17, 1 << 16
 # AV_LOG_INFO: the level at which the source of a filter graph logs a frame whose format differs from the first one's.
 _REPORT_LEVEL = 32
-_CHANGE = b"incoming frame - "
+_CHANGE = b"incoming frame - w:"
 _CHANGES_KEPT = 100
-# What libavutil's format_line writes before a message of a decoder, a filter or a device: its name, in brackets. Lines
-# with tags of the source begin with spaces.
-_NAMED = b"["
+# What lines with tags of the source begin with. A message begins with the name of a decoder, a filter or a device in
+# brackets, but for about one in 5000: ffmpeg leaves the name out where another thread has just logged a part of a line.
+_INDENT = b" "
 # More than such a message has.
 _LINE_BYTES = 2000
 
@@ -332,7 +332,7 @@ class _Log:
     def take(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:_LINE_BYTES]
-        for line in (line[:_LINE_BYTES] for line in lines if line.startswith(_NAMED)):
+        for line in (line[:_LINE_BYTES] for line in lines if not line.startswith(_INDENT)):
             # ffmpeg logs a line for each such frame; without its time they are equal.
             change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
             if change and len(self.changes) < _CHANGES_KEPT:

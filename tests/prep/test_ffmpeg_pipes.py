@@ -166,15 +166,20 @@ SAYS = """
 import os
 with open(os.environ["FFREPORT"].partition("=")[2].partition(":level")[0], "w") as report:
     report.write("[h264 @ 0x55] " + 100_000 * "x" + "\\n")
-    report.write("[AVHWDeviceContext @ 0x55] cu->cuMemcpy2DAsync(&cpy, stream) failed -> CUDA_ERROR_UNKNOWN\\n")
+    report.write("{device}cu->cuMemcpy2DAsync(&cpy, stream) failed -> CUDA_ERROR_UNKNOWN\\n")
     for seconds in (1, 2):
         change = "filter context - w: 2 h: 2 fmt: 0, incoming frame - w: 4 h: 4 fmt: 0"
-        report.write(f"[in @ 0x55] {change} pts_time: {seconds}\\n")
+        report.write("{filter}" + change + f" pts_time: {{seconds}}\\n")
 """
 
 
-def test_what_ffmpeg_says_of_lost_and_changed_pictures_is_found() -> None:
-    with running(sys.executable, ["-c", SAYS], PLACE) as run:
+@pytest.mark.parametrize(
+    "names",
+    [{"device": "[AVHWDeviceContext @ 0x55] ", "filter": "[in @ 0x55] "}, {"device": "", "filter": ""}],
+    ids=["with names", "where another thread is in mid-line"],
+)
+def test_what_ffmpeg_says_of_lost_and_changed_pictures_is_found(names: dict[str, str]) -> None:
+    with running(sys.executable, ["-c", SAYS.format(**names)], PLACE) as run:
         assert run.stdout.read() == b""
     assert run.lost == "cuMemcpy2DAsync(&cpy, stream) failed -> CUDA_ERROR_UNKNOWN"
     assert run.changes == ["incoming frame - w: 4 h: 4 fmt: 0"]
