@@ -124,6 +124,9 @@ def _run_encode(  # noqa: PLR0917  # six unrelated inputs
                 place = _place_of(places, number)
                 _append_gop(encode, (init_bytes, init), fragment, shards, written[place.piece], place)
                 on_frames(place.num_frames)
+                if encode.pipeline.decoding == "nvdec":
+                    # The rest would be in vain, and of a film that is most of it.
+                    raise_if_grain(run, path)
         except CorruptDataError as error:
             wrong = error
     _raise_of_ffmpeg(encode, run, on_complaint, hung_up=wrong is not None)

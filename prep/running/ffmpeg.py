@@ -56,10 +56,10 @@ class Ffmpeg:
 
 @dataclass
 class RunningFfmpeg:
-    """A running ffmpeg. Read `stdout` to its end; the other fields are set after that. `changes`: ffmpeg's log lines
-    about frames whose format differs from the first one's, each once. `lost`: its first log line about a picture that a
-    GPU's driver did not decode or copy, "" if there is none. `has_grain`: the filter showinfo saw frames with film
-    grain."""
+    """A running ffmpeg. Read `stdout` to its end; the other fields are whole after that. What its log says is there as
+    soon as it is read. `changes`: ffmpeg's log lines about frames whose format differs from the first one's, each once.
+    `lost`: its first log line about a picture that a GPU's driver did not decode or copy, "" if there is none.
+    `has_grain`: the filter showinfo saw frames with film grain."""
 
     stdout: IO[bytes]
     returncode: int = 0
@@ -190,7 +190,7 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
     except OSError as error:
         raise ToolError(f"cannot start {path}: {error.strerror or error}", file=path) from error
     output = _Output(process, (process.stdout, process.stderr, stats, report))
-    run = RunningFfmpeg(stdout=io.BufferedReader(output, _OUTPUT_PIPE_BYTES))
+    run = output.run
     try:
         yield run
         output.drain()
@@ -202,8 +202,6 @@ def running(path: str, argv: Sequence[str], stats_url_placeholder: str) -> Itera
         run.returncode = process.returncode or 0
         run.stderr = output.stderr.decode(errors="replace").strip()
         run.stats = bytes(output.stats)
-        run.changes.extend(output.log.changes)
-        run.lost, run.has_grain = output.log.lost, output.log.has_grain
 
 
 def _started(path: str, argv: Sequence[str], stats_url_placeholder: str) -> tuple[Process, IO[bytes], IO[bytes]]:
@@ -227,7 +225,9 @@ class _Output(io.RawIOBase):
     pipes are emptied, so that ffmpeg never blocks on them, and its progress is watched."""
 
     def __init__(self, process: Process, pipes: tuple[IO[bytes], ...]) -> None:
-        self.stderr, self.stats, self.log = bytearray(), bytearray(), _Log()
+        self.stderr, self.stats = bytearray(), bytearray()
+        self.run = RunningFfmpeg(stdout=io.BufferedReader(self, _OUTPUT_PIPE_BYTES))
+        self._log = _Log(self.run)
         self._process = process
         self._pipes = pipes
         self._watch = Watch("ffmpeg", lambda: activity_of_group(process.pid))
@@ -317,25 +317,26 @@ class _Output(io.RawIOBase):
         elif pipe is stats:
             self.stats.extend(data)
         else:
-            self.log.take(data)
+            self._log.take(data)
 
 
 class _Log:
-    """What prep looks for in ffmpeg's log, as `RunningFfmpeg` names it. Of all its lines: standard error is not kept to
-    its end."""
+    """Puts what prep looks for in ffmpeg's log into `RunningFfmpeg`. It looks at all lines: standard error is not kept
+    to its end."""
 
-    def __init__(self) -> None:
-        self.changes: dict[str, None] = {}
-        self.lost, self.has_grain = "", False
+    def __init__(self, run: RunningFfmpeg) -> None:
+        self._run = run
         self._rest = b""
 
     def take(self, data: bytes) -> None:
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[:_LINE_BYTES]
+        run = self._run
         for line in (line[:_LINE_BYTES] for line in lines if not line.startswith(_INDENT)):
             # ffmpeg logs a line for each such frame; without its time they are equal.
             change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
-            if change and len(self.changes) < _CHANGES_KEPT:
-                self.changes[(_CHANGE + change).decode(errors="replace")] = None
-            self.lost = self.lost or lost_picture(line.decode(errors="replace"))
-            self.has_grain = self.has_grain or tells_of_grain(line)
+            if change and len(run.changes) < _CHANGES_KEPT:
+                text = (_CHANGE + change).decode(errors="replace")
+                run.changes += [] if text in run.changes else [text]
+            run.lost = run.lost or lost_picture(line.decode(errors="replace"))
+            run.has_grain = run.has_grain or tells_of_grain(line)

@@ -305,18 +305,32 @@ def test_a_source_that_is_no_video_is_its_own_fault(gpu_machine: GpuMachine, tmp
     assert len(report.failures) == 1
 
 
-def test_av1_whose_film_grain_begins_late_is_decoded_on_the_cpu(gpu_machine: GpuMachine, tmp_path: Path) -> None:
-    """Its first pictures are black, and have none."""
-    source, gpu = tmp_path / "late.mp4", gpu_machine(nvenc=NO_ENGINE)
+def av1_with_late_grain(source: Path) -> Path:
+    """Two seconds of AV1. The pictures of the first one are black, and have no film grain."""
     argv = [find_ffmpeg().path, "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240:rate=30", "-frames:v", "60"]
     argv += ["-vf", "noise=alls=20:allf=t,drawbox=color=black:t=fill:enable='lt(n,30)'", "-pix_fmt", "yuv420p"]
     argv += ["-c:v", "libsvtav1", "-preset", "10", "-svtav1-params", "film-grain=20", str(source)]
     subprocess.run(argv, check=True, capture_output=True)
+    return source
+
+
+GRAINY = "the GPU failed: its pictures have film grain"
+
+
+def test_av1_whose_film_grain_begins_late_is_decoded_on_the_cpu(gpu_machine: GpuMachine, tmp_path: Path) -> None:
+    source, gpu = av1_with_late_grain(tmp_path / "late.mp4"), gpu_machine(nvenc=NO_ENGINE)
     (found,) = prepared(source, tmp_path / "gpu")
     assert "-hwaccel" in gpu.runs()[0]["argv"]
-    assert pipelines(tmp_path / "gpu")[0]["why"].startswith("the GPU failed: its pictures have film grain")
+    assert pipelines(tmp_path / "gpu")[0]["why"].startswith(GRAINY)
     (expected,) = prepared(source, tmp_path / "cpu", streams_per_gpu=0)
     assert torch.equal(found[:], expected[:])
+
+
+def test_a_run_with_nvdec_ends_soon_after_film_grain_begins(gpu_machine: GpuMachine, tmp_path: Path) -> None:
+    """This one would go on, and fail for another reason."""
+    gpu_machine(nvenc=NO_ENGINE, refusals=1, refuse="the film was too long", refuse_after=48)
+    prepared(av1_with_late_grain(tmp_path / "late.mp4"), tmp_path / "dataset")
+    assert pipelines(tmp_path / "dataset")[0]["why"].startswith(GRAINY)
 
 
 # Which ffmpeg
