@@ -109,7 +109,7 @@ def test_fields_that_only_the_container_tells_of_are_deinterlaced(
 ) -> None:
     """Frames of these codecs do not say whether they have fields, or say that they have none where their encoder was
     not told of them."""
-    suffix = "mov" if encoder[0] in ("qtrle", "prores_ks") else "mkv"
+    suffix = {"qtrle": "mov", "prores_ks": "mov", "libx265": "mp4"}.get(encoder[0], "mkv")
     pixels = {"qtrle": "rgb24", "prores_ks": "yuv422p10le"}.get(encoder[0], "yuv420p")
     coded = ("-vf", f"{filters},format={pixels}", "-c:v", *encoder)
     pictures = [bar(half / 2) for half in range(24)]
