@@ -251,7 +251,8 @@ def test_sections_are_those_of_the_cpu_byte_for_byte(grain: dict[str, Any], tmp_
     profile = Profile(size=Size(short_side=98), segment_seconds=Fraction(1, 2))
     for name, where in (("gpu", Where("inline")), ("cpu", Where("inline", streams_per_gpu=0))):
         prepare([str(source)], DiskStorage(tmp_path / name), profile, where=where, section_seconds=0.01)
-        if name == "gpu":
+        # A run that prep ends, where film grain begins, reports nothing.
+        if name == "gpu" and not grain:
             assert reports()["cuvidCreateDecoder"] > 1
             assert reports()["cuvidDecodePicture"] >= 200
     assert rows_of(tmp_path / "gpu") == rows_of(tmp_path / "cpu")
