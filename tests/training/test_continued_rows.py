@@ -238,6 +238,25 @@ def test_batches_that_come_in_another_order_are_refused(folder: Path) -> None:
         next(loader)
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [
+        shortgop.RandomClips(4),
+        shortgop.RandomClips(4, clips_per_video=2),
+        shortgop.RandomClips(4, clips_per_video=2, joined=True),
+        shortgop.RandomFrames(),
+    ],
+)
+def test_random_clips_which_do_not_follow_one_another_are_refused(folder: Path, policy: Any) -> None:
+    """Each row began anew in each batch, without a word."""
+    random, windows = shortgop.ClipDataset(folder, policy), shortgop.ClipDataset(folder, WINDOWS)
+    for clips in (random, shortgop.MixedClips([windows, random])):
+        with pytest.raises(UsageError, match="Continued, and the clips of a video do not follow .*: take AllClips"):
+            shortgop.ElasticSampler(clips, 2, order=Continued(2))
+    in_order = shortgop.ClipDataset(folder, shortgop.RandomClips(4, clips_per_video=2, spread=True))
+    shortgop.ElasticSampler(in_order, 2, order=Continued(2))
+
+
 def test_a_state_within_a_batch_is_refused(folder: Path) -> None:
     """The rows of the next batch would be parts of two."""
     clips = shortgop.ClipDataset(folder, WINDOWS)

@@ -27,10 +27,11 @@ class Continued:
 
         clips = shortgop.ClipDataset("DATASET", shortgop.AllClips(16, step=16, whole=False, ends="repeat_last"))
         sampler = shortgop.ElasticSampler(clips, 64, order=shortgop.Continued(64))
+        loader = shortgop.ClipLoader(clips, sampler)
         for epoch in range(epochs):
             sampler.set_epoch(epoch)
             state, video, start = torch.zeros(64, width), torch.full((64,), -1), torch.full((64,), -1)
-            for batch in shortgop.ClipLoader(clips, sampler):
+            for batch in loader:
                 state[(batch["video"] != video) | (batch["start"] != start + 16)] = 0
                 video, start = batch["video"], batch["start"]
                 state = train(batch["frames"], batch["mask"], state.detach())
@@ -41,10 +42,11 @@ class Continued:
     at frame 0, and with on_error="skip" another clip may stand in for one. With MixedClips compare `dataset`, too, and
     with Stretches `stretch`; items of LeRobotClips have `episode_index` and `frame_index`, and the step is 1.
 
-    Which clip follows is a matter of the policy: take one whose clips follow one another, and for random crops and
-    flips Output(same_for="video"). Rows are equally long, so where an epoch begins, a row may begin within a video;
-    carry no state from one epoch to the next. Fewer than `rows` clips are left out, with drop_last=False as well, other
-    ones in each epoch. Each clip is as likely at each position.
+    Which clip follows is a matter of the policy: take one whose clips follow one another (RandomClips without `spread`,
+    and RandomFrames, are a UsageError), and for random crops and flips Output(same_for="video"). Rows are equally long,
+    so where an epoch begins, a row may begin within a video; carry no state from one epoch to the next. Fewer than
+    `rows` clips are left out, with drop_last=False as well, other ones in each epoch. Each clip is as likely at each
+    position.
 
     The sampler's `global_batch_size` is `rows`, which the ranks divide. Each rank has the same run of the rows in all
     batches, and a DataLoader's `batch_size` is their number: to accumulate gradients, take several batches, not parts
@@ -66,6 +68,12 @@ class Continued:
             raise UsageError(
                 f"rows is {rows}, and there {'is' if count == 1 else 'are'} {counted(count, 'clip')}: a row has one "
                 "clip at least, so give fewer rows, or shorter clips"
+            )
+        if clips.is_unordered:
+            raise UsageError(
+                "the order is Continued, and the clips of a video do not follow one another, since RandomClips and "
+                "RandomFrames place each anywhere: take AllClips (or RandomClips with spread=True, where clips may "
+                "have gaps between them)"
             )
         firsts, steps = clips.firsts, count // rows
 

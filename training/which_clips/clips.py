@@ -72,6 +72,10 @@ class Clips(Protocol):
         """Whether clips may have frames that stand in for missing ones."""
 
     @property
+    def is_unordered(self) -> bool:
+        """Whether the clips of a video do not follow one another in time, since chance places each anywhere."""
+
+    @property
     def fingerprint(self) -> str:
         """Differs where some draw stands for another place in the table of videos, or for other frames of it."""
 
@@ -92,6 +96,10 @@ class OfVideos:
     otherwise."""
 
     videos: VideoTable
+
+    @property
+    def is_unordered(self) -> bool:
+        return False
 
     def clip_numbers(self, places: Array) -> Array:
         return places
@@ -147,6 +155,10 @@ class PlacedIndex(OfVideos):
     @property
     def pads(self) -> bool:
         return self.common.pads
+
+    @property
+    def is_unordered(self) -> bool:
+        return self.scattered or (isinstance(self.policy, RandomClips) and not self.policy.spread)
 
     @lazy
     def fingerprint(self) -> str:

@@ -38,6 +38,10 @@ class JoinedIndex:
         return self.parts.pads
 
     @property
+    def is_unordered(self) -> bool:
+        return self.parts.is_unordered
+
+    @property
     def fingerprint(self) -> str:
         return f"{self.count} joined of {self.parts.fingerprint}"
 

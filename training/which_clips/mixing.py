@@ -56,6 +56,10 @@ class MixedIndex:
 
     @lazy
     def bounds(self) -> Array:
+    @property
+    def is_unordered(self) -> bool:
+        return any(part.is_unordered for part in self.parts)
+
         """Where the clips of each dataset begin, and how many there are: int64, (datasets + 1,)."""
         return np.cumsum([0, *map(len, self.parts)])
 
