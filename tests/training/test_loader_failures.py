@@ -137,6 +137,23 @@ def test_a_script_without_a_guard_is_told_so(python: str, clips_folder: Path, tm
     assert 'has to do so under `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
 
 
+def test_a_fork_server_that_cannot_start_names_what_it_imports(clips_folder: Path, tmp_path: Path) -> None:
+    """It was EOFError after a minute."""
+    (tmp_path / "raises.py").write_text("raise RuntimeError('no such device')")
+    program = (
+        "import multiprocessing, shortgop\n"
+        "multiprocessing.set_forkserver_preload(['raises'])\n"
+        f"dataset = shortgop.ClipDataset({str(clips_folder)!r}, shortgop.AllClips(2))\n"
+        "next(iter(shortgop.ClipLoader(dataset, range(8), batch_size=4, workers=1)))\n"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command, environment = [sys.executable, "-c", program], {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 1
+    assert "it imports raises, as multiprocessing.set_forkserver_preload says" in done.stderr.splitlines()[-1]
+    assert "no such device" in done.stderr
+
+
 def test_workers_that_wait_before_they_are_ready_are_told_of(
     clips_folder: Path, clips_shown: list[Shown], monkeypatch: pytest.MonkeyPatch
 ) -> None:

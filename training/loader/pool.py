@@ -36,9 +36,9 @@ _MAX_CLIPS_WAITING, _MAX_UNITS_WAITING = 1024, 64
 _SECONDS_TO_END = 0.5
 # How long to wait for the end of a worker that was killed, or that has closed its pipe.
 _SECONDS_TO_DIE = 10.0
-# How long to start a worker anew where the fork server is killed meanwhile. Another one takes seconds to start, and ten
-# of them on a busy machine.
-_SECONDS_TO_START = 60.0
+# How long to start a worker anew where the fork server ends meanwhile, and how many of these may. Another one takes
+# seconds to start, and ten of them on a busy machine.
+_SECONDS_TO_START, _MAX_SERVERS = 60.0, 4
 _SECONDS_BETWEEN_STARTS = 0.02
 # After so long without any worker it is told what may keep them from starting. They take some seconds, and on a slow
 # file system, from which all of them import torch, a minute.
@@ -206,13 +206,15 @@ class WorkerPool:
 
     def _started(self) -> _Worker:
         deadline = time.monotonic() + _SECONDS_TO_START
+        servers = set()
         while True:
             try:
                 return self._start()
-            except (EOFError, ConnectionError):
-                # The fork server was killed. Once it has ended, another one is started.
-                if time.monotonic() > deadline:
-                    raise
+            except (EOFError, ConnectionError) as error:
+                # The fork server was killed, or what it imports raised. Once it has ended, another one is started.
+                servers.add(forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]  # noqa: SLF001
+                if len(servers) >= _MAX_SERVERS or time.monotonic() > deadline:
+                    raise DatasetError(_servers_end()) from error
                 time.sleep(_SECONDS_BETWEEN_STARTS)
 
     def _start(self) -> _Worker:
@@ -297,6 +299,16 @@ def _killed_again(work: Work, end: str) -> DatasetError:
         f"a worker {end} while it read {counted(len(work.draws), 'clip')} (draws {', '.join(map(str, work.draws[:5]))}"
         f"{', ...' if len(work.draws) > 5 else ''}), as did {_MAX_REPEATS} before it: read them with workers=0 to see "
         "why, or give the loader less to do at once if the system lacks memory"
+    )
+
+
+def _servers_end() -> str:
+    server: Any = forkserver._forkserver  # noqa: SLF001
+    chosen = ", ".join(name for name in server._preload_modules if name != __name__)  # noqa: SLF001
+    imports = f"; it imports {chosen}, as multiprocessing.set_forkserver_preload says: an error there ends it"
+    return (
+        "the loader's workers do not start: the fork server, which starts them, ended again and again. What it wrote "
+        f"to stderr says why{imports if chosen else ''}"
     )
 
 
