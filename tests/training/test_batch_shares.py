@@ -112,13 +112,29 @@ def test_ranks_whose_parts_differ_by_one_take_the_larger_part(dataset: shortgop.
     assert sorted(seen) == list(range(74))
 
 
-def test_parts_of_a_share_are_read_and_counted_in_global_batches(dataset: shortgop.ClipDataset) -> None:
-    """Micro-batches: two of them make a step."""
+@pytest.mark.first_case_short
+@pytest.mark.parametrize("workers", [2, 0])
+def test_parts_of_a_share_are_read_and_counted_in_global_batches(dataset: shortgop.ClipDataset, workers: int) -> None:
+    """Micro-batches: two of them make a step. Where workers had read ahead, a state of as many global batches left out
+    clips without a word."""
     sampler = sampler_of(dataset, 0)
-    micro_batches = iter(loader_of(dataset, sampler, 2))
-    for step in range(1, 4):
-        assert [len(next(micro_batches)["draw"]) for _ in range(2)] == [2, 2]
-        assert sampler.state_after(step)["position"] == step * GLOBAL_BATCH
+    copied = pickle.dumps(sampler)
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        for number, micro_batch in enumerate(loader_of(dataset, sampler, 2, workers), 1):
+            assert len(micro_batch["draw"]) == 2
+            step = number // 2
+            assert sampler.state_after(step)["position"] == step * GLOBAL_BATCH
+            if number > 1:
+                # An epoch has 9 global batches.
+                told = f", and samples of only {-(-number // 2)} global" if number <= 9 else "; this iteration has 9 "
+                with pytest.raises(UsageError, match=f"batches is {number}{told}"):
+                    sampler.state_after(number)
+            copied = pickle.dumps(sampler)
+        assert number == 18
+        assert sampler.state_after(9)["position"] == 72
+    # The copy has no loader, and is where the sampler was.
+    assert pickle.loads(copied).state_after(9)["position"] == 72
 
 
 def test_a_batch_size_that_does_not_divide_a_share_is_refused(dataset: shortgop.ClipDataset) -> None:

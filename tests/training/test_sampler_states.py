@@ -219,7 +219,7 @@ def test_a_state_after_more_batches_than_the_loader_took_is_refused() -> None:
     next(loader)
     assert sampler.state_after(1)["position"] == 8
     with pytest.raises(
-        UsageError, match="batches is 2, and samples of only 1 global batches were taken so far: this rank has 4"
+        UsageError, match="batches is 2, and samples of only 1 global batches came so far: this rank has 4"
     ):
         sampler.state_after(2)
     assert len(list(loader)) == 8

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Iterator
 from types import FrameType
+from typing import Any
 
 _OF_LOADERS = ("torch.utils.data.", "torchdata.")
 
@@ -17,10 +19,27 @@ def callers() -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def comes_out_of_order() -> bool:
-    """Whether a DataLoader with in_order=False takes the draw that is asked for: a batch may come before others whose
-    draws were taken before its own. It tells a sampler nothing of this."""
-    return any(
-        type(asks).__module__.startswith(_OF_LOADERS) and getattr(asks, "_in_order", True) is False
-        for asks in (frame.f_locals.get("self") for frame in callers())
-    )
+class TakingLoader:
+    """The DataLoader that takes the draw that is asked for, if one does: it tells samplers nothing of deliveries.
+
+    Its iterator is not kept alive. A copy knows of none.
+    """
+
+    def __init__(self) -> None:
+        asking = [frame.f_locals.get("self") for frame in callers()]
+        of_loaders = [each for each in asking if type(each).__module__.startswith(_OF_LOADERS)]
+        self.is_out_of_order = any(getattr(each, "_in_order", True) is False for each in of_loaders)
+        """Whether it has in_order=False: a batch may come before others whose draws were taken before its own."""
+        reads_ahead = [each for each in of_loaders if hasattr(each, "_send_idx") and hasattr(each, "_rcvd_idx")]
+        self._iterator = weakref.ref(reads_ahead[0]) if reads_ahead else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_iterator": None}
+
+    def delivered(self, taken: int) -> int:
+        """How many of so many draws that it took are in batches that it delivered; all where it does not read ahead, or
+        is gone. Where its batches are not of one size, it may be up to a batch less."""
+        iterator: Any = None if self._iterator is None else self._iterator()
+        if iterator is None or not iterator._send_idx or self.is_out_of_order:  # noqa: SLF001  # nothing else tells
+            return taken
+        return int(taken * iterator._rcvd_idx // iterator._send_idx)  # noqa: SLF001

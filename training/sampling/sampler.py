@@ -13,7 +13,7 @@ from ...errors import UsageError, WrongTypeError
 from ...lazy import lazy
 from ...stays_as_made import StaysAsMade
 from ...warned import warn
-from ..datasets.callers import comes_out_of_order
+from ..datasets.callers import TakingLoader
 from ..datasets.drawn_from import HasClips, drawn_from
 from ..datasets.ranks import check_divided_once, check_ranks_since, checked_batch, checked_ranks
 from ..which_clips.clips import Clips
@@ -58,8 +58,8 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
     need be, with no sample lost or repeated. Nothing in memory grows with the number of samples. Pickles as the dataset
     and the order do; the copy is at the same place.
 
-    A DataLoader's `batch_size` is what one rank has of a global batch, or a number that divides it. Others are refused
-    as they are read: `state_after` counts global batches. With drop_last=False those that do not divide it are taken.
+    A DataLoader's `batch_size` is what one rank has of a global batch, or a number that divides it (with
+    drop_last=False any smaller one): others are refused as they are read. `state_after` counts the global batches.
 
     `order` is Shuffled() when not given. `rank` and `world_size` are those of torch.distributed where it is
     initialised already, otherwise 0 and 1; with tensor or pipeline parallelism give those of data parallelism. A
@@ -350,8 +350,8 @@ class ElasticSampler(StaysAsMade, DistributedSampler[int]):
         # is set.
         check_divided_once(self.num_replicas, goes_on=self._order.goes_on)
         self._notice_repetition()
-        running = EpochPass(self.epoch, self._slices(self._start), self._offset, comes_out_of_order())
-        self._order.check_in_order(out_of_order=running.out_of_order)
+        running = EpochPass(self.epoch, self._slices(self._start), self._offset, TakingLoader())
+        self._order.check_in_order(out_of_order=running.loader.is_out_of_order)
         self._begin(running)
         moves, told, skipped = self._moves, False, running.taken
         # A pass that begins within a global batch has another number of its samples.

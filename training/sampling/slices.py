@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import UsageError
+from ..datasets.callers import TakingLoader
 from ..which_clips.draws import DrawnFrom, RankShare
 
 
@@ -105,29 +106,34 @@ class EpochSlices:
 
 @dataclass
 class EpochPass:
-    """One pass over what is left of an epoch: how many draws were taken, those before it included. Batches that come
-    `out_of_order` are not those that their number says."""
+    """One pass over what is left of an epoch, whose draws a `loader` takes: how many it took, and those of its first
+    batch that were taken `before` it."""
 
     epoch: int
     slices: EpochSlices
-    taken: int
-    out_of_order: bool = False
+    before: int
+    loader: TakingLoader
+    taken: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.taken = self.before
 
     def begun(self) -> int:
-        """Of how many global batches samples were taken."""
-        if self.taken >= self.slices.num_samples:
+        """Of how many global batches the loader delivered samples."""
+        came = self.before + self.loader.delivered(self.taken - self.before)
+        if came >= self.slices.num_samples:
             return self.slices.num_batches
-        return -(-self.taken // len(self.slices.part(0)))
+        return -(-came // len(self.slices.part(0)))
 
     def check(self, batches: int) -> None:
         """UsageError where so many batches did not come yet, or where those that came may not be the first ones."""
         if batches > (begun := self.begun()):
             raise UsageError(
-                f"batches is {batches}, and samples of only {begun} global batches were taken so far: this rank has "
+                f"batches is {batches}, and samples of only {begun} global batches came so far: this rank has "
                 f"{self.slices.most_per_batch} of each, so give the DataLoader that batch_size, or count whole global "
                 "batches"
             )
-        if self.out_of_order and 0 < batches < self.slices.num_batches:
+        if self.loader.is_out_of_order and 0 < batches < self.slices.num_batches:
             raise UsageError(
                 f"batches is {batches}, and the DataLoader has in_order=False, so that they may be others than the "
                 f"first {batches}, and a run that goes on would repeat some and leave out others: leave in_order out, "
