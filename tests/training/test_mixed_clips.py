@@ -164,14 +164,52 @@ def test_datasets_are_counted_once_and_not_for_each_batch(monkeypatch: pytest.Mo
     parts = [clips_of(AllClips(1), [length]) for length in (3, 4, 5)]
     length_of = type(parts[0]).__len__
     mixed = MixedIndex(tuple(parts))
-    assert mixed.located([0, 3, 11]) == [(0, 0), (1, 0), (2, 4)]
+    assert mixed.located([0, 3, 11]) == [(0, 0), (1, 4 + 0), (2, 10 + 4)]
 
     def counted(part: Any) -> int:
         asked.append(part)
         return length_of(part)
 
     monkeypatch.setattr(type(parts[0]), "__len__", counted)
-    assert mixed.located([12, 15 + 12, 11]) == [(0, 3), (1, 8), (2, 4)]
+    # Rounds 3, 4 and 5 of the datasets are round 1.
+    assert mixed.located([12, 15 + 12, 11]) == [(0, 9), (1, 28), (2, 14)]
+    assert mixed.mixed(2, np.array([14, 29])).tolist() == [11, 12 + 11]
     assert mixed.joined(2, np.array([4, 5])).tolist() == [11, 19]
     assert len(mixed) == 12
-    assert len(asked) <= 1  # the one whose draws are joined
+    assert len(asked) <= 2  # the one whose draws are joined
+
+
+@pytest.mark.parametrize("policy", [shortgop.RandomClips(1, clips_per_video=40), shortgop.RandomFrames()])
+def test_datasets_of_one_seed_draw_clips_and_crops_apart(folder: Path, policy: Any) -> None:
+    """Two buckets of the same videos had the same starts, crops and flips."""
+    crop = {"frames": shortgop.Output(size=(16, 16), crop="random", flip=0.5)}
+    parts = [shortgop.ClipDataset(folder, policy, outputs=crop) for _ in range(2)]
+    both, count = shortgop.MixedClips(parts), len(parts[0])
+    first, second = (both.items(range(begin, begin + count)) for begin in (0, count))
+
+    def chosen(items: list[dict[str, Any]]) -> list[Any]:
+        return [(item["video"], item["start"], *item["crop"].tolist(), bool(item["flip"])) for item in items]
+
+    same = sum(one == other for one, other in zip(chosen(first), chosen(second), strict=True))
+    assert same < 10  # less than one of 120 by chance, in the mean
+    # A draw of an item leads to it again, and an epoch of RandomFrames has each frame once.
+    again = both.items([item["draw"] for item in second])
+    assert chosen(again) == chosen(second)
+    if isinstance(policy, shortgop.RandomFrames):
+        for items in (first, second):
+            assert len({(item["video"], item["start"]) for item in items}) == count
+    # The first dataset has its clips of the first epoch, and one dataset alone has those of all epochs.
+    assert chosen(first) == chosen(parts[0].items(range(count)))
+    alone = shortgop.MixedClips(parts[:1])
+    assert chosen(alone.items([5 * count])) == chosen(parts[0].items([5 * count]))
+
+
+def test_a_state_of_datasets_that_drew_the_same_is_refused(folder: Path) -> None:
+    both = shortgop.MixedClips([shortgop.ClipDataset(folder, shortgop.RandomClips(1)) for _ in range(2)])
+    sampler = shortgop.ElasticSampler(both, 2)
+    state = sampler.state_dict()
+    then = {**state, "clips": state["clips"].removeprefix("rounds for each of ")}
+    with pytest.raises(
+        UsageError, match="an earlier version drew the clips of each of several datasets otherwise: beg"
+    ):
+        sampler.load_state_dict(then)

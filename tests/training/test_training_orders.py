@@ -235,7 +235,13 @@ def test_a_mixture_has_its_quotas_in_every_block_and_each_dataset_goes_on_in_its
         for first in range(0, len(epoch), block):
             assert Counter(part for part, _ in epoch[first : first + block]) == Counter(dict(enumerate(quotas)))
     for part, (size, quota) in enumerate(sizes):
-        own = [draw for epoch in found for which, draw in epoch if which == part]
+        # Round r of a dataset is one of its own rounds, r * len(sizes) + part.
+        own = [
+            (draw // size - part) // len(sizes) * size + draw % size
+            for epoch in found
+            for which, draw in epoch
+            if which == part
+        ]
         epochs, seed = range(5 * 3 * quota // size + 1), key(0, "dataset of a mixture", part) >> 33
         endless = [draw for epoch in epochs for draw in draws(Shuffled(), parts[part], epoch, seed)]
         # In the order of blocks, and in any order within a block.
@@ -269,7 +275,8 @@ def test_datasets_of_the_same_videos_do_not_come_in_pairs() -> None:
     parts = (clips_of(AllClips(1), [1] * 400), clips_of(AllClips(2), [2] * 400))
     mixed = MixedIndex(parts)
     drawn = mixed.located(draws(Mixture([1, 1]), mixed, 0))
-    pairs = sum(drawn[place][1] == drawn[place + 1][1] for place in range(0, len(drawn), 2))
+    videos = [draw % 400 for _, draw in drawn]
+    pairs = sum(videos[place] == videos[place + 1] for place in range(0, len(drawn), 2))
     assert pairs < 10  # one of 400 by chance, in the mean
 
 

@@ -178,8 +178,8 @@ class MixedClips(DrawnItems):
             asked = [located[place][1] for place in places]
             with noting_draws(dataset, asked):
                 read = dataset.items(asked, own) if places else []
-            joined = self.clip_index.joined(part, np.array([item["draw"] for item in read], dtype=np.int64)).tolist()
-            for place, item, draw in zip(places, read, joined, strict=True):
+            draws_of = np.array([item["draw"] for item in read], dtype=np.int64)
+            for place, item, draw in zip(places, read, self.clip_index.mixed(part, draws_of).tolist(), strict=True):
                 items[place] = {**self._with_mask(part, item), "draw": draw, "dataset": part}
         self._notice_other_entries(items)
         return items

@@ -9,7 +9,7 @@ from typing import Any
 from ...arguments import integer
 from ...errors import UsageError, WrongTypeError
 from ..which_clips.draws import checked_epoch
-from ..which_clips.mixing import SEED_FOR_EACH
+from ..which_clips.mixing import ROUNDS_FOR_EACH, SEED_FOR_EACH
 from .slices import EpochSlices
 
 STATE_VERSION = 2
@@ -52,10 +52,9 @@ def place_of(
         )
     for name, what in _FINGERPRINTS.items():
         if state[name] != own[name]:
-            remedy = _remedy(str(state[name]), str(own[name])) if name == "order" else _AS_THEN
             raise UsageError(
                 f"the state was taken with another {what}: {state[name]!r}, now {own[name]!r}; its position means "
-                f"nothing here; {remedy}"
+                f"nothing here; {_remedy(str(state[name]), str(own[name]))}"
             )
     start, epoch = integer(state["position"], "the state's position"), integer(state["epoch"], "the state's epoch")
     offset = integer(state["rank_offset"], "the state's rank_offset")
@@ -89,9 +88,12 @@ def _told(snapshot: Any) -> str:
 
 
 def _remedy(then: str, now: str) -> str:
-    """What helps where an order has another name than then: its kind, and what it depends on in brackets."""
-    if then != now and then == now.replace(f"{SEED_FOR_EACH}, ", ""):
+    """What helps where clips, an order or a seed have another name than then. That of an order is its kind, and what
+    it depends on in brackets."""
+    if then == now.replace(f"{SEED_FOR_EACH}, ", ""):
         return "an earlier version shuffled each of several datasets otherwise: begin without the state"
+    if then == now.removeprefix(f"{ROUNDS_FOR_EACH} of "):
+        return "an earlier version drew the clips of each of several datasets otherwise: begin without the state"
     if then.partition("(")[0] != now.partition("(")[0] or not _DIGEST.search(then):
         return _AS_THEN
     return "make the dataset and the sampler as they were then, with the same labels or weights, or begin without it"

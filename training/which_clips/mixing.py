@@ -15,6 +15,8 @@ from .keyed import key
 
 # In names of orders of several datasets: earlier ones gave all of them the same seed, and had other batches.
 SEED_FOR_EACH = "a seed for each"
+# In names of clips of several datasets: those of earlier ones drew the same random numbers.
+ROUNDS_FOR_EACH = "rounds for each"
 
 
 def seeds_of_datasets(datasets: int, seed: int, purpose: str) -> list[int]:
@@ -29,7 +31,12 @@ def seeds_of_datasets(datasets: int, seed: int, purpose: str) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class MixedIndex:
-    """The clips of several datasets. Videos count through as clips do."""
+    """The clips of several datasets. Videos count through as clips do.
+
+    A draw of round r is one of round r * P + k of dataset k of P. So no two datasets share random numbers, also those
+    of one seed, as what is random about a clip is a hash of seed and draw: two lengths of the same videos would
+    otherwise start at about the same part of each.
+    """
 
     parts: tuple[Clips, ...]
 
@@ -50,16 +57,18 @@ class MixedIndex:
         return any(part.pads for part in self.parts)
 
     @property
-    def fingerprint(self) -> str:
-        """The fingerprints of all parts, joined."""
-        return "+".join(part.fingerprint for part in self.parts)
-
-    @lazy
-    def bounds(self) -> Array:
-    @property
     def is_unordered(self) -> bool:
         return any(part.is_unordered for part in self.parts)
 
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprints of all parts, joined."""
+        # Earlier versions gave all parts the rounds of the mixture.
+        joined = "+".join(part.fingerprint for part in self.parts)
+        return joined if len(self.parts) == 1 else f"{ROUNDS_FOR_EACH} of {joined}"
+
+    @lazy
+    def bounds(self) -> Array:
         """Where the clips of each dataset begin, and how many there are: int64, (datasets + 1,)."""
         return np.cumsum([0, *map(len, self.parts)])
 
@@ -94,10 +103,15 @@ class MixedIndex:
         rounds, indices = split_draws(draws, len(self))
         which = np.searchsorted(self.bounds, indices, side="right") - 1
         counts = np.diff(self.bounds)[which]
-        own = rounds * counts + indices - self.bounds[which]
+        own = (rounds * len(self.parts) + which) * counts + indices - self.bounds[which]
         return list(zip(which.tolist(), own.tolist(), strict=True))
 
     def joined(self, part: int, draws: Array) -> Array:
-        """The draws that a dataset's own draws are here."""
+        """The draws here, of the same rounds, that stand for the clips of these draws of a dataset's order."""
         rounds, indices = np.divmod(draws, len(self.parts[part]))
         return np.asarray(rounds * len(self) + self.bounds[part] + indices)
+
+    def mixed(self, part: int, draws: Array) -> Array:
+        """The draws here that `located` leads to these of a dataset from."""
+        rounds, indices = np.divmod(draws, len(self.parts[part]))
+        return np.asarray(rounds // len(self.parts) * len(self) + self.bounds[part] + indices)
