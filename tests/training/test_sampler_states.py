@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from torch.utils.data import BatchSampler
 
 from numbered_clips import numbered
@@ -241,3 +244,17 @@ def test_a_state_of_batches_of_the_epoch_before_is_refused() -> None:
         assert (sampler.state_after(5)["epoch"], sampler.state_after(5)["position"]) == (1, 40)
     # A loader that iterates over a copy of the sampler leaves the counting to the loop.
     assert ElasticSampler(numbered(40), 8).state_after(2)["position"] == 16
+
+
+def test_states_are_plain_numbers_and_texts_whatever_the_sampler_was_given() -> None:
+    """torch.load refuses integers of numpy, unless weights_only is False."""
+    given: Any = {"global_batch_size": np.int64(8), "seed": np.int64(3), "rank": np.int64(0), "world_size": np.int64(2)}
+    sampler = ElasticSampler(numbered(40), **given, order=Weighted(np.arange(40), of="clips"))
+    sampler.set_epoch(np.int64(2))  # type: ignore[arg-type]
+    sampler.load_state_dict({**sampler.state_dict(), "position": np.int64(8)})
+    next(iter(sampler))
+    for state in (sampler.state_dict(), sampler.state_after(np.int64(1)), next(sampler.planned_batches()).state):  # type: ignore[arg-type]
+        file = io.BytesIO()
+        torch.save({"sampler": state}, file)
+        file.seek(0)
+        assert torch.load(file, weights_only=True) == {"sampler": state}
