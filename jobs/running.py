@@ -141,7 +141,9 @@ def _outcome_here(out: Storage, step: Step, options: Options, tally: Tally) -> O
     try:
         return run_step(out, step, options, on_progress)
     except _ToldToEnd as told:
-        raise told.raised from told.raised.__cause__
+        raised = told.raised
+    # Here, and not above, so that it keeps what it says of its cause.
+    raise raised
 
 
 def _results_on_ray(  # noqa: PLR0917  # like `_results`

@@ -159,11 +159,16 @@ def test_what_the_callback_raises_while_a_source_is_prepared_is_no_failure_of_th
 
     def stop(progress: shortgop.Progress) -> None:
         if 0 < progress.frames_done < progress.frames_planned:
-            raise error
+            try:
+                int("x")
+            except ValueError:
+                raise error  # noqa: B904  # as a caller's function may
 
     with pytest.raises(type(error)) as raised:
         shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline", on_progress=stop)
     assert raised.value is error
+    assert isinstance(error.__context__, ValueError)
+    assert not error.__suppress_context__
     report = shortgop.prepare(constant_video.path, tmp_path / "dataset", runner="inline")
     assert (report.videos_added, report.already_there, report.failures) == (1, 0, ())
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import _thread
 import bisect
+import gc
 import pickle
 import threading
+import weakref
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -135,6 +137,22 @@ def test_parts_of_a_share_are_read_and_counted_in_global_batches(dataset: shortg
         assert sampler.state_after(9)["position"] == 72
     # The copy has no loader, and is where the sampler was.
     assert pickle.loads(copied).state_after(9)["position"] == 72
+
+
+def test_a_loop_that_is_left_keeps_no_loader_alive(dataset: shortgop.ClipDataset) -> None:
+    """Also before garbage is collected: its worker processes lived on, each with what it had read ahead."""
+
+    def iterator_of_a_loop() -> weakref.ref[Any]:
+        iterator = iter(loader_of(dataset, sampler_of(dataset, 0), 4))
+        next(iterator)
+        return weakref.ref(iterator)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert iterator_of_a_loop()() is None
+    finally:
+        gc.enable()
 
 
 def test_a_batch_size_that_does_not_divide_a_share_is_refused(dataset: shortgop.ClipDataset) -> None:

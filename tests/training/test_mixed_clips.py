@@ -204,6 +204,19 @@ def test_datasets_of_one_seed_draw_clips_and_crops_apart(folder: Path, policy: A
     assert chosen(alone.items([5 * count])) == chosen(parts[0].items([5 * count]))
 
 
+def test_epochs_whose_draws_have_more_than_64_bits_are_refused(folder: Path) -> None:
+    """They were other clips, or negative draws, where one dataset is much larger than the others."""
+    long, short = (
+        shortgop.ClipDataset(folder, shortgop.AllClips(1)),
+        shortgop.ClipDataset(folder, shortgop.RandomClips(1)),
+    )
+    both = shortgop.MixedClips([long, *[short] * 7])
+    last = (1 << 63) // (8 * len(long)) - 1
+    assert both.clip_index.located([last * len(both)]) == [(0, last * 8 * len(long))]
+    with pytest.raises(UsageError, match=f"it is of round {last + 1}, and rounds of these datasets count to {last}"):
+        both.items([(last + 1) * len(both)])
+
+
 def test_a_state_of_datasets_that_drew_the_same_is_refused(folder: Path) -> None:
     both = shortgop.MixedClips([shortgop.ClipDataset(folder, shortgop.RandomClips(1)) for _ in range(2)])
     sampler = shortgop.ElasticSampler(both, 2)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...errors import UsageError
 from ...lazy import lazy
 from ...manifests.ragged import Array
 from .clips import Clip, Clips
@@ -33,9 +34,9 @@ def seeds_of_datasets(datasets: int, seed: int, purpose: str) -> list[int]:
 class MixedIndex:
     """The clips of several datasets. Videos count through as clips do.
 
-    A draw of round r is one of round r * P + k of dataset k of P. So no two datasets share random numbers, also those
-    of one seed, as what is random about a clip is a hash of seed and draw: two lengths of the same videos would
-    otherwise start at about the same part of each.
+    A draw of round r is one of round r * P + k of dataset k of P. So no two datasets share random numbers of draws,
+    also those of one seed, as what is random about a clip is a hash of seed and draw: two lengths of the same videos
+    would otherwise start at about the same part of each.
     """
 
     parts: tuple[Clips, ...]
@@ -77,6 +78,11 @@ class MixedIndex:
         """Where the videos of each dataset begin, and how many there are: int64, (datasets + 1,)."""
         return np.cumsum([0, *(len(part.firsts) - 1 for part in self.parts)])
 
+    @lazy
+    def _last_round(self) -> int:
+        """The last round whose draws 64 bits hold as those of each dataset."""
+        return (1 << 63) // (len(self.parts) * int(np.diff(self.bounds).max())) - 1
+
     def __len__(self) -> int:
         # Asked for with each batch: buckets may be a thousand datasets.
         return int(self.bounds[-1])
@@ -103,6 +109,11 @@ class MixedIndex:
         rounds, indices = split_draws(draws, len(self))
         which = np.searchsorted(self.bounds, indices, side="right") - 1
         counts = np.diff(self.bounds)[which]
+        if len(rounds) and (latest := int(rounds.max())) > self._last_round:
+            raise UsageError(
+                f"there is no clip {max(draws)}: it is of round {latest}, and rounds of these datasets count to "
+                f"{self._last_round}; set an earlier epoch, or give the order fewer samples"
+            )
         own = (rounds * len(self.parts) + which) * counts + indices - self.bounds[which]
         return list(zip(which.tolist(), own.tolist(), strict=True))
 
