@@ -144,15 +144,19 @@ def _refuse_too_many(limit: MaxFailures | None, failures: Sequence[Failure], num
 
 def _bytes_as_before(job: JobStatus | None, sums: _Sums) -> int | None:
     """How many bytes the jobs before would have made of these sources; None if they made none. It goes by the bytes of
-    sources, but of stretches by their frames, if these are known: the bytes of a file do not say how much of it is
-    taken. How long it would take is not said: of a job of some sources most is the start of Ray and of its workers."""
-    # Of sources that all failed nothing was made. The bytes of a file of several units are in the stretch of the first.
-    history = [each for each in (() if job is None else job.history) if each.bytes_out]
-    before, now = sum(each.bytes_in for each in history), sums.source_bytes.total
-    frames = sum(each.frames for each in history)
-    if sums.has_stretches and frames > 0 and sums.with_frames == sums.sources:
-        before, now = frames, sums.frames
-    return now * sum(each.bytes_out for each in history) // before if before else None
+    sources. Where there are stretches it goes by frames: the bytes of a file do not say how much of it is taken.
+    Sources whose frames are not known count as the others do. How long it would take is not said: of a job of some
+    sources most is the start of Ray and of its workers."""
+    history = () if job is None else job.history
+    if sums.has_stretches and sums.frames > 0:
+        # Frames count while they are encoded, and bytes when their unit ends: often in a later part of the history.
+        before = sum(each.frames for each in history)
+        now = sums.frames * sums.sources // sums.with_frames
+    else:
+        # Of sources that all failed nothing was made. The bytes of a file of several units are where the first one is.
+        before, now = sum(each.bytes_in for each in history if each.bytes_out), sums.source_bytes.total
+    made = sum(each.bytes_out for each in history)
+    return now * made // before if before > 0 and made else None
 
 
 def _runs(out: Storage, job: JobStatus | None) -> bool:

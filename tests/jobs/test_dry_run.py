@@ -174,7 +174,7 @@ def test_sources_that_failed_before_do_not_count_in_the_room_that_others_take(co
 
 
 def test_stretches_take_room_by_their_frames(corpus: Path, tmp_path: Path) -> None:
-    """The bytes of their file say nothing: the first job took a tenth of it, and the next one takes all."""
+    """The bytes of their file say nothing: the first job takes a tenth of it, and the next one takes all."""
     dataset = tmp_path / "dataset"
     lines = [f"long.mp4,{each / 10},{(each + 1) / 10}\n" for each in range(40)]
     video(corpus / "long.mp4", 100, first_number=300)
@@ -185,6 +185,24 @@ def test_stretches_take_room_by_their_frames(corpus: Path, tmp_path: Path) -> No
         added = json.loads(done.stdout)["bytes_added"]
     assert report["planned"]["sources"] == 36
     assert 0.5 < report["planned"]["bytes"] / added < 2
+
+
+def test_of_stretches_all_frames_of_a_job_count_also_those_encoded_long_before_their_unit_ended(
+    corpus: Path, tmp_path: Path
+) -> None:
+    dataset = tmp_path / "dataset"
+    make_dataset([corpus / "a.mp4"], dataset)
+    encoding = TimeStretch(0, 1, 1, 400, 0, 0, 0, 0)
+    history = (encoding, encoding, TimeStretch(2, 3, 1, 200, 4, 0, bytes_in=50_000, bytes_out=10_000))
+    (dataset / ".status.json").write_text(json.dumps(asdict(replace(StatusBoard([]).status(), history=history))))
+    (corpus / "list.csv").write_text("path,start,end\nb.mp4,0,1\nb.mp4,1,2\n")
+    planned = dry(corpus / "list.csv", dataset, "--cuts", "start,end")[1]["planned"]
+    assert (planned["frames"], planned["bytes"]) == (50, 500)
+    # A source whose frames are not known takes as much as another one.
+    (corpus / "page.mp4").write_text("<html>")
+    (corpus / "list.csv").write_text("path,start,end\nb.mp4,0,1\nb.mp4,1,2\npage.mp4,0,1\n")
+    planned = dry(corpus / "list.csv", dataset, "--cuts", "start,end")[1]["planned"]
+    assert (planned["sources"], planned["sources_with_frames"], planned["bytes"]) == (3, 2, 750)
 
 
 def test_all_units_of_a_long_file_count_in_the_room_that_its_bytes_take(corpus: Path, tmp_path: Path) -> None:
