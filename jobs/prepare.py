@@ -116,7 +116,12 @@ def prepare(
     )  # fmt: skip
 
     def find(roots: Sequence[str]) -> Iterator[Found]:
-        told = replace(importing, columns_at=_columns_at(out))
+        known = _known_in(out)
+        told = replace(
+            importing,
+            columns_at=lambda place: known().columns_at(place),
+            are_there=lambda places: known().are_there(places),
+        )
         return found_in(sources, roots, importing=told, types=types, on_types=on_types)
 
     with SourceTable() as table:
@@ -179,9 +184,9 @@ def repair(
         return _job(listing, (), dataset, how, lost)
 
 
-def _columns_at(out: Storage) -> Callable[[str], set[str]]:
-    """What gives the columns of the video that the dataset has of the file at a path. It opens the dataset when it is
-    first called. Where that cannot be done no video has columns: the job will say why."""
+def _known_in(out: Storage) -> Callable[[], KnownPaths]:
+    """What gives the files that the dataset has. It opens the dataset when it is first called. Where that cannot be
+    done there are none: the job will say why."""
 
     @cache
     def known() -> KnownPaths:
@@ -190,7 +195,7 @@ def _columns_at(out: Storage) -> Callable[[str], set[str]]:
                 return KnownPaths(_current(out).manifest)
         return KnownPaths(empty())
 
-    return lambda path: known().columns_at(path)
+    return known
 
 
 def _lost_by_length(out: Storage, manifest: Manifest) -> dict[str, str]:

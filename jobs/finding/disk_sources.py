@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path, PurePath
 
@@ -22,7 +21,7 @@ from .other_files import what_else
 from .places import can_be_a_path
 from .plain_values import valid_text
 from .source import Found, Source
-from .source_parts import Imported, Member
+from .source_parts import Imported
 from .video_names import is_tar_name, is_video_name
 from .walking import fixed_part, is_local_folder, matching, walk
 
@@ -67,14 +66,11 @@ def _not_there(argument: str, error: OSError) -> UsageError:
 
 
 def _in_folder(folder: Path, argument: str, naming: Naming, importing: Importing) -> Iterator[Found]:
-    has_videos, tars = False, list[str]()
-    for found in _videos_below(folder, f"in {argument!r}", naming(folder), replace(importing, note_tar=tars.append)):
+    has_videos = False
+    for found in _videos_below(folder, f"in {argument!r}", naming(folder), importing):
         has_videos = True
         yield found
     others = inside(folder, walk(folder), importing, has_videos=has_videos)
-    if has_videos or not all(isinstance(each.part, Member) for each in others[:1]):
-        for tar in tars:
-            importing.note_tar(tar)
     yield from (_imported(each, folder, naming) for each in others)
     if others or has_videos:
         return
@@ -110,7 +106,7 @@ def _in_glob(pattern: str, naming: Naming, read: ReadList, importing: Importing)
             if is_list(path.name):
                 found = found_in_list(str(path), read, importing)
             else:
-                found = (_imported(each, root, naming) for each in samples_of(path).sources)
+                found = (_imported(each, root, naming) for each in samples_of(path, importing).sources)
         elif spelled_out or is_video_name(path.name):
             found = (Found(_source(_id_of(path, prefix_of), path, str(path)), place, listed=False),)
         elif may_have_labels(path.name):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import stat
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
@@ -73,13 +72,20 @@ def _value(data: bytes, kind: str) -> Any:
 
 
 def add_columns(columns: GivenColumns, new: Mapping[str, Any], file: str) -> tuple[str, str] | None:
-    """Add the columns that a file gives to those that other files of the same video give. Returns the first column to
-    which another file gives another value, and that file: one of the two values would be lost."""
+    """Add the columns that a file gives to those that other files of the same video give. The later file wins. Returns
+    the first column to which another file gave another value, and that file: one of the two values is lost. The order
+    of keys makes no other value, nor does white space around a text."""
+    twice: tuple[str, str] | None = None
     for column, value in new.items():
-        other, known = columns.setdefault(column, (file, value))
-        if known is not value and json.dumps(known) != json.dumps(value):
-            return column, other
-    return None
+        other, known = columns.get(column, (file, value))
+        columns[column] = file, value
+        if twice is None and other != file and _stripped(known) != _stripped(value):
+            twice = column, other
+    return twice
+
+
+def _stripped(value: Any) -> Any:
+    return value.strip() if isinstance(value, str) else value
 
 
 def video_beside(name: str, videos: Collection[str]) -> tuple[str, str] | None:

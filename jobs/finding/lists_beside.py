@@ -24,7 +24,7 @@ from .importers.images import IMAGE_SUFFIXES
 from .list_lines import first_lines, first_of_parquet, is_list, names_of, path_key
 from .places import absolute, can_be_a_path, place_of_listed
 from .store_files import IN_PASSING, StoreFile, asked, head_of
-from .video_names import is_tar_name, is_video_name
+from .video_names import is_video_name
 from .walking import fixed_part, matching
 
 _TEXTS = frozenset(("metadata.csv", "metadata.jsonl"))
@@ -90,7 +90,8 @@ def captioned_in(files: Iterable[str]) -> list[tuple[str, str]]:
     shown = [name for name in files if name in stems or name.rpartition(".")[0] in stems]
     stem_of = {name: name if name in stems else name.rpartition(".")[0] for name in shown}
     videos = [name for name in shown if is_video_name(name)]
-    stems -= {name.rpartition(".")[0] for name in videos}
+    # Of a video are both.
+    stems -= {each for name in videos for each in (name, name.rpartition(".")[0])}
     pictures = (name for name in shown if name.lower().endswith(IMAGE_SUFFIXES) and stem_of[name] in stems)
     return [(name, stem_of[name] + _CAPTION) for name in (*videos[:1], *islice(pictures, 1))]
 
@@ -123,11 +124,14 @@ def captions_lost(
         )
 
 
-def tars_left(tars: Sequence[str], arguments: Sequence[str], columns_at: Callable[[str], set[str]]) -> str:
-    """What is said of tars that a job with these arguments leaves out, as they lie beside videos; "" if there is
-    nothing to say. Whoever gives a tar knows that there are some, and one of which the dataset has columns was
-    given."""
-    left = [] if any(map(is_tar_name, arguments)) else [place for place in tars if not columns_at(place)]
+def tars_left(tars: Iterable[str], read: Iterable[str], are_there: Callable[[Sequence[str]], list[bool]]) -> str:
+    """What is said of tars in folders that lie beside videos, and so are not among those that were `read`; "" if there
+    is nothing to say. Those from which the dataset has videos were given to another job."""
+    left = list(dict.fromkeys(tars))
+    if left:
+        already = set(map(_true_place, read))
+        left = [place for place in left if _true_place(place) not in already]
+        left = [place for place, is_there in zip(left, are_there(left), strict=True) if not is_there]
     if not left:
         return ""
     others = f", like {counted(len(left) - 1, 'other tar')}" if len(left) > 1 else ""

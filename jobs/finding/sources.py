@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ...errors import UsageError
 from ...storage.locate import from_home
+from ...wording import counted
 from .addresses import is_store_url, parse, shown
 from .column_types import check_types, known_types
 from .disk_sources import found_on_disk
@@ -68,8 +69,8 @@ def found_in(
 
     - A folder stands for the files anywhere below it that have a video's extension; hidden ones are skipped, and so are
       folders that systems keep, such as `lost+found`. Links to folders are followed. Lists of labels in it (Hugging
-      Face's `metadata.csv`), captions (`a.txt` of `a.mp4`) and tars beside videos are not read, and `importing.tell`
-      says so.
+      Face's `metadata.csv`) are not read, and `importing.tell` says so; of this machine's folders it says the same of
+      captions (`a.txt` of `a.mp4`) and of tars beside videos.
     - A glob, with `**` for any number of folders, stands for the files and folders that match. A glob that ends in a
       literal extension or name (`clips/*.bin`) takes every file that matches; any other (`clips/*`) takes those that
       have a video's extension.
@@ -102,8 +103,18 @@ def found_in(
     _refuse_options_of_lists(arguments, importing)
     lists: list[str] = []
     tars: list[str] = []
+    read_tars: list[str] = []
+    twice: list[str] = []
     captioned: dict[str, str] = {}
-    importing = replace(importing, note_list=lists.append, note_tar=tars.append, note_captioned=captioned.__setitem__)
+    importing = replace(
+        importing,
+        note_list=lists.append,
+        note_tar=tars.append,
+        note_read_tar=read_tars.append,
+        # There may be a million. The first one is named.
+        note_twice=lambda text: twice.append("" if twice else text),
+        note_captioned=captioned.__setitem__,
+    )
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
     # Thousands of files may be given one by one.
     naming = cache(lambda base: prefixes_below(base, numbered))
@@ -123,9 +134,20 @@ def found_in(
         else:
             yield from found_on_disk(argument, naming, read, importing)
     check_types(types, set().union(*typed.values()))
-    told = (what_is_lost(lists, arguments, importing.columns_at), tars_left(tars, arguments, importing.columns_at))
+    told = (
+        _given_twice(twice),
+        what_is_lost(lists, arguments, importing.columns_at),
+        tars_left(tars, read_tars, importing.are_there),
+    )
     for each in (*filter(None, told), *captions_lost(captioned, arguments, importing.columns_at)):
         importing.tell(each)
+
+
+def _given_twice(twice: Sequence[str]) -> str:
+    if not twice:
+        return ""
+    others = f", as in {counted(len(twice) - 1, 'other sample')} of tars" if len(twice) > 1 else ""
+    return f"{twice[0]}{others}; the later file counts"
 
 
 def _refuse_options_of_lists(arguments: Sequence[str], importing: Importing) -> None:

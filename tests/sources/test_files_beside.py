@@ -250,6 +250,13 @@ class TestWhatIsSaid:
         assert video.startswith(f"{Path('videos/1.mp4.txt').absolute()}: not read")
         assert picture.startswith(f"{Path('videos/2.jpg').absolute()}: left out, though 2.jpg.txt is beside it")
 
+    def test_of_a_caption_of_a_video_is_not_said_of_a_picture(self) -> None:
+        make_empty("videos/1.mp4", "videos/1.mp4.jpg", "videos/1.jpg")
+        for name in ("1.mp4.txt", "1.txt"):
+            Path("videos", name).touch()
+        (video,) = told("videos")
+        assert "1.mp4.txt: not read" in video
+
     def test_names_the_folder_that_was_given(self) -> None:
         make_empty("videos/a/1.webm")
         Path("videos/a/1.txt").touch()

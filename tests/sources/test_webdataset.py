@@ -130,7 +130,7 @@ def test_in_a_folder_with_videos_tars_are_passed_over(tmp_path: Path) -> None:
 def test_a_job_tells_of_tars_beside_videos_with_the_command_that_takes_them(tmp_path: Path) -> None:
     folder, out = tmp_path / "my videos", tmp_path / "out"
     for name in ("a.tar", "b.tar"):
-        write_tar(folder / name, {"__key__": name[0], "mp4": video(tmp_path, 0), "cls": 3})
+        write_tar(folder / name, {"__key__": name[0], "mp4": video(tmp_path, 0)})
     (folder / "b.mp4").write_bytes(video(tmp_path, 50))
 
     def told(*arguments: Path | str) -> list[str]:
@@ -139,8 +139,9 @@ def test_a_job_tells_of_tars_beside_videos_with_the_command_that_takes_them(tmp_
 
     (line,) = told(folder)
     assert line.startswith(f"{folder}/a.tar: not read, like 1 other tar, as")
-    assert told(f"{folder}/*") == [line]
-    assert told(folder, folder / "a.tar") == []
+    assert told(f"{folder}/*") == told(folder, f"{folder}/*") == [line]
+    # One that was read is not left out, and the other one is.
+    assert [line.partition(", as")[0] for line in told(folder, folder / "a.tar")] == [f"{folder}/b.tar: not read"]
     command = shlex.split(line.split("`")[1].replace("DATASET", str(out)))
     assert "1 of 2 sources already in the dataset" in run(*command[1:], "--runner", "inline").stdout
     # Their samples are there now.
@@ -155,17 +156,51 @@ def test_a_folder_of_tars_is_read_and_says_nothing_of_them(tmp_path: Path) -> No
     assert said == [f"{tmp_path}/shards/0.tar: a WebDataset tar of 1 video"]
 
 
-def test_two_files_that_give_a_column_different_values_are_refused(tmp_path: Path) -> None:
-    same = write_tar(
-        tmp_path / "same.tar", {"__key__": "0", "mp4": b"data", "json": b'{"txt": "A cat."}', "txt": "A cat."}
-    )
-    (source,) = find_sources([str(same)])
+def test_of_two_files_that_give_a_column_different_values_the_later_one_counts_and_the_first_are_named(
+    tmp_path: Path,
+) -> None:
+    for tar in ("a", "b"):
+        write_tar(
+            tmp_path / f"{tar}.tar",
+            {"__key__": f"{tar}0", "jpg": b"data", "json": b'{"txt": "Not of a video."}', "txt": "A cat."},
+            {"__key__": f"{tar}1", "mp4": b"data", "json": b'{"txt": "A dog."}', "txt": "A cat."},
+        )
+    said: list[str] = []
+    sources = find_sources([f"{tmp_path}/*.tar"], importing=Importing(tell=said.append))
+    assert [json.loads(source.attributes) for source in sources] == [{"txt": "A cat."}] * 2
+    assert said == [
+        f"{tmp_path}/a.tar: 'a1.json' and 'a1.txt' give the column 'txt' different values, as in 1 other sample of "
+        "tars; the later file counts"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "columns"),
+    [
+        ({"json": b'{"txt": " A cat.\\n"}', "txt": "A cat."}, {"txt": "A cat."}),
+        ({"json": b'{"cls": 3.0}', "cls": 3}, {"cls": 3}),
+        ({"json": b'{"box": {"x": 1, "y": 2}}', "box.json": b'{"y": 2, "x": 1}'}, {"box": {"x": 1, "y": 2}}),
+    ],
+)
+def test_of_two_files_that_give_a_column_one_value_nothing_is_said(
+    tmp_path: Path, files: dict[str, object], columns: dict[str, object]
+) -> None:
+    tar = write_tar(tmp_path / "0.tar", {"__key__": "0", "mp4": b"data", **files})
+    said: list[str] = []
+    (source,) = find_sources([str(tar)], importing=Importing(tell=said.append))
+    assert json.loads(source.attributes) == columns
+    assert said == [f"{tar}: a WebDataset tar of 1 video"]
+
+
+def test_a_file_that_was_put_at_the_end_of_a_tar_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    tar = write_tar(tmp_path / "0.tar", {"__key__": "0", "mp4": b"data", "txt": "A dog."})
+    (tmp_path / "0.txt").write_text("A cat.")
+    with tarfile.open(tar, "a") as archive:
+        archive.add(tmp_path / "0.txt", "0.txt")
+    said: list[str] = []
+    (source,) = find_sources([str(tar)], importing=Importing(tell=said.append))
     assert json.loads(source.attributes) == {"txt": "A cat."}
-    other = write_tar(
-        tmp_path / "other.tar", {"__key__": "0", "mp4": b"data", "json": b'{"txt": "A dog."}', "txt": "A cat."}
-    )
-    with pytest.raises(UsageError, match=r"'0\.json' and '0\.txt' in the tar .*other\.tar' give the column 'txt' diff"):
-        find_sources([str(other)])
+    assert said == [f"{tar}: a WebDataset tar of 1 video"]
 
 
 def test_a_key_in_two_tars_names_both(tmp_path: Path) -> None:

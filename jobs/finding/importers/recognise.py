@@ -24,7 +24,7 @@ def recognised(path: Path, importing: Importing, read: Callable[[str], Iterable[
     if path.is_dir():
         return _without_image_fps(episodes_of(path), importing) if is_lerobot(path) else None
     if is_tar_name(path.name):
-        return samples_of(path)
+        return samples_of(path, importing)
     if is_kinetics(path):
         return rows_of(path, importing.list_root)
     if importing.image_fps is not None and is_list(path.name):
@@ -61,7 +61,7 @@ def inside(
     for folder, files in folders:
         for name in sorted(files):
             if is_tar_name(name):
-                tar = samples_of(folder / name)
+                tar = samples_of(folder / name, importing)
                 importing.tell(f"{folder / name}: {tar.what}")
                 sources += tar.sources
     if not sources and any(is_image_name(name) for _, files in folders for name in files):

@@ -16,6 +16,7 @@ from pathlib import Path
 from ....errors import UsageError
 from ....wording import counted
 from ..files_beside import MAX_COLUMN_BYTES, GivenColumns, add_columns, columns_of, has_columns
+from ..importing import Importing
 from ..source_parts import Imported, Member, Recognised
 from ..video_names import is_video_name
 
@@ -24,21 +25,27 @@ _NAME = re.compile(r"((?:.*/|)[^.]+)[.]([^/]*)", re.DOTALL)
 
 @dataclass
 class _Sample:
-    """The files of a sample: its videos with their endings, and the columns that the others make."""
+    """The files of a sample: its videos with their endings, and the columns that the others make. `twice` names the
+    first two files that give a column different values."""
 
     key: str
     videos: list[tuple[str, tarfile.TarInfo]] = field(default_factory=list)
     columns: GivenColumns = field(default_factory=dict)
+    twice: str = ""
 
 
-def samples_of(tar: Path) -> Recognised:
+def samples_of(tar: Path, importing: Importing) -> Recognised:
     """The videos in a tar: id is the sample's key, or `<key>.<ending>` in samples with several videos.
 
-    The other files of a sample make columns (`files_beside`). UsageError where the tar cannot be read, or holds no
-    videos, and where two files give a column different values.
+    The other files of a sample make columns (`files_beside`). Where two of them give a column different values, that
+    of the later one counts, and `importing.note_twice` is called. UsageError where the tar cannot be read, or holds no
+    videos.
     """
+    importing.note_read_tar(str(tar.absolute()))
     sources: list[Imported] = []
     for sample in _samples(tar):
+        if sample.videos and sample.twice:
+            importing.note_twice(sample.twice)
         columns = {name: value for name, (_, value) in sample.columns.items()}
         for ending, member in sample.videos:
             several = len(sample.videos) > 1
@@ -108,10 +115,6 @@ def _add_columns(sample: _Sample, ending: str, member: tarfile.TarInfo, archive:
         data = b"" if stream is None else stream.read()
         new = columns_of(ending, data, f"{member.name!r} in the tar {str(tar)!r}", str(tar))
         twice = add_columns(sample.columns, new, member.name)
-        if twice is not None:
+        if twice is not None and not sample.twice:
             column, other = twice
-            raise UsageError(
-                f"{other!r} and {member.name!r} in the tar {str(tar)!r} give the column {column!r} different values; "
-                "take one of them out, or rename it",
-                file=str(tar),
-            )
+            sample.twice = f"{tar}: {other!r} and {member.name!r} give the column {column!r} different values"
