@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,7 +82,7 @@ def verify(  # noqa: PLR0917  # typer makes options of them
     """Check every GOP's bytes against its CRC and structure. The options of prep count only with --repair.
 
     Exit status: 0 all is as it was written, or was made again, 3 something is wrong, 1 some or all of it could not be
-    read or lacks a decoder here, and may be as it was written.
+    read or decoded here, and may be as it was written.
     """
     with errors(goes_on=repair, if_damaged=EXIT_SOMETHING_MISSING):
         if not repair and (sources or accept_loss):
@@ -118,8 +118,9 @@ def verify(  # noqa: PLR0917  # typer makes options of them
                 )  # fmt: skip
         if as_json:
             found = {
-                "gops": len(checked.manifest.gops), "decoded": decode, "problems": checked.lines,
-                "damaged": sorted(checked.damaged), "unread": list(checked.unread),
+                "gops": len(checked.manifest.gops), "decoded": decode,
+                "problems": [*checked.lines, *checked.undecoded], "damaged": sorted(checked.damaged),
+                "unread": list(checked.unread), "undecoded": sorted(chain(*checked.undecoded.values())),
             }  # fmt: skip
             made: tuple[tuple[str, Any], ...] = (("root", root), ("recovered", recovered), ("repair", report))
             print_json(found | {name: dataclasses.asdict(done) for name, done in made if done is not None})
@@ -153,14 +154,16 @@ def _with_whole_snapshot(storage: Storage, *, accept_loss: bool, says: bool) -> 
 @dataclass(frozen=True, eq=False)
 class _Checked:
     """What was found: problems of bytes, `lines` about these and about what does not decode, the first of them about
-    each damaged video, and files that nothing names. `unread` are the ids of other videos that could not be read, or
-    for which there is no decoder, and may be as they were written. `only_unread`: nothing else was found."""
+    each damaged video, and files that nothing names. `unread` are the ids of other videos that could not be read, and
+    may be as they were written. `undecoded` are those for which there is no decoder, by what is wrong with that.
+    `only_unread`: nothing is damaged."""
 
     manifest: Manifest
     problems: Sequence[Problem]
     lines: Sequence[str]
     damaged: dict[str, str]
     unread: Sequence[str]
+    undecoded: dict[str, list[str]]
     only_unread: bool
     strays: Sequence[str]
 
@@ -179,6 +182,7 @@ def _checked(storage: Storage, *, decode: bool) -> _Checked:
     lines, unsure = [str(problem) for problem in problems], [problem for problem in problems if problem.is_unread]
     damaged = damaged_videos(manifest, (problem for problem in problems if not problem.is_unread))
     unread = set(damaged_videos(manifest, unsure))
+    undecoded: dict[str, list[str]] = {}
     only_unread = len(unsure) == len(problems)
     if decode:
         from ..readers.decode_check import undecodable
@@ -187,24 +191,28 @@ def _checked(storage: Storage, *, decode: bool) -> _Checked:
         skip = unread | damaged.keys()
         with loop_bar(err, "videos", len(manifest.videos) - len(skip)) as advance:
             for video_id, error in undecodable(storage, root.snapshot, skip=skip, on_video=advance):
+                if isinstance(error, ToolError):
+                    # It says nothing of the video, and the same of each one.
+                    undecoded.setdefault(error.message, []).append(video_id)
+                    continue
                 lines.append(str(error))
-                # Where this machine has no decoder, that says nothing of the video.
-                if isinstance(error, UnreadableDataError | ToolError):
+                if isinstance(error, UnreadableDataError):
                     unread.add(video_id)
                 else:
                     damaged.setdefault(video_id, str(error))
                     only_unread = False
     others = sorted(unread - damaged.keys())
-    return _Checked(manifest, problems, lines, damaged, others, only_unread, stray_files(storage, manifest))
+    return _Checked(manifest, problems, lines, damaged, others, undecoded, only_unread, stray_files(storage, manifest))
 
 
 def _status(checked: _Checked, report: Report | None) -> int:
     """The exit status. `report` is that of the job that made damaged videos again."""
     if report is None or report.lost:
-        return 0 if not checked.lines else EXIT_FAILED if checked.only_unread else EXIT_SOMETHING_MISSING
+        all_well = not (checked.lines or checked.undecoded)
+        return 0 if all_well else EXIT_FAILED if checked.only_unread else EXIT_SOMETHING_MISSING
     # What was damaged is made again.
-    left = checked.unread or any(problem.is_unread and problem.video is None for problem in checked.problems)
-    return EXIT_FAILED if left else 0
+    left = any(problem.is_unread and problem.video is None for problem in checked.problems)
+    return EXIT_FAILED if checked.unread or checked.undecoded or left else 0
 
 
 def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, decode: bool) -> None:
@@ -217,22 +225,25 @@ def _print_checked(checked: _Checked, report: Report | None, dataset: str, *, de
             f"earlier snapshots, or a job that runs, may need them; `shortgop gc {quote(dataset)}` removes them with "
             "earlier snapshots"
         )
-    all_well = "all as written" + (", every frame decodes" if decode else "")
+    all_well = "all as written" + (", every frame decodes" if decode and not checked.undecoded else "")
     verdict = counted(len(lines), "problem") if lines else all_well
     num_bytes = int(manifest.shards.length.sum())
     out.print_line(f"{counted(len(manifest.gops), 'GOP')}, {byte_size(num_bytes)}: {verdict}")
+    num_videos = counted(len(manifest.videos), "video")
     if checked.unread:
         out.print_line(
-            f"not checked: {len(checked.unread)} of {counted(len(manifest.videos), 'video')}: {some_of(checked.unread)}"
-            "; they may be as they were written; --repair SOURCES makes them again only where their shards are removed"
+            f"not read: {len(checked.unread)} of {num_videos}: {some_of(checked.unread)}; they may be as they were "
+            "written; --repair SOURCES makes them again only where their shards are removed"
         )
+    for reason, ids in checked.undecoded.items():
+        out.print_line(f"not decoded: {len(ids)} of {num_videos}: {some_of(ids)}: {reason}")
     if report is not None:
         print_report(report, dataset, out, err)
         return
     damaged = sorted(checked.damaged)
     if damaged:
         out.print_line(
-            f"damaged: {len(damaged)} of {counted(len(manifest.videos), 'video')}: {some_of(damaged)}; "
+            f"damaged: {len(damaged)} of {num_videos}: {some_of(damaged)}; "
             f"`shortgop verify {quote(dataset)} --repair SOURCES` makes them again"
         )
 

@@ -220,7 +220,7 @@ def test_verify_finds_a_flipped_bit_and_says_where(constant_video: SyntheticVide
     dataset = tmp_path / "dataset"
     make_dataset([constant_video.path], dataset)
     assert run_json("verify", dataset, "--decode") == {
-        "gops": 7, "decoded": True, "problems": [], "damaged": [], "unread": []
+        "gops": 7, "decoded": True, "problems": [], "damaged": [], "unread": [], "undecoded": []
     }  # fmt: skip
     shard = next((dataset / "shards").iterdir())
     data = bytearray(shard.read_bytes())

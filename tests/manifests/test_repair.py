@@ -283,7 +283,7 @@ def test_a_shard_that_cannot_be_read_is_not_called_damaged(root: Path) -> None:
         result, found = (
             CliRunner().invoke(app, ["verify", str(root / "dataset"), *options]) for options in ([], ["--json"])
         )
-    assert (result.exit_code, "not checked: 2 of 3 videos: a.mp4, b.mp4" in result.stdout) == (1, True), result.output
+    assert (result.exit_code, "not read: 2 of 3 videos: a.mp4, b.mp4" in result.stdout) == (1, True), result.output
     assert "damaged" not in result.stdout
     said = json.loads(found.stdout)
     assert (found.exit_code, said["damaged"], said["unread"]) == (1, [], ["a.mp4", "b.mp4"])
@@ -306,7 +306,7 @@ def test_what_cannot_be_read_is_no_reason_to_make_videos_again(root: Path) -> No
         shard_of(dataset, "c.mp4").unlink()
         with_damage = CliRunner().invoke(app, command)
     for done in (only_unread, with_damage):
-        assert (done.exit_code, "not checked: 2 of 3 videos: a.mp4, b.mp4" in done.stdout) == (1, True), done.output
+        assert (done.exit_code, "not read: 2 of 3 videos: a.mp4, b.mp4" in done.stdout) == (1, True), done.output
     assert "made again" not in only_unread.stdout
     assert "1 video made again because shards were missing or damaged: c.mp4" in with_damage.stdout
     assert (prep.exit_code, "Permission denied" in prep.stderr, "remove it" in prep.stderr) == (1, True, True)
@@ -329,7 +329,7 @@ def test_a_video_that_cannot_be_read_to_be_decoded_is_not_called_damaged(
         shard.chmod(0o600)
         with modes_count():
             done = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--decode", *options])
-        assert (done.exit_code, "not checked: 1 of 3 videos: c.mp4" in done.stdout) == (1, True), done.output
+        assert (done.exit_code, "not read: 1 of 3 videos: c.mp4" in done.stdout) == (1, True), done.output
         assert "damaged" not in done.stdout
         assert "Permission denied" in done.stderr
     shard.chmod(0o600)
@@ -340,20 +340,25 @@ def test_a_video_that_cannot_be_read_to_be_decoded_is_not_called_damaged(
     assert (done.exit_code, found["damaged"], found["unread"]) == (3, ["b.mp4"], ["c.mp4"])
 
 
-def test_a_video_that_this_machine_has_no_decoder_for_is_not_called_damaged(
+def test_videos_that_this_machine_has_no_decoder_for_are_not_called_damaged_and_the_reason_is_said_once(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    command = ["verify", str(root / "dataset"), "--decode"]
+    repair = ["--repair", str(root), "--runner", "inline"]
     monkeypatch.setitem(pyav._CPU_DECODERS, "h264", "none_such")
-    found = CliRunner().invoke(app, ["verify", str(root / "dataset"), "--decode", "--json"])
+    found, done, repaired = (CliRunner().invoke(app, [*command, *more]) for more in (["--json"], [], repair))
     said = json.loads(found.stdout)
-    assert (found.exit_code, said["damaged"], said["unread"]) == (1, [], list(FIRST_NUMBERS))
-    # One line of each video, although no GOP of it was decoded.
-    assert len(said["problems"]) == 3
-    command = ["verify", str(root / "dataset"), "--decode", "--repair", str(root), "--runner", "inline"]
+    assert (found.exit_code, said["damaged"], said["unread"], said["undecoded"]) == (1, [], [], list(FIRST_NUMBERS))
+    (problem,) = said["problems"]
+    assert "has no decoder none_such, which reads h264; install" in problem
+    # None of them is damaged, so to remove or to make one again is no remedy.
+    for said_to_people in (done, repaired):
+        verdict, line = said_to_people.stdout.splitlines()
+        assert (said_to_people.exit_code, verdict.endswith("all as written")) == (1, True)
+        assert line == f"not decoded: 3 of 3 videos: a.mp4, b.mp4, c.mp4: {problem}"
+    shard_of(root / "dataset", "c.mp4").unlink()
     done = CliRunner().invoke(app, command)
-    assert (done.exit_code, "not checked: 3 of 3 videos: a.mp4" in done.stdout) == (1, True), done.output
-    assert "has no decoder none_such, which reads h264" in done.stderr
-    assert "made again" not in done.stdout
+    assert (done.exit_code, "damaged: 1 of 3 videos: c.mp4" in done.stdout) == (3, True)
 
 
 def test_a_lost_root_is_damage_as_a_damaged_one_is(root: Path) -> None:
