@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -17,28 +16,24 @@ _SHOWN = 3
 _MAX_COMPARED = 4096
 # A shorter text is in many ids.
 _MIN_PART = 3
-_NUMBER = re.compile("[0-9]{1,18}")
 
 
 def near_ids(ids: Ragged, wanted: str) -> list[str]:
-    """The wanted text in another form of Unicode, if that is an id. Otherwise up to three ids below the folder of this
-    name, or that hold the text, or differ little from it; or the id of the video with this number, which some commands
-    take. The ids ascend. Of many ids only the neighbours of the text are compared: they begin like it."""
+    """The wanted text in another form of Unicode, if that is an id. Otherwise up to three ids: first those below the
+    folder of this name, then those that hold the text; if there is neither, those that differ little from it. Of many
+    ids only the neighbours of what is in such a folder are compared: they begin like it."""
     if same := [each for each in _other_forms(wanted) if ids.find(each) is not None]:
         return same
+    folder = f"{wanted.rstrip('/')}/" if wanted else ""
     start, stop = 0, len(ids)
     if stop > _MAX_COMPARED:
-        place = bisect_left(range(stop), wanted.encode(errors="surrogatepass"), key=ids.bytes)
+        place = bisect_left(range(stop), folder.encode(errors="surrogatepass"), key=ids.bytes)
         start = max(0, place - _MAX_COMPARED // 2)
         stop = min(stop, start + _MAX_COMPARED)
     candidates = ids.take(np.arange(start, stop)).texts()
-    near = [each for each in candidates if each.startswith(f"{wanted.rstrip('/')}/")]
-    if not near and len(wanted) >= _MIN_PART:
-        near = [each for each in candidates if wanted in each]
-    near = near[:_SHOWN] or get_close_matches(wanted, candidates, _SHOWN)
-    if not near and _NUMBER.fullmatch(wanted) and int(wanted) < len(ids):
-        near = [ids.text(int(wanted))]
-    return near
+    below = [each for each in candidates if folder and each.startswith(folder)]
+    holding = [each for each in candidates if wanted in each] if len(wanted) >= _MIN_PART else []
+    return list(dict.fromkeys([*below, *holding]))[:_SHOWN] or get_close_matches(wanted, candidates, _SHOWN)
 
 
 def did_you_mean(wanted: str, near: Sequence[str]) -> str:

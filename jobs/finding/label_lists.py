@@ -34,10 +34,12 @@ def read_labels(
     types: Mapping[str, str] | None = None,
     on_types: OnTypes = ignore_types,
     part_of: Callable[[Row], object] = lambda _: None,
+    *,
+    may_set_nothing: bool = False,
 ) -> list[Labels]:
     """All lines of a list of labels, in order: like `read_list`, but a line needs only an `id`, or a file that stands
     for the id that prep gives it; `part_of` says which part of the file a line without an id is, if it is one.
-    UsageError names the line that is wrong, or the list if no line has a column to set."""
+    UsageError names the line that is wrong, or, without `may_set_nothing`, the list if no line has a column to set."""
     found: list[Labels] = []
     key, own, names = "", set[str](), set[str]()
     for place, values in chain.from_iterable(lines_of(file, _KEYS, types or {}, on_types)):
@@ -55,7 +57,7 @@ def read_labels(
             continue
         part = part_of(Row(place, str(path), None, json.dumps(columns))) or ""
         found.append(Labels(place, id_of_path(str(path)) + (f"@{part}" if part else ""), columns, str(path), str(part)))
-    if not any(line.columns for line in found):
+    if not may_set_nothing and not any(line.columns for line in found):
         # Beside ids the other one may be meant as a label.
         rename = f", or rename {key!r} if it is a label" if names == {"id", key} else ""
         raise UsageError(

@@ -323,7 +323,8 @@ def _check_columns(file: str, columns: Sequence[str], keys: tuple[str, ...]) -> 
         what = " or ".join(f"`{key}`" for key in keys)
         of = "files" if keys == ("path",) else "ids"
         separator = next((one for one in ";\t|," if known & {part.strip() for part in columns[0].split(one)}), "")
-        if not separator and columns[0].split(" ")[0] in known:
+        if not separator and columns[0].split(" ")[0] in keys:
+            # `video game` is a column.
             separator = " "
         if len(columns) == 1 and separator:
             raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -88,7 +89,7 @@ def annotate(
                 )
             lines = _known_here(storage_at(dataset), labels_beside(Path(file), too_large.append))
         else:
-            lines = _listed(file, types, on_types, importing)
+            lines = _listed(file, types, on_types, importing, may_set_nothing=bool(names))
             folder = importing.list_root or str(absolute(Path(file)).parent)
             lines = _with_known_ids(storage_at(dataset), folder, lines)
         columns = columns_by_id(lines)
@@ -106,11 +107,13 @@ def annotate(
     return done
 
 
-def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing) -> list[Labels]:
+def _listed(
+    file: str, types: Mapping[str, str] | None, on_types: OnTypes, importing: Importing, *, may_set_nothing: bool
+) -> list[Labels]:
     if not is_list(file) or file.lower().endswith(".txt"):
-        is_there = is_list(file) or (can_be_a_path(file) and os.path.lexists(file))
+        is_missing = not is_list(file) and _is_missing(file)
         raise UsageError(
-            f"{file!r} {'is no list of labels' if is_there else 'does not exist'}; give a .csv, .tsv, .jsonl or "
+            f"{file!r} {'does not exist' if is_missing else 'is no list of labels'}; give a .csv, .tsv, .jsonl or "
             ".parquet file, or a folder of videos with files such as .txt beside them",
             file=file,
         )
@@ -123,9 +126,21 @@ def _listed(file: str, types: Mapping[str, str] | None, on_types: OnTypes, impor
         typed.update(kinds)
         on_types(name, kinds)
 
-    lines = read_labels(file, types, note, partial(stretch_of_row, importing=importing))
+    part_of = partial(stretch_of_row, importing=importing)
+    lines = read_labels(file, types, note, part_of, may_set_nothing=may_set_nothing)
     check_types(types, typed)
     return lines
+
+
+def _is_missing(file: str) -> bool:
+    """Whether it is certain that a path does not exist. Nothing is asked of URLs and of globs."""
+    if not can_be_a_path(file) or "://" in file or glob.has_magic(file):
+        return False
+    try:
+        os.lstat(file)
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def _with_known_ids(dataset: Storage, folder: str, lines: list[Labels]) -> list[Labels]:

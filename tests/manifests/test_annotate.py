@@ -130,6 +130,9 @@ def test_arguments_that_make_no_sense_are_named(kitchen: Path) -> None:
         shortgop.annotate(kitchen, None, remove=5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"'a\\x00b.csv' is not a path; name a list of labels"):
         shortgop.annotate(kitchen, "a\0b.csv")
+    # Nothing is asked of it.
+    with pytest.raises(UsageError, match="'s3://bucket/videos' is no list of labels"):
+        shortgop.annotate(kitchen, "s3://bucket/videos")
 
 
 def test_a_file_of_several_videos_stands_for_none_but_its_stretches_do(kitchen: Path) -> None:
@@ -193,6 +196,8 @@ def test_the_commands_of_the_page_exist() -> None:
         (["dataset", "labels.txt"], "'labels.txt' is no list of labels"),
         (["dataset", "gone.csv"], "cannot read the list 'gone.csv'"),
         (["dataset", "gone"], "'gone' does not exist"),
+        (["dataset", "corpus/*.mp4"], "'corpus/*.mp4' is no list of labels"),
+        (["dataset", "a.mp4"], "'a.mp4' is no list of labels"),
     ],
 )
 def test_labels_that_cannot_be_used(root: Path, arguments: list[str], expected: str) -> None:
@@ -201,23 +206,12 @@ def test_labels_that_cannot_be_used(root: Path, arguments: list[str], expected: 
     assert set(snapshots(DiskStorage(root / "dataset"))) == {"000001"}
 
 
-@pytest.mark.parametrize(
-    ("lines", "columns", "rename"),
-    [
-        ("id\na.mp4\n", "'id'", ""),
-        ("path\na.mp4\n", "'path'", ""),
-        ("id,path\na.mp4,x\n", "'id', 'path'", ", or rename 'path' if it is a label"),
-        ("id,video\na.mp4,a cat\n", "'id', 'video'", ", or rename 'video' if it is a label"),
-    ],
-)
-def test_a_list_that_says_only_which_videos_are_meant_is_refused(
-    root: Path, lines: str, columns: str, rename: str
-) -> None:
-    (root / "list.csv").write_text(lines)
-    result = run("annotate", "dataset", "list.csv")
-    assert result.exit_code == 2
-    assert f"has no column to set besides those that say which videos are meant, {columns}; add one" in result.stderr
-    assert result.stderr.endswith(f"add one{rename}\n")
+def test_beside_a_list_of_ids_alone_columns_are_removed(root: Path) -> None:
+    (root / "list.csv").write_text("id\na.mp4\n")
+    shortgop.annotate(root / "dataset", {"a.mp4": {"label": 1}, "b.mp4": {"label": 2}})
+    done = run("annotate", "dataset", "list.csv", "--remove", "label")
+    assert done.exit_code == 0, done.output
+    assert not any("label" in each for each in columns(root / "dataset").values())
 
 
 def test_a_folder_that_is_no_dataset_stays_as_it_is(tmp_path: Path) -> None:

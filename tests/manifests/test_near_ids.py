@@ -31,17 +31,22 @@ def test_ids_that_look_like_it_the_nearest_first(wanted: str, near: str | None) 
     assert near_ids(from_texts(ids), wanted)[:1] == ([] if near is None else [near])
 
 
-def test_those_below_a_folder_of_this_name_come_first() -> None:
-    ids = from_texts(
-        sorted(["0/a.mp4", "0/b.mp4", "a/kitchen/1.mp4", "b/kitchen/2.mp4", "c/kitchen/3.mp4", "kitchen/1"])
-    )
+def test_those_below_a_folder_of_this_name_come_first_and_then_those_that_hold_it() -> None:
+    holding = ["a/kitchen/1.mp4", "b/kitchen/2.mp4", "c/kitchen/3.mp4"]
+    ids = from_texts(sorted([*holding, "0/a.mp4", "0/b.mp4", "kitchen/1"]))
     assert near_ids(ids, "0") == near_ids(ids, "0/") == ["0/a.mp4", "0/b.mp4"]
-    assert near_ids(ids, "kitchen") == ["kitchen/1"]
+    assert near_ids(ids, "kitchen") == ["kitchen/1", *holding[:2]]
 
 
-def test_a_number_may_be_that_of_a_video_as_read_and_export_take_it() -> None:
-    ids = from_texts(["a.mp4", "b.mp4"])
-    assert [near_ids(ids, wanted) for wanted in ("0", "1", "2", "\u0661")] == [["a.mp4"], ["b.mp4"], [], []]
+def test_of_many_ids_those_below_a_folder_are_found_behind_others_that_begin_like_it() -> None:
+    """`a-0.mp4` is before `a/0.mp4`."""
+    ids = from_texts(sorted([*(f"a-{each:05d}.mp4" for each in range(6000)), "a/1.mp4", "a/2.mp4"]))
+    assert near_ids(ids, "a") == near_ids(ids, "a/") == ["a/1.mp4", "a/2.mp4"]
+
+
+def test_a_number_is_no_id() -> None:
+    """As a video's number it means another video after each job."""
+    assert near_ids(from_texts(["a.mp4", "b.mp4"]), "0") == []
 
 
 @pytest.mark.parametrize("wanted", ["caf\xe9.mp4", "cafe\u0301.mp4"])

@@ -1,6 +1,7 @@
 """What lists have in them: other encodings, other tools' names of columns, and contents that change."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -196,3 +197,21 @@ def test_a_list_in_utf_16_is_called_that(tmp_path: Path, name: str, encoding: st
     (tmp_path / name).write_bytes("\ufeffpath\ta\na.mp4\t1\n".encode(encoding))
     with pytest.raises(UsageError, match=r"is UTF-16, as Excel's .* turn it into UTF-8, as `iconv -f UTF-16 -t UTF-8`"):
         list(read_list(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize(
+    ("lines", "columns", "rename"),
+    [
+        ("id\na.mp4\n", "'id'", ""),
+        ("path\na.mp4\n", "'path'", ""),
+        ("id,path\na.mp4,x\n", "'id', 'path'", ", or rename 'path' if it is a label"),
+        ("id,video\na.mp4,a cat\n", "'id', 'video'", ", or rename 'video' if it is a label"),
+    ],
+)
+def test_a_list_of_labels_that_says_only_which_videos_are_meant_is_refused(
+    tmp_path: Path, lines: str, columns: str, rename: str
+) -> None:
+    (tmp_path / "list.csv").write_text(lines)
+    expected = f"has no column to set besides those that say which videos are meant, {columns}; add one{rename}"
+    with pytest.raises(UsageError, match=f"{re.escape(expected)}$"):
+        read_labels(str(tmp_path / "list.csv"))

@@ -204,6 +204,7 @@ def write(name: str, text: str) -> Callable[[], str]:
         (write("l.csv", "video;label\na.mp4;x\n"), "only 'video;label': its separator seems to be ';'; write it"),
         (write("l.csv", "path\tlabel\na.mp4\tx\n"), r"its separator seems to be '\t'; write it with commas"),
         (write("l.csv", "path label\na.mp4 x\n"), "its separator seems to be ' '; write it with commas"),
+        (write("l.csv", "video game\nx\n"), "only 'video game'; rename the column of files"),
         (write("l.csv", "the path\na.mp4\n"), "only 'the path'; rename the column of files"),
         (write("l.csv", "file,label\na.mp4,x\n"), "has no column `path`, only 'file', 'label'"),
         (write("l.csv", "path,file_name\n,a.mp4\n"), "line 2 of 'l.csv' has an empty `path`"),
