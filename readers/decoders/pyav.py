@@ -71,10 +71,18 @@ class PyavDecoder:
         visit = kept.visits.pop(request.gop, None)
         known = kept.taken(request, visit)
         context = known or _WarmContext(request.config)
+        goes_on = context.stays
         writers = [(kept.writer(target.pixels), array_of(target.slots)) for target in targets]
         stays = _SETS_REORDER_DEPTH and visit is not None and is_step(request.pattern, visit.last_frame, request.frames)
         try:
-            packets = context.decode(request, writers, stays=stays)
+            try:
+                packets = context.decode(request, writers, stays=stays)
+            except (av.FFmpegError, DecodeError):
+                if not (stays or goes_on):
+                    raise
+                # What is damaged may be a packet that these frames do not need.
+                context = _WarmContext(request.config)
+                packets = context.decode(request, writers, stays=False)
         except av.FFmpegError as error:
             raise DecodeError(f"libavcodec does not decode the GOP: {error}") from error
         kept.put(context, request)

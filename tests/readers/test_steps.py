@@ -19,6 +19,7 @@ import shortgop
 from bare_gops import GOP_FRAMES, HEIGHT, WIDTH, asking, gops
 from datasets import make_dataset
 from shortgop.errors import DecodeError
+from shortgop.manifests.mp4 import sample_bounds
 from shortgop.manifests.records import Pattern
 from shortgop.readers.decoders import pyav
 from shortgop.readers.decoders.base import GopRequest, Target
@@ -284,3 +285,18 @@ def test_a_forked_process_and_its_parent_both_go_on(folder: Path) -> None:
     assert packets_of_each(dataset, [[0], [1], [2]]) == [1, 3, 1]
     assert outcome_in_a_fork(lambda: packets_of_each(dataset, [[3], [4], [5]]) == [1, 1, 1])
     assert packets_of_each(dataset, [[3], [4], [5]]) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["h264", "hevc"])
+def test_damage_in_a_packet_that_a_frame_does_not_need_is_no_error(kind: str) -> None:
+    """A decoder that is to stay takes the packets behind, too: of these frames only 7 needs the damaged one."""
+    gop, expected = whole(kind)[0]
+    assert gop.pattern.frames == (0, 4, 1, 2, 3, 7, 5, 6)
+    first, stop = sample_bounds(gop.data)[5:7]
+    data = bytearray(gop.data)
+    data[first + 6 : stop] = bytes(value ^ 0x5A for value in data[first + 6 : stop])
+    damaged, decoder = dataclasses.replace(gop, data=bytes(data)), PyavDecoder()
+    for frame in range(5):
+        assert torch.equal(decoded(decoder, dataclasses.replace(asking(damaged, [frame]), gop=0))[0], expected[frame])
+    with pytest.raises(DecodeError):
+        decoded(decoder, dataclasses.replace(asking(damaged, [7]), gop=0))
