@@ -16,7 +16,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from .codec_names import codec_of
-from .headers.access_units import HeaderReader
+from .headers.access_units import HeaderReader, may_order_fields
 from .picture_properties import Fields, SourcePicture
 
 FRAMES_LOOKED_AT = 8
@@ -147,8 +147,10 @@ def _frames_tell(stream: VideoStream, container: InputContainer) -> bool:
     codec = codec_of(stream.codec_context)
     if not container.format.name.startswith(_STATE_FIELDS):
         return codec in _FRAMES_TELL
-    # So an encoder of H.264 that was not told of fields writes its headers.
-    has_only_frames = HeaderReader(codec, stream.codec_context.extradata).has_only_frames
+    # So an encoder of H.264 that was not told of fields writes its headers. Where it gave the fields different orders,
+    # FFmpeg takes these for a field order of the container, and writes it into others.
+    extradata = stream.codec_context.extradata
+    has_only_frames = HeaderReader(codec, extradata).has_only_frames and not may_order_fields(extradata)
     return codec in _FRAMES_ALWAYS_TELL and not has_only_frames
 
 

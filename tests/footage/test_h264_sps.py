@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import shortgop.prep.probing.probe as probe_module
-from shortgop.prep.probing.headers.access_units import HeaderReader
+from field_pictures import BitWriter
+from odd_pictures import X264, encode_pictures, numbered, remuxed
+from shortgop.prep.probing.headers.access_units import HeaderReader, may_order_fields
+from shortgop.prep.probing.headers.h264_sps import parse_sps
 from shortgop.prep.probing.picture_properties import Fields
 from shortgop.prep.probing.probe import probe
 from synthetic import SyntheticVideo
@@ -115,3 +118,32 @@ def test_one_header_with_fields_is_enough(tmp_path: Path) -> None:
 def test_a_header_that_ends_early_says_nothing() -> None:
     assert not HeaderReader("h264", b"\0\0\0\1\x67\x64\0\x1e").has_only_frames
     assert not HeaderReader("h264", None).has_only_frames
+
+
+@pytest.mark.parametrize("suffix", ["mp4", "mkv"])
+@pytest.mark.parametrize("difference", [1, -1])
+def test_fields_of_different_orders_are_no_field_order(difference: int, suffix: str, tmp_path: Path) -> None:
+    """FFmpeg takes them for one that the container states, and writes it into Matroska."""
+    options = ("-pix_fmt", "yuv420p", *X264, "-profile:v", "baseline")
+    raw = encode_pictures(tmp_path / "x.h264", numbered(range(4)), *options)
+    start, old, *others = raw.read_bytes().split(b"\0\0\0\1")
+    # id 0, a frame_num of so many bits, orders that follow from it, and offsets of these: of frames to which no other
+    # refers, from the upper to the lower field, and of the one frame of each cycle.
+    writer = BitWriter().put(66, 8).put(0, 8).put(30, 8).golomb(0, parse_sps(old).frame_num_bits - 4, 1).put(1, 1)
+    writer.golomb(0, 1 if difference == 1 else 2, 1, 3)
+    # One reference, no gaps, 96x64 of frames, direct_8x8_inference, no crop, no VUI, and the stop bit.
+    new = b"\x67" + writer.golomb(1).put(0, 1).golomb(5, 3).put(0b11001, 5).aligned()
+    raw.write_bytes(b"\0\0\0\1".join([start, new, *others]))
+    source = remuxed(raw, tmp_path / f"x.{suffix}")
+    with av.open(str(source)) as container:
+        assert container.streams.video[0].codec_context.field_order == (2 if difference == 1 else 3)
+        assert not any(frame.interlaced_frame for frame in container.decode(video=0))
+    assert probe(str(source)).picture.fields not in (Fields.TOP_FIRST, Fields.BOTTOM_FIRST)
+
+
+@pytest.mark.parametrize("present", [0, 1])
+def test_slices_may_state_orders_of_fields(present: int) -> None:
+    # Both ids 0, CAVLC, and whether slices have the order of the lower field.
+    assert may_order_fields(b"\0\0\0\1\x68" + BitWriter().golomb(0, 0).put(present, 2).aligned()) == present
+    assert not may_order_fields(b"\0\0\0\1\x68")
+    assert not may_order_fields(None)

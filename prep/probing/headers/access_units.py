@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import SupportsBytes
 
@@ -14,7 +15,7 @@ from .gif_blocks import has_picture
 from .h264_sps import Bits, Sps, parse_sps
 from .nal_units import length_bytes_of, split_units, stored_h264_sets, stored_hevc_sets
 
-_H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS = (1, 5), 5, 6, 7
+_H264_SLICES, _H264_IDR, _H264_SEI, _H264_SPS, _H264_PPS = (1, 5), 5, 6, 7, 8
 _H264_HEADERS = range(6, 10)
 _H264_RECOVERY_POINT = 6
 # 23008-2 (HEVC) 7.3.2.4 and F.14.2.8: prefix SEI, alpha channel information.
@@ -259,6 +260,23 @@ def has_only_headers(codec: str, data: bytes, extradata: bytes | None) -> bool:
     if codec == "hevc":
         return bool(nals) and all(nal[0] >> 1 & 63 in _HEVC_HEADERS for nal in nals)
     return bool(nals) and all(nal[0] & 31 in _H264_HEADERS for nal in nals)
+
+
+def may_order_fields(extradata: bytes | None) -> bool:
+    """Whether the two fields of a frame may have different orders, by the parameter sets that are stored for an H.264
+    stream: ISO/IEC 14496-10, 7.3.2.1.1 and 7.3.2.2."""
+    for nal in stored_h264_sets(extradata or b""):
+        with suppress(IndexError):
+            if nal[0] & 31 == _H264_SPS and parse_sps(nal).orders_fields:
+                return True
+            if nal[0] & 31 == _H264_PPS:
+                bits = Bits(nal[1:])
+                for _ in range(2):  # pic_parameter_set_id, seq_parameter_set_id
+                    bits.exp_golomb()
+                # entropy_coding_mode_flag, bottom_field_pic_order_in_frame_present_flag
+                if bits.take(2) & 1:
+                    return True
+    return False
 
 
 def refers_to_others(codec: str, packet: SupportsBytes) -> bool:

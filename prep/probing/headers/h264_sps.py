@@ -41,7 +41,8 @@ class Sps:
     message says how pictures are to be shown. `states_delay`: the SPS says how many frames a decoder has to hold back,
     so that they come out in the order in which they are shown. `order_bits`: how long the number is that orders slices,
     0 where they have none. `has_order_deltas`: a slice may state how its order differs from the expected one.
-    `has_chroma`: slices have colours, and weights of these."""
+    `orders_fields`: the two fields of a frame have different orders. `has_chroma`: slices have colours, and weights of
+    these."""
 
     frame_num_bits: int
     separate_planes: bool
@@ -53,6 +54,7 @@ class Sps:
     number: int = 0
     order_bits: int = 0
     has_order_deltas: bool = False
+    orders_fields: bool = False
     has_chroma: bool = True
 
 
@@ -76,13 +78,13 @@ def parse_sps(nal: bytes) -> Sps:
                     _skip_scaling_list(bits, 16 if place < 6 else 64)
     frame_num_bits = bits.exp_golomb() + 4
     order_type = bits.exp_golomb()
-    order_bits, has_order_deltas = 0, False
+    order_bits, has_order_deltas, orders_fields = 0, False, False
     if order_type == 0:
         order_bits = bits.exp_golomb() + 4
     elif order_type == 1:
         has_order_deltas = not bits.take(1)  # delta_pic_order_always_zero_flag
-        for _ in range(2):
-            bits.exp_golomb()
+        bits.exp_golomb()
+        orders_fields = bits.exp_golomb() != 0  # offset_for_top_to_bottom_field
         for _ in range(bits.exp_golomb()):
             bits.exp_golomb()
     bits.exp_golomb()
@@ -98,7 +100,7 @@ def parse_sps(nal: bytes) -> Sps:
     aspect, has_only_frames, states_delay = _shown(bits, frames_only=frames_only)
     return Sps(
         frame_num_bits, separate_planes, gaps_allowed, aspect, not frames_only, has_only_frames, states_delay,
-        number, order_bits, has_order_deltas, has_chroma,
+        number, order_bits, has_order_deltas, orders_fields, has_chroma,
     )  # fmt: skip
 
 
