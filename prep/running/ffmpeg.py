@@ -41,6 +41,8 @@ _CHANGES_KEPT = 100
 # What lines with tags of the source begin with. A message begins with the name of a decoder, a filter or a device in
 # brackets, but for about one in 5000: ffmpeg leaves the name out where another thread has just logged a part of a line.
 _INDENT = b" "
+# Lines with the name of the source: ffmpeg's command line, and its list of inputs.
+_NAMES_SOURCE = re.compile(rb" -hide_banner |\AInput #")
 # More than such a message has.
 _LINE_BYTES = 2000
 
@@ -333,6 +335,8 @@ class _Log:
         self._rest = rest[:_LINE_BYTES]
         run = self._run
         for line in (line[:_LINE_BYTES] for line in lines if not line.startswith(_INDENT)):
+            if _NAMES_SOURCE.search(line):
+                continue
             # ffmpeg logs a line for each such frame; without its time they are equal.
             change = line.partition(_CHANGE)[2].partition(b" pts_time")[0]
             if change and len(run.changes) < _CHANGES_KEPT:

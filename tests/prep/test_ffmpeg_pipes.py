@@ -10,6 +10,7 @@ import pytest
 
 from shortgop.prep.running.ffmpeg import find_ffmpeg, running
 from shortgop.prep.running.stalls import StalledError, stall_limit
+from synthetic import SyntheticVideo
 
 PLACE = "<stats>"
 NUM_FRAMES = 20_000
@@ -183,3 +184,13 @@ def test_what_ffmpeg_says_of_lost_and_changed_pictures_is_found(names: dict[str,
         assert run.stdout.read() == b""
     assert run.lost == "cuMemcpy2DAsync(&cpy, stream) failed -> CUDA_ERROR_UNKNOWN"
     assert run.changes == ["incoming frame - w: 4 h: 4 fmt: 0"]
+
+
+def test_what_a_source_is_called_is_not_said_of_its_pictures(constant_video: SyntheticVideo, tmp_path: Path) -> None:
+    """ffmpeg's log begins with the command line."""
+    source = tmp_path / "No decoder surfaces left, incoming frame - w: 4 h: 4 fmt: 0.mp4"
+    source.symlink_to(constant_video.path)
+    argv = ["-hide_banner", "-nostdin", "-nostats", "-v", "error", "-i", str(source), "-c", "copy", "-f", "null", "-"]
+    with running(find_ffmpeg().path, argv, PLACE) as run:
+        assert run.stdout.read() == b""
+    assert (run.returncode, run.lost, run.changes) == (0, "", [])
