@@ -33,9 +33,9 @@ _FRAMES_TELL = {
     *MIXED_FIELDS, "dvvideo", "mpeg4", "hevc", "vvc", "wmv3", "prores", "dnxhd", "cfhd",
 }  # fmt: skip
 # An encoder that was not told of fields writes into most of them that there are none. Into these containers ffmpeg
-# writes the field order of the pictures that its encoder got, so of other codecs than these the container counts. (Of
-# MXF FFmpeg takes segmented frames for interlaced ones.)
-_STATE_FIELDS = ("matroska", "mov")
+# writes the field order of the pictures that its encoder got, so of other codecs than these the container counts, also
+# that of the files that a script or playlist names. (Of MXF FFmpeg takes segmented frames for interlaced ones.)
+_STATE_FIELDS = ("matroska", "mov", "concat", "hls")
 _FRAMES_ALWAYS_TELL = {*MIXED_FIELDS, "dvvideo"}
 # These code each field as a picture of its own. Such pictures are flagged.
 _FIELDS_ARE_PICTURES = {"hevc", "vvc"}

@@ -124,6 +124,20 @@ def test_fields_that_only_the_container_tells_of_are_deinterlaced(
         assert bar_left(video[number].numpy()) == pytest.approx(8 + 4 * number, abs=1)
 
 
+@pytest.mark.parametrize("suffix", ["ffconcat", "m3u8"])
+def test_a_script_tells_of_fields_as_the_files_do_that_it_names(suffix: str, tmp_path: Path) -> None:
+    options = ("-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=error", "-tag:v", "hvc1")
+    fields = ("-vf", f"{BOTTOM_FIRST},format=yuv420p")
+    part = encode_pictures(tmp_path / "part.mp4", [bar(half / 2) for half in range(24)], *fields, *options, rate=60)
+    script = tmp_path / f"x.{suffix}"
+    if suffix == "ffconcat":
+        script.write_text("ffconcat version 1.0\nfile part.mp4\nfile part.mp4\n")
+    else:
+        ffmpeg("-i", part, "-c", "copy", "-hls_segment_type", "fmp4", "-hls_playlist_type", "vod", script)
+    assert probe(str(script)).picture.fields == Fields.BOTTOM_FIRST
+    assert "deinterlaced" in prepare(script, tmp_path)[1]
+
+
 @pytest.mark.first_case_short
 @pytest.mark.parametrize(
     "encoder",
