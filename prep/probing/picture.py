@@ -115,7 +115,8 @@ def picture_of(
         stated_twice=codec_name in _MESSAGE_CODECS
         and any(stated.count(kind) > 1 for kind in _STATED_BY_BOTH)
         # Messages also tell of fields, of alpha, and of old versions of x264, whose 4:4:4 decodes otherwise.
-        and not (fields != Fields.NO or has_alpha_layer or (codec_name == "h264" and _chroma(pixels) in _FULL_CHROMA)),
+        and not (fields == Fields.FLAGGED or has_alpha_layer)
+        and not (codec_name == "h264" and _chroma(pixels) in _FULL_CHROMA),
         film_grain="FILM_GRAIN_PARAMS" in kinds,
         left_behind=_left_behind(stream, container),
         tags=tuple(

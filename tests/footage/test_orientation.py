@@ -107,6 +107,16 @@ def test_an_orientation_that_headers_state_as_well_is_not_applied(message: int, 
     assert [[read_number(frame) for frame in video] for video in videos] == [[*range(6, 12)], [*range(12, 18)]]
 
 
+def test_an_orientation_is_not_applied_twice_where_only_the_container_tells_of_fields(tmp_path: Path) -> None:
+    """No message that is left out is needed to deinterlace."""
+    told = ("-vf", "setfield=tff,format=yuv420p")
+    plain = encode_pictures(tmp_path / "plain.mkv", numbered(range(6)), *told, *X264)
+    headers = "h264_metadata=display_orientation=insert:rotate=180"
+    ffmpeg("-display_rotation", "90", "-i", plain, "-c", "copy", "-bsf:v", headers, tmp_path / "x.mkv")
+    assert make_dataset([tmp_path / "x.mkv"], tmp_path / "dataset").failures == ()
+    assert "deinterlaced" in current_manifest(tmp_path / "dataset").changes(0).given_up
+
+
 @pytest.mark.parametrize("pix_fmt", ["yuv420p", "yuv444p", "gbrp"])
 def test_an_orientation_that_headers_of_hevc_state_as_well_is_not_applied(pix_fmt: str, tmp_path: Path) -> None:
     source = of_both(rotated_clip(tmp_path / "plain.mp4", codec="libx265", pix_fmt=pix_fmt), tmp_path)
