@@ -12,8 +12,9 @@ from ..errors import TooManyFailuresError
 from ..manifests.dataset_files import root_file
 from ..manifests.dataset_files.in_place import writing_in_place
 from ..manifests.dataset_files.snapshots import open_manifest
+from ..manifests.operations.stored_bytes import live_bytes
 from ..manifests.shared_memory.host_copies import copies_in
-from ..manifests.tables import empty
+from ..manifests.tables import Manifest, empty
 from ..prep.timing.stretch import Stretch
 from ..storage.interface import Storage
 from ..wording import counted
@@ -90,7 +91,7 @@ def dry_run(listing: Listing, out: Storage, how: How, find_lost: FindLost) -> Re
             failed_before=tuple(sorted(sums.failed_before)),
             made_again=len(survey.replaced | sums.again),
             replaced=tuple(sorted(survey.replaced)),
-            bytes=_bytes_as_before(job, sums),
+            bytes=_bytes_as_before(job, before, sums),
             job_runs=_runs(out, job),
         ),
     )
@@ -142,21 +143,19 @@ def _refuse_too_many(limit: MaxFailures | None, failures: Sequence[Failure], num
         )
 
 
-def _bytes_as_before(job: JobStatus | None, sums: _Sums) -> int | None:
+def _bytes_as_before(job: JobStatus | None, before: Manifest, sums: _Sums) -> int | None:
     """How many bytes the jobs before would have made of these sources; None if they made none. It goes by the bytes of
-    sources. Where there are stretches it goes by frames: the bytes of a file do not say how much of it is taken.
-    Sources whose frames are not known count as the others do. How long it would take is not said: of a job of some
-    sources most is the start of Ray and of its workers."""
-    history = () if job is None else job.history
-    if sums.has_stretches and sums.frames > 0:
-        # Frames count while they are encoded, and bytes when their unit ends: often in a later part of the history.
-        before = sum(each.frames for each in history)
-        now = sums.frames * sums.sources // sums.with_frames
-    else:
-        # Of sources that all failed nothing was made. The bytes of a file of several units are where the first one is.
-        before, now = sum(each.bytes_in for each in history if each.bytes_out), sums.source_bytes.total
-    made = sum(each.bytes_out for each in history)
-    return now * made // before if before > 0 and made else None
+    sources. Where there are stretches it goes by the frames of the dataset: the bytes of a file do not say how much of
+    it is taken. Sources whose frames are not known count as the others do. How long it would take is not said: of a job
+    of some sources most is the start of Ray and of its workers."""
+    frames = int(before.first_frames[-1])
+    if sums.has_stretches and sums.frames > 0 and frames > 0:
+        # The history has frames of which nothing was made: they count while they are encoded, also in a job that died.
+        return sums.frames * sums.sources // sums.with_frames * int(live_bytes(before).sum()) // frames
+    # Of sources that all failed nothing was made. The bytes of a file of several units are in the stretch of the first.
+    history = [each for each in (() if job is None else job.history) if each.bytes_out]
+    bytes_in = sum(each.bytes_in for each in history)
+    return sums.source_bytes.total * sum(each.bytes_out for each in history) // bytes_in if bytes_in else None
 
 
 def _runs(out: Storage, job: JobStatus | None) -> bool:

@@ -20,9 +20,9 @@ class Planned:
     `silent` are the ids of those whose header was read and says nothing: the file is damaged, or no video, and
     `failed_before` the ids of those that failed in an earlier job. `made_again` of them are sources of videos that the
     dataset has: lost ones, and those that would be `replaced` as their sources have changed. `bytes` is how much the
-    job would add to the dataset, if that goes by the bytes of sources, or by frames where there are stretches, as in
-    the jobs before it; None before the first one. `job_runs`: a job writes to the dataset now; of that only what it has
-    published counts as done.
+    job would add to the dataset, if that goes by the bytes of sources, as in the jobs before it, or where there are
+    stretches by the frames of the dataset; None before the first one. `job_runs`: a job writes to the dataset now; of
+    that only what it has published counts as done.
     """
 
     sources: int

@@ -187,22 +187,22 @@ def test_stretches_take_room_by_their_frames(corpus: Path, tmp_path: Path) -> No
     assert 0.5 < report["planned"]["bytes"] / added < 2
 
 
-def test_of_stretches_all_frames_of_a_job_count_also_those_encoded_long_before_their_unit_ended(
+def test_frames_of_a_job_that_died_before_anything_was_made_of_them_do_not_count_in_the_room_of_stretches(
     corpus: Path, tmp_path: Path
 ) -> None:
     dataset = tmp_path / "dataset"
-    make_dataset([corpus / "a.mp4"], dataset)
-    encoding = TimeStretch(0, 1, 1, 400, 0, 0, 0, 0)
-    history = (encoding, encoding, TimeStretch(2, 3, 1, 200, 4, 0, bytes_in=50_000, bytes_out=10_000))
-    (dataset / ".status.json").write_text(json.dumps(asdict(replace(StatusBoard([]).status(), history=history))))
+    made = make_dataset([corpus / "a.mp4"], dataset).bytes_added
+    encoding = TimeStretch(0, 1, 1, 4000, 0, 0, 0, 0)
+    status = replace(StatusBoard([]).status(), history=(encoding, encoding._replace(bytes_in=50_000, bytes_out=made)))
+    (dataset / ".status.json").write_text(json.dumps(asdict(status)))
     (corpus / "list.csv").write_text("path,start,end\nb.mp4,0,1\nb.mp4,1,2\n")
     planned = dry(corpus / "list.csv", dataset, "--cuts", "start,end")[1]["planned"]
-    assert (planned["frames"], planned["bytes"]) == (50, 500)
+    assert (planned["frames"], planned["bytes"]) == (50, 2 * made)
     # A source whose frames are not known takes as much as another one.
     (corpus / "page.mp4").write_text("<html>")
     (corpus / "list.csv").write_text("path,start,end\nb.mp4,0,1\nb.mp4,1,2\npage.mp4,0,1\n")
     planned = dry(corpus / "list.csv", dataset, "--cuts", "start,end")[1]["planned"]
-    assert (planned["sources"], planned["sources_with_frames"], planned["bytes"]) == (3, 2, 750)
+    assert (planned["sources"], planned["sources_with_frames"], planned["bytes"]) == (3, 2, 3 * made)
 
 
 def test_all_units_of_a_long_file_count_in_the_room_that_its_bytes_take(corpus: Path, tmp_path: Path) -> None:
