@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import DatasetWarning, UsageError
-from ..storage.locate import storage_at
+from ..storage.locate import from_home, storage_at
 from ..wording import byte_size, counted
 from .app import EXIT_SOMETHING_MISSING, SAYS_BUSY, app, err, errors, out
 from .job_reports import show_types, some_of
@@ -83,6 +83,8 @@ def annotate(  # noqa: PLR0917  # typer makes options of them
                 "no labels given; name a list with an `id` or `path` column, a folder with files beside its videos, or "
                 "columns to --remove"
             )
+        # What is asked of it below is asked of the same file, where a shell has left a `~` in quotes.
+        labels = None if labels is None else Path(from_home(str(labels)))
         with warnings.catch_warnings():
             # What it says is printed below.
             warnings.simplefilter("ignore", DatasetWarning)

@@ -206,6 +206,16 @@ def test_labels_that_cannot_be_used(root: Path, arguments: list[str], expected: 
     assert set(snapshots(DiskStorage(root / "dataset"))) == {"000001"}
 
 
+def test_ids_that_no_video_has_are_told_of_labels_below_home(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(root))
+    (root / "list.csv").write_text("path,label\nd.mp4,1\n")
+    (root / "d.mp4").touch()
+    (root / "d.txt").touch()
+    for labels in ("~/list.csv", "~"):
+        done = run("annotate", "dataset", labels)
+        assert (done.exit_code, "1 id not in the dataset: d.mp4" in done.stderr) == (3, True), done.output
+
+
 def test_beside_a_list_of_ids_alone_columns_are_removed(root: Path) -> None:
     (root / "list.csv").write_text("id\na.mp4\n")
     shortgop.annotate(root / "dataset", {"a.mp4": {"label": 1}, "b.mp4": {"label": 2}})
