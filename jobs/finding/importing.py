@@ -25,10 +25,11 @@ class Importing:
     absolute folder, or the URL of one, in which relative paths of lists begin; without it that is each list's own
     folder. `note_list` is called with the place of each file in a folder that may be a list of labels, `note_tar` with
     that of each tar in a folder, `note_read_tar` with that of each tar that is read, `note_twice` with a text for each
-    sample of a tar in which two files give a column different values, and `note_captioned` with the places of a video
-    and of a picture in each folder that have captions beside them, and the caption's name, of a picture without
-    `image_fps` alone. `columns_at` gives the columns of the video that the dataset has of the file at a place, and
-    `are_there` says of each place whether it has one."""
+    sample of a tar in which two files give a column different values, `note_apart` with one for each whose files do
+    not follow one another, and `note_captioned` with the places of a video and of a picture in each folder that
+    have captions beside them, and the caption's name, of a picture without `image_fps` alone. `columns_at` gives
+    the columns of the video that the dataset has of the file at a place, and `are_there` says of each place whether
+    it has one."""
 
     cuts: tuple[str, str] | None = None
     image_fps: Fraction | None = None
@@ -39,6 +40,7 @@ class Importing:
     note_tar: Callable[[str], None] = field(default=lambda _place: None, compare=False)
     note_read_tar: Callable[[str], None] = field(default=lambda _place: None, compare=False)
     note_twice: Callable[[str], None] = field(default=lambda _text: None, compare=False)
+    note_apart: Callable[[str], None] = field(default=lambda _text: None, compare=False)
     note_captioned: Callable[[str, str], None] = field(default=lambda _place, _caption: None, compare=False)
     columns_at: Callable[[str], set[str]] = field(default=lambda _place: set(), compare=False)
     are_there: Callable[[Sequence[str]], list[bool]] = field(

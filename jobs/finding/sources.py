@@ -105,6 +105,7 @@ def found_in(
     tars: list[str] = []
     read_tars: list[str] = []
     twice: list[str] = []
+    apart: list[str] = []
     captioned: dict[str, str] = {}
     importing = replace(
         importing,
@@ -113,6 +114,7 @@ def found_in(
         note_read_tar=read_tars.append,
         # There may be a million. The first one is named.
         note_twice=lambda text: twice.append("" if twice else text),
+        note_apart=lambda text: apart.append("" if apart else text),
         note_captioned=captioned.__setitem__,
     )
     numbered = {root: age for age, root in enumerate(id_roots((), folders_of(arguments)) if roots is None else roots)}
@@ -130,12 +132,17 @@ def found_in(
     read = partial(read_list, types=types, on_types=note)
     for argument in arguments:
         if is_store_url(argument):
-            yield from found_at_url(argument, naming_urls, read, importing)
+            # A list there is read from a copy, whose own name says nothing.
+            named = partial(read_list, types=types, on_types=partial(_note_as, note, parse(argument).url))
+            yield from found_at_url(argument, naming_urls, named, importing)
         else:
             yield from found_on_disk(argument, naming, read, importing)
     check_types(types, set().union(*typed.values()))
     told = (
-        _given_twice(twice),
+        _of_samples(twice, "the later file counts"),
+        _of_samples(
+            apart, "write the tar again with the files of each sample one after the other, as `tar --sort=name` does"
+        ),
         what_is_lost(lists, arguments, importing.columns_at),
         tars_left(tars, read_tars, importing.are_there),
     )
@@ -143,11 +150,16 @@ def found_in(
         importing.tell(each)
 
 
-def _given_twice(twice: Sequence[str]) -> str:
-    if not twice:
+def _note_as(note: OnTypes, name: str, _copy: str, kinds: Mapping[str, str]) -> None:
+    note(name, kinds)
+
+
+def _of_samples(found: Sequence[str], what_follows: str) -> str:
+    """What is said of samples of tars, of which the first is named; "" if there are none."""
+    if not found:
         return ""
-    others = f", as in {counted(len(twice) - 1, 'other sample')} of tars" if len(twice) > 1 else ""
-    return f"{twice[0]}{others}; the later file counts"
+    others = f", as in {counted(len(found) - 1, 'other sample')} of tars" if len(found) > 1 else ""
+    return f"{found[0]}{others}; {what_follows}"
 
 
 def _refuse_options_of_lists(arguments: Sequence[str], importing: Importing) -> None:

@@ -108,6 +108,11 @@ def test_a_list_in_a_store_is_named_by_its_url_in_errors(s3_url: str) -> None:
     put(f"{s3_url}/list.csv", b"path,label\na.mp4\n")
     with pytest.raises(UsageError, match=f"line 2 of '{s3_url}/list.csv'"):
         find_sources([f"{s3_url}/list.csv"])
+    # Types were told of its copy, whose name is no name that anybody gave.
+    put(f"{s3_url}/list.csv", b"path,label\na.mp4,1\n")
+    typed: dict[str, Any] = {}
+    find_sources([f"{s3_url}/list.csv"], on_types=typed.__setitem__)
+    assert typed == {f"{s3_url}/list.csv": {"label": "integer"}}
 
 
 def test_a_wrong_line_of_a_list_in_a_store_comes_after_those_in_front_of_it(s3_url: str, tmp_path: Path) -> None:

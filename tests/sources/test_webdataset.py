@@ -203,6 +203,31 @@ def test_a_file_that_was_put_at_the_end_of_a_tar_again_takes_the_place_of_the_fi
     assert said == [f"{tar}: a WebDataset tar of 1 video"]
 
 
+def test_columns_that_are_not_next_to_their_video_are_told_once_with_what_mends_the_tar(tmp_path: Path) -> None:
+    """As `tar` without --sort=name writes them. Columns were lost without a word."""
+    (tmp_path / "c.txt").write_text("A picture's.")
+    for number, name in enumerate("ab"):
+        (tmp_path / f"{name}.mp4").write_bytes(video(tmp_path, 50 * number))
+        (tmp_path / f"{name}.txt").write_text(f"The text of {name}.")
+
+    def told(*names: str) -> list[str]:
+        with tarfile.open(tmp_path / "0.tar", "w") as archive:
+            for name in names:
+                archive.add(tmp_path / name, name)
+        done = run("prep", tmp_path / "0.tar", "--out", tmp_path / "out", "--runner", "inline")
+        return [line for line in done.stderr.splitlines() if "next to" in line]
+
+    assert told("a.mp4", "b.mp4", "c.txt", "b.txt", "a.txt") == [
+        f"{tmp_path}/0.tar: 'b.txt' is not next to the video of its sample, which gets no column of it, as in 1 other "
+        "sample of tars; write the tar again with the files of each sample one after the other, as `tar --sort=name` "
+        "does"
+    ]
+    assert told("a.mp4", "a.txt", "b.mp4", "b.txt", "c.txt") == []
+    assert {each.id: each.attributes for each in shortgop.open(tmp_path / "out")} == {
+        name: {"txt": f"The text of {name}."} for name in "ab"
+    }
+
+
 def test_a_key_in_two_tars_names_both(tmp_path: Path) -> None:
     tars = [write_tar(tmp_path / f"{name}.tar", {"__key__": "0", "mp4": b"data"}) for name in "ab"]
     with pytest.raises(UsageError, match=r"a\.tar/0\.mp4' and '.*b\.tar/0\.mp4' are two samples with the same key '0'"):

@@ -38,12 +38,18 @@ def samples_of(tar: Path, importing: Importing) -> Recognised:
     """The videos in a tar: id is the sample's key, or `<key>.<ending>` in samples with several videos.
 
     The other files of a sample make columns (`files_beside`). Where two of them give a column different values, that
-    of the later one counts, and `importing.note_twice` is called. UsageError where the tar cannot be read, or holds no
+    of the later one counts, and `importing.note_twice` is called. Those that do not follow the video of their sample,
+    or it them, make none, and `importing.note_apart` is called. UsageError where the tar cannot be read, or holds no
     videos.
     """
     importing.note_read_tar(str(tar.absolute()))
     sources: list[Imported] = []
+    with_video, without = set[str](), dict[str, str]()
     for sample in _samples(tar):
+        if sample.videos:
+            with_video.add(sample.key)
+        elif sample.columns:
+            without.setdefault(sample.key, next(file for file, _ in sample.columns.values()))
         if sample.videos and sample.twice:
             importing.note_twice(sample.twice)
         columns = {name: value for name, (_, value) in sample.columns.items()}
@@ -61,6 +67,9 @@ def samples_of(tar: Path, importing: Importing) -> Recognised:
             )
     if not sources:
         raise UsageError(f"the tar {str(tar)!r} holds no videos; give another", file=str(tar))
+    for key, file in without.items():
+        if key in with_video:
+            importing.note_apart(f"{tar}: {file!r} is not next to the video of its sample, which gets no column of it")
     return Recognised(f"a WebDataset tar of {counted(len(sources), 'video')}", tuple(sources))
 
 
