@@ -71,9 +71,11 @@ def what_is_lost(places: Collection[str], arguments: Sequence[str], columns_at: 
         if columns and not columns <= columns_at(video):
             more = len(in_order) - number - 1
             others = f", like {counted(more, 'other list')}" if more else ""
+            # A name such as `-v` would be an option.
+            argument = shlex.quote(f"./{place}" if place.startswith("-") else place)
             return (
                 f"{place}: not read{others}, as a folder stands for its video files alone; "
-                f"`shortgop prep {shlex.quote(place)} --out DATASET`, now or later, gives the videos its columns "
+                f"`shortgop prep {argument} --out DATASET`, now or later, gives the videos its columns "
                 f"({names_of(columns)}) and encodes none again"
             )
     return ""
@@ -82,10 +84,12 @@ def what_is_lost(places: Collection[str], arguments: Sequence[str], columns_at: 
 def captioned_in(files: Iterable[str]) -> list[tuple[str, str]]:
     """The first video with a caption beside it, among the names in a folder, and the first picture with one that is of
     no video there, as far as there are any; each with its caption."""
-    captions = (name.removesuffix(_CAPTION) for name in files if name.endswith(_CAPTION))
-    stems = set(islice(captions, _CAPTIONS))
-    if not stems:
+    ending = len(_CAPTION)
+    captions = (name for name in files if name[-ending:].lower() == _CAPTION)
+    caption_of = {name[:-ending]: name for name in islice(captions, _CAPTIONS)}
+    if not caption_of:
         return []
+    stems = set(caption_of)
     # The caption of `a.mp4` is `a.mp4.txt` or `a.txt`.
     shown = [name for name in files if name in stems or name.rpartition(".")[0] in stems]
     stem_of = {name: name if name in stems else name.rpartition(".")[0] for name in shown}
@@ -93,7 +97,7 @@ def captioned_in(files: Iterable[str]) -> list[tuple[str, str]]:
     # Of a video are both.
     stems -= {each for name in videos for each in (name, name.rpartition(".")[0])}
     pictures = (name for name in shown if name.lower().endswith(IMAGE_SUFFIXES) and stem_of[name] in stems)
-    return [(name, stem_of[name] + _CAPTION) for name in (*videos[:1], *islice(pictures, 1))]
+    return [(name, caption_of[stem_of[name]]) for name in (*videos[:1], *islice(pictures, 1))]
 
 
 def captions_lost(

@@ -250,6 +250,14 @@ class TestWhatIsSaid:
         assert video.startswith(f"{Path('videos/1.mp4.txt').absolute()}: not read")
         assert picture.startswith(f"{Path('videos/2.jpg').absolute()}: left out, though 2.jpg.txt is beside it")
 
+    def test_is_of_captions_in_capitals(self) -> None:
+        make_empty("videos/1.MP4", "videos/2.JPG")
+        for name in ("1.TXT", "2.JPG.Txt"):
+            Path("videos", name).touch()
+        video, picture = told("videos")
+        assert video.startswith(f"{Path('videos/1.TXT').absolute()}: not read")
+        assert picture.startswith(f"{Path('videos/2.JPG').absolute()}: left out, though 2.JPG.Txt is beside it")
+
     def test_of_a_caption_of_a_video_is_not_said_of_a_picture(self) -> None:
         make_empty("videos/1.mp4", "videos/1.mp4.jpg", "videos/1.jpg")
         for name in ("1.mp4.txt", "1.txt"):

@@ -97,6 +97,13 @@ class TestWhatIsSaid:
         # Whoever asks for the videos alone knows that there is more.
         assert told("videos/*.mp4") == []
 
+    def test_of_a_folder_whose_name_looks_like_an_option(self) -> None:
+        make_empty("-v/1.mp4")
+        Path("-v/metadata.csv").write_text("file_name,label\n1.mp4,3\n")
+        (line,) = told("./-v")
+        assert line.startswith("-v/metadata.csv: not read")
+        assert "`shortgop prep ./-v/metadata.csv --out DATASET`" in line
+
     def test_of_many_lists_one_line(self) -> None:
         for name in ("cat", "dog", "owl"):
             make_empty(f"videos/{name}/1.mp4")
