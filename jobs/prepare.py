@@ -27,6 +27,7 @@ from ..storage.interface import Storage
 from .dataset_profile import begin_dataset, existing_profile
 from .dry_run import dry_run as run_dry
 from .encoding import encode
+from .finding.ids import id_of_place
 from .finding.importing import PLAIN, Importing
 from .finding.source import Found
 from .finding.sources import found_in
@@ -117,9 +118,11 @@ def prepare(
 
     def find(roots: Sequence[str]) -> Iterator[Found]:
         known = _known_in(out)
+        numbered = {root: age for age, root in enumerate(roots)}
         told = replace(
             importing,
-            columns_at=lambda place: known().columns_at(place),
+            # A file of a corpus that was moved lies at another place, and has the same id.
+            columns_at=lambda place: known().columns_at(place) or known().columns_of(id_of_place(numbered, place)),
             are_there=lambda places: known().are_there(places),
         )
         return found_in(sources, roots, importing=told, types=types, on_types=on_types)

@@ -116,6 +116,16 @@ def id_of_url(roots: Mapping[str, int], folder: str, url: str) -> str:
     return f"{below}/{valid_text(url).rpartition('/')[2]}".lstrip("/")
 
 
+def id_of_place(roots: Mapping[str, int], place: str) -> str:
+    """The id of the file at an absolute path or a URL, in a folder that a job was given."""
+    folder = folder_of(place)
+    # A disk is asked only where links may matter: there may be a million folders.
+    if is_store_url(place) or ("/../" not in place and path_below(roots, [valid_text(folder)]) is not None):
+        return id_of_url(roots, folder, place)
+    path = Path(place)
+    return prefixes_below(path.parent, roots)(path.parent) + valid_text(path.name)
+
+
 def _resolved(folder: Folder) -> str:
     if isinstance(folder, str):
         return paths_of(folder)[0]

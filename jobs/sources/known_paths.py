@@ -56,6 +56,12 @@ class KnownPaths:
         texts = self._manifest.videos.attributes
         return {column for row in self._rows(path) for column in json.loads(texts.text(row) or "{}")}
 
+    def columns_of(self, video_id: str) -> set[str]:
+        """The columns of the video of this id."""
+        texts = self._manifest.videos.attributes
+        rows = self._manifest.row_of_id.of([video_id]).values()
+        return {column for row in rows for column in json.loads(texts.text(row) or "{}")}
+
     def _with_known_id(self, item: Item) -> Item:
         videos = self._manifest.videos
         rows = [row for row in self._rows(item.source.path) if int(videos.identity[row]) == item.identity]

@@ -55,6 +55,9 @@ def test_a_job_tells_of_captions_with_the_command_that_takes_them(tmp_path: Path
     (folder / "a/1.txt").write_text("A tabby cat.")
     assert "1 video changed, 1 had these columns already" in run("annotate", dataset, folder).stdout
     assert shortgop.open(dataset)["a/1.mp4"].attributes["txt"] == "A tabby cat."
+    # They are also there of a folder that was moved.
+    folder.rename(tmp_path / "moved")
+    assert "not read" not in run("prep", tmp_path / "moved", "--out", dataset, "--runner", "inline").stderr
 
 
 def test_a_job_opens_the_dataset_as_often_for_the_captions_of_many_folders_as_of_one(

@@ -53,7 +53,9 @@ def test_the_labels_of_a_folder_are_told_of_with_the_command_that_takes_them(tmp
     assert "added" not in again.stdout
     labels = {video.id: video.attributes.get("label") for video in shortgop.open(dataset)}
     assert labels == {"test/1.mp4": None, "train/1.mp4": 3, "train/2.mp4": 4}
-    # The labels are there now. Those of a column that is new are not.
+    # The labels are there now, also those of a folder that was moved. Those of a column that is new are not.
+    assert "metadata.csv" not in run("prep", folder, "--out", dataset, "--runner", "inline").stderr
+    folder = folder.rename(tmp_path / "moved")
     assert "metadata.csv" not in run("prep", folder, "--out", dataset, "--runner", "inline").stderr
     (folder / "train/metadata.csv").write_text("file_name,label,age\n1.mp4,3,7\n2.mp4,4,8\n")
     assert "('age', 'label')" in run("prep", folder, "--out", dataset, "--runner", "inline").stderr
