@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,19 @@ def test_no_column_and_no_output_may_have_their_name(folder: Path) -> None:
         shortgop.ClipDataset(folder, shortgop.AllClips(1), metadata=["frame_numbers"])
     with pytest.raises(UsageError, match="frame_numbers"):
         shortgop.ClipDataset(folder, shortgop.AllClips(1), outputs={"frame_numbers": shortgop.Output()})
+
+
+def test_a_column_of_their_name_is_read_by_the_number_of_the_video(tmp_path: Path) -> None:
+    """As `start` of a list that `prep --cuts start,end` took."""
+    folder = make_videos(tmp_path)
+    shortgop.annotate(folder, {"a.mp4": {"start": 1.5}, "b.mp4": {"start": 2.5}, "c.mp4": {"start": 4.0}})
+    with pytest.raises(UsageError) as refused:
+        shortgop.ClipDataset(folder, shortgop.CenterClips(1), metadata=["start"])
+    told = re.search(r"(dataset\.source\.columns\['start'\]) has its values, by .* `video`", str(refused.value))
+    assert told is not None
+    dataset = shortgop.ClipDataset(folder, shortgop.CenterClips(1), videos=["c.mp4", "a.mp4"])
+    batch = next(iter(DataLoader(dataset, batch_size=2)))
+    assert eval(told[1])[batch["video"]].tolist() == [4.0, 1.5]
 
 
 def test_windows_that_have_every_frame_once(folder: Path) -> None:

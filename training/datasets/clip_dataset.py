@@ -13,7 +13,7 @@ import numpy as np
 import torch.utils.data
 
 from ...arguments import integer
-from ...errors import DatasetWarning, UsageError, WrongTypeError
+from ...errors import DatasetWarning, UsageError
 from ...lazy import lazy
 from ...manifests.ragged import Array
 from ...readers.dataset import Dataset
@@ -32,7 +32,7 @@ from ..which_clips.offsets import at_least_one, listed
 from ..which_clips.policy_index import Policy, index_of, is_random, policy_of
 from ..which_clips.stretches import Stretches, within
 from ..which_clips.video_table import VideoTable
-from .drawn_items import OF_ITEMS, DrawnItems, Item
+from .drawn_items import OF_ITEMS, DrawnItems, Item, checked_metadata
 from .reading_options import READING, dataset_to_read
 from .unreadable import Otherwise, Skipping, read_what_can_be
 
@@ -115,7 +115,7 @@ class ClipDataset(DrawnItems):
         self._opened = OpenedDataset(opened)
         self._stretches = videos if isinstance(videos, Stretches) else None
         own = self._ENTRIES if self._stretches is None else (*self._ENTRIES, "stretch")
-        self._metadata = _checked_metadata(metadata, ("frames", *own))
+        self._metadata = checked_metadata(metadata, ("frames", *own))
         self._policy = policy_of(clips)
         named = videos.videos if isinstance(videos, Stretches) else videos
         self._rows = self._opened.chosen_rows if named is None else self._opened.rows(named)
@@ -386,14 +386,3 @@ class ClipDataset(DrawnItems):
 def _check_on_error(on_error: Any) -> None:
     if on_error not in ("raise", "skip") and not callable(on_error):
         raise UsageError(f'on_error is {on_error!r}; it can be "raise", "skip" or a callable')
-
-
-def _checked_metadata(metadata: Any, own: Sequence[str]) -> tuple[str, ...]:
-    """The names of columns that items are to have. UsageError for one of their `own` entries."""
-    if isinstance(metadata, str) or not isinstance(metadata, Iterable):
-        raise WrongTypeError(f"metadata is {metadata!r}; it is a list of names of columns")
-    names = tuple(metadata)
-    for name in names:
-        if name in own:
-            raise UsageError(f"metadata names {name!r}, which items have already; rename that column in the list")
-    return names

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import torch.utils.data
 
-from ...errors import ShortGopError, UsageError
+from ...errors import ShortGopError, UsageError, WrongTypeError
 from ...stays_as_made import StaysAsMade
 from ..pixels.rows import Rows
 from ..which_clips.clips import Clips
@@ -163,3 +163,18 @@ def noting_draws(dataset: object, draws: Sequence[int]) -> Iterator[None]:
 
 def _is_ours(kind: type) -> bool:
     return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def checked_metadata(metadata: Any, own: Sequence[str]) -> tuple[str, ...]:
+    """The names of columns that items are to have. UsageError for one of their `own` entries."""
+    if isinstance(metadata, str) or not isinstance(metadata, Iterable):
+        raise WrongTypeError(f"metadata is {metadata!r}; it is a list of names of columns")
+    names = tuple(metadata)
+    for name in names:
+        if name in own:
+            raise UsageError(
+                f"metadata names {name!r}, which items have already; if the list has such a column, "
+                f"dataset.source.columns[{name!r}] has its values, by the numbers in `video` of items and batches. Or "
+                "rename that column in the list"
+            )
+    return names
