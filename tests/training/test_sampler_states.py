@@ -112,7 +112,7 @@ def test_a_state_of_other_samples_is_refused_and_says_what_is_other() -> None:
     sampler = ElasticSampler(numbered(32), 8)
     state = sampler.state_dict()
     for other, what in (
-        (ElasticSampler(numbered(33), 8), "other videos, in snapshot '1', and this is '1'"),
+        (ElasticSampler(numbered(33), 8), "other videos, though in snapshot '1' too: of another dataset, or chosen"),
         (ElasticSampler(numbered(32), 8, seed=1), "seed: 0, now 1"),
         (ElasticSampler(numbered(32), 8, order=Chunked(2)), "order: 'Shuffled"),
         (ElasticSampler(numbered(32), 8, order=Weighted([1])), "order"),

@@ -45,11 +45,13 @@ def place_of(
     if missing:
         raise UsageError(f"the state lacks {', '.join(map(repr, missing))}: it was changed or cut off")
     if state["videos"] != own["videos"]:
-        raise UsageError(
-            f"the state was taken with other videos, in snapshot {_told(state['snapshot'])}, and this is "
-            f"{_told(own['snapshot'])}; its position means nothing here; give shortgop.ClipDataset that snapshot, or "
-            "videos= the ids of then, if that was removed"
-        )
+        then, now = _told(state["snapshot"]), _told(own["snapshot"])
+        why = f"in snapshot {then}, and this is {now}"
+        remedy = "give shortgop.ClipDataset that snapshot, or videos= the ids of then, if that was removed"
+        if then == now:
+            why = f"though in snapshot {now} too: of another dataset, or chosen otherwise, by videos=, where or a slice"
+            remedy = _AS_THEN
+        raise UsageError(f"the state was taken with other videos, {why}; its position means nothing here; {remedy}")
     for name, what in _FINGERPRINTS.items():
         if state[name] != own[name]:
             raise UsageError(
